@@ -1,0 +1,150 @@
+"""Draws: which members of a pool predict together. A draw is a row of the averaging matrix."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from epibench.errors import InputError
+
+Plan = Literal["random", "disjoint", "prefix", "spread"]
+Members = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Sets of members, by position from 0, for one or several sizes M."""
+
+    num_members: int
+    sets: tuple[Members, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The different M, ascending."""
+        return tuple(sorted({len(members) for members in self.sets}))
+
+    @property
+    def weights(self) -> Tensor:
+        """The averaging matrix, (draw, member) float64; rows sum to 1."""
+        matrix = torch.zeros((len(self.sets), self.num_members), dtype=torch.float64)
+        for row, members in zip(matrix, self.sets, strict=True):
+            row[list(members)] = 1 / len(members)
+        return matrix
+
+    def of_size(self, size: int) -> list[int]:
+        """The numbers of the draws of M = size."""
+        return [number for number, members in enumerate(self.sets) if len(members) == size]
+
+    def overlap(self, size: int) -> float | None:
+        """Mean share of members that two different draws of M = size have in common; None for one draw."""
+        used = np.zeros(self.num_members, dtype=np.int64)
+        numbers = self.of_size(size)
+        for number in numbers:
+            used[list(self.sets[number])] += 1
+        if len(numbers) < 2:
+            return None
+        return float((used * (used - 1)).sum() / (size * len(numbers) * (len(numbers) - 1)))
+
+
+def make_draws(
+    num_members: int,
+    sizes: Sequence[int] | None = None,
+    *,
+    plan: Plan = "random",
+    max_draws: int = 16,
+    seed: int = 0,
+    group: Sequence[Any] | None = None,
+) -> Draws:
+    """Up to `max_draws` draws for each M in `sizes`, by default the powers of two up to the pool.
+
+    `random`: different sets without repetition. `disjoint`: sets that share no member. `prefix`: the first M members.
+    `spread`: M evenly spaced members, the last one among them. `group` names for each member the network or chain
+    behind it: prefix and spread then act within each group, one draw per group. The generator of an M is seeded with
+    (seed, plan, M), so that adding an M changes no other.
+    """
+    if plan not in get_args(Plan):
+        raise InputError(f"plan '{plan}' is unknown; there are {', '.join(get_args(Plan))}")
+    if max_draws < 1:
+        raise InputError(f"at least one draw is needed, not {max_draws}")
+    groups = _positions(group if plan in ("prefix", "spread") else None, num_members)
+    largest = min(len(members) for members in groups)
+    where = "pool" if len(groups) == 1 else "smallest group"
+    chosen = tuple(dict.fromkeys(sizes)) if sizes is not None else powers_of_two(largest)
+    for size in chosen:
+        if not 1 <= size <= largest:
+            raise InputError(f"M = {size} is impossible: the {where} has {largest} members (plan '{plan}')")
+    sets = [members for size in sorted(chosen) for members in _PLANS[plan](groups, size, max_draws, seed)]
+    return Draws(num_members, tuple(sets))
+
+
+def powers_of_two(limit: int) -> tuple[int, ...]:
+    """1, 2, 4 … up to `limit`."""
+    return tuple(2**power for power in range(limit.bit_length()))
+
+
+def _positions(group: Sequence[Any] | None, num_members: int) -> list[Members]:
+    """The members of each group, in pool order; the whole pool is one group if there are none."""
+    if group is None:
+        return [tuple(range(num_members))]
+    if len(group) != num_members:
+        raise InputError(f"'group' has {len(group)} entries, but the pool has {num_members} members")
+    found: dict[Any, list[int]] = {}
+    for position, name in enumerate(group):
+        found.setdefault(name, []).append(position)
+    return [tuple(members) for members in found.values()]
+
+
+def _generator(seed: int, plan: Plan, size: int) -> np.random.Generator:
+    return np.random.default_rng([seed, zlib.crc32(plan.encode()), size])
+
+
+def _random(groups: list[Members], size: int, max_draws: int, seed: int) -> list[Members]:
+    (pool,) = groups
+    rng = _generator(seed, "random", size)
+    possible = math.comb(len(pool), size)
+    count = min(max_draws, possible)
+    if possible <= 2 * count:  # so few that guessing the last ones would take long
+        every = list(itertools.combinations(pool, size))
+        return [every[number] for number in rng.permutation(possible)[:count]]
+    chosen: dict[Members, None] = {}
+    while len(chosen) < count:
+        chosen[tuple(sorted(rng.choice(len(pool), size, replace=False).tolist()))] = None
+    return list(chosen)
+
+
+def _disjoint(groups: list[Members], size: int, max_draws: int, seed: int) -> list[Members]:
+    (pool,) = groups
+    order = _generator(seed, "disjoint", size).permutation(len(pool)).tolist()
+    count = min(max_draws, len(pool) // size)
+    return [tuple(sorted(order[number * size : (number + 1) * size])) for number in range(count)]
+
+
+def _prefix(groups: list[Members], size: int, max_draws: int, seed: int) -> list[Members]:
+    return [members[:size] for members in groups[:max_draws]]
+
+
+def _spread(groups: list[Members], size: int, max_draws: int, seed: int) -> list[Members]:
+    return [tuple(members[position] for position in spread(len(members), size)) for members in groups[:max_draws]]
+
+
+def spread(length: int, size: int) -> list[int]:
+    """`size` evenly spaced positions of 0 … length − 1, both ends among them; for one, the last."""
+    if size == 1:
+        return [length - 1]
+    return [step * (length - 1) // (size - 1) for step in range(size)]
+
+
+_PLANS: dict[Plan, Callable[[list[Members], int, int, int], list[Members]]] = {
+    "random": _random,
+    "disjoint": _disjoint,
+    "prefix": _prefix,
+    "spread": _spread,
+}

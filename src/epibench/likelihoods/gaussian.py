@@ -1,0 +1,53 @@
+"""Gaussian members and what they predict together: a mixture, summarised by its mean and variance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+GaussianUncertainty = Literal["total", "aleatoric", "epistemic"]
+
+
+@dataclass(frozen=True)
+class GaussianPredictive:
+    """Mean and variance of every draw's mixture, each (draw, pixel) in float64, and the members behind them.
+
+    aleatoric: mean of the members' variances; epistemic: variance of the members' means.
+    """
+
+    mean: Tensor
+    aleatoric: Tensor
+    epistemic: Tensor
+    member_mean: Tensor
+    member_variance: Tensor
+    weights: Tensor
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """The total variance of the mixture."""
+        return self.aleatoric + self.epistemic
+
+    def uncertainty(self, kind: GaussianUncertainty = "total") -> Tensor:
+        """The variance, or one of its parts, to sort pixels by."""
+        parts = {"total": self.variance, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
+        return parts[kind]
+
+
+def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> GaussianPredictive:
+    """The predictive of every draw at once.
+
+    outputs: `mean` and `variance`, each (member, pixel); weights: (draw, member), rows sum to 1. Means are centred at
+    their average over the pool before they are squared: 60 m ± 5 mm would drown in 3,600 m².
+    """
+    mean, variance = (outputs[name].to(torch.float64) for name in ("mean", "variance"))
+    weights = weights.to(mean.device, torch.float64)
+    center = mean.mean(0)
+    deviation = mean - center
+    drawn = weights @ deviation
+    epistemic = (weights @ deviation.square() - drawn.square()).clamp(min=0)
+    return GaussianPredictive(center + drawn, weights @ variance, epistemic, mean, variance, weights)

@@ -1,0 +1,78 @@
+"""Streaming metrics: constant memory, mergeable, one state per draw; beside each a pure function on whole arrays."""
+
+from epibench.metrics.accuracy import (
+    GroupedRootMeanSquaredError,
+    MeanAbsoluteError,
+    MeanIoU,
+    RootMeanSquaredError,
+    accuracy,
+    mae,
+    miou,
+    rmse,
+)
+from epibench.metrics.confidence_calibration import (
+    AdaptiveConfidenceCalibration,
+    ConfidenceCalibration,
+    ece,
+    ece_adaptive,
+)
+from epibench.metrics.conventions import CONVENTIONS, Convention
+from epibench.metrics.interval_calibration import IntervalCalibration, auce
+from epibench.metrics.normalised_calibration import NormalisedCalibration, ence
+from epibench.metrics.scores import (
+    BrierScore,
+    CategoricalNLL,
+    GaussianCRPS,
+    GaussianNLL,
+    IntervalScore,
+    MixtureCRPS,
+    MixtureNLL,
+    brier_score,
+    categorical_nll,
+    gaussian_crps,
+    gaussian_nll,
+    interval_score,
+    mixture_crps,
+    mixture_nll,
+)
+from epibench.metrics.sparsification import Sparsification, ause, sparsification_curves
+from epibench.metrics.streaming import StreamingMetric
+
+__all__ = [
+    "CONVENTIONS",
+    "AdaptiveConfidenceCalibration",
+    "BrierScore",
+    "CategoricalNLL",
+    "ConfidenceCalibration",
+    "Convention",
+    "GaussianCRPS",
+    "GaussianNLL",
+    "GroupedRootMeanSquaredError",
+    "IntervalCalibration",
+    "IntervalScore",
+    "MeanAbsoluteError",
+    "MeanIoU",
+    "MixtureCRPS",
+    "MixtureNLL",
+    "NormalisedCalibration",
+    "RootMeanSquaredError",
+    "Sparsification",
+    "StreamingMetric",
+    "accuracy",
+    "auce",
+    "ause",
+    "brier_score",
+    "categorical_nll",
+    "ece",
+    "ece_adaptive",
+    "ence",
+    "gaussian_crps",
+    "gaussian_nll",
+    "interval_score",
+    "mae",
+    "miou",
+    "mixture_crps",
+    "mixture_nll",
+    "rmse",
+    "sparsification_curves",
+]

@@ -1,0 +1,188 @@
+"""How far predictions are from the truth: RMSE, MAE, accuracy, intersection over union."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epibench.metrics.conventions import Convention, check_convention
+from epibench.metrics.ranking import accumulate
+from epibench.metrics.streaming import Array, StreamingMetric, pieces, pixel_sum, same_pixels
+
+GROUP_OF_IMAGES = 4
+
+
+class RootMeanSquaredError(StreamingMetric):
+    """√mean squared error over all pixels, however they were batched. `update(mean, target)`; gives `rmse`."""
+
+    higher_is_better = False
+    squared_error_sum: Tensor
+    squared_error_count: Tensor
+
+    def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.add_sums("squared_error_sum")
+        self.add_counts("squared_error_count")
+
+    def update(self, mean: Array, target: Array) -> None:
+        """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
+        means, targets = self.rows(mean), self.shared(target)
+        same_pixels(mean=means, target=targets)
+        for center, truth in pieces(means, targets):
+            self.squared_error_sum += pixel_sum(squared_error(center, truth))
+        self.squared_error_count += means.shape[1]
+
+    def compute(self) -> dict[str, Tensor]:
+        """The error in the target's unit, one value per draw."""
+        return {"rmse": self.result((self.squared_error_sum / self.squared_error_count).sqrt())}
+
+
+class GroupedRootMeanSquaredError(StreamingMetric):
+    """`rmse` under `gustafsson2020`: the mean of the RMSEs of consecutive groups of 4 images.
+
+    `update(mean, target, image)` with the index of each pixel's image. Groups without a valid pixel do not count.
+    """
+
+    higher_is_better = False
+    group_squared_error: Tensor
+    group_count: Tensor
+
+    def __init__(self, num_images: int, num_draws: int | None = None, **kwargs: Any) -> None:
+        super().__init__(num_draws, **kwargs)
+        groups = -(-num_images // GROUP_OF_IMAGES)
+        self.add_sums("group_squared_error", groups)
+        self.add_counts("group_count", groups)
+
+    def update(self, mean: Array, target: Array, image: Array) -> None:
+        """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target and image: (…)."""
+        means, targets, images = self.rows(mean), self.shared(target), self.shared(image)
+        same_pixels(mean=means, target=targets, image=images)
+        for center, truth, index in pieces(means, targets, images // GROUP_OF_IMAGES):
+            error = squared_error(center, truth)
+            group = index.expand_as(error)
+            accumulate(self.group_squared_error, group, error)
+            accumulate(self.group_count, group, None)
+
+    def compute(self) -> dict[str, Tensor]:
+        """The error in the target's unit, one value per draw."""
+        error = (self.group_squared_error / self.group_count).sqrt()
+        return {"rmse": self.result(error.nanmean(1))}
+
+
+class MeanAbsoluteError(StreamingMetric):
+    """Mean absolute error over all pixels. `update(mean, target)`; gives `mae`."""
+
+    higher_is_better = False
+    absolute_error_sum: Tensor
+    absolute_error_count: Tensor
+
+    def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.add_sums("absolute_error_sum")
+        self.add_counts("absolute_error_count")
+
+    def update(self, mean: Array, target: Array) -> None:
+        """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
+        means, targets = self.rows(mean), self.shared(target)
+        same_pixels(mean=means, target=targets)
+        for center, truth in pieces(means, targets):
+            self.absolute_error_sum += pixel_sum((center.to(torch.float64) - truth).abs())
+        self.absolute_error_count += means.shape[1]
+
+    def compute(self) -> dict[str, Tensor]:
+        """The error in the target's unit, one value per draw."""
+        return {"mae": self.result(self.absolute_error_sum / self.absolute_error_count)}
+
+
+class MeanIoU(StreamingMetric):
+    """Intersection over union and accuracy from one confusion matrix over the data set.
+
+    `update(probs, target)` with the class axis last. `compute()` gives `miou` over the classes with a non-empty union
+    (`gustafsson2020`: over all, an empty union as 0), `iou_per_class` (…, class), NaN where the union is empty, and
+    `accuracy`.
+    """
+
+    higher_is_better = True
+    confusion: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        num_draws: int | None = None,
+        *,
+        convention: Convention = "pooled",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.num_classes = num_classes
+        self.convention = check_convention(convention)
+        self.add_counts("confusion", num_classes * num_classes)
+
+    def update(self, probs: Array, target: Array) -> None:
+        """Add pixels. probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…)."""
+        classes, targets = self.rows(probs, 1), self.shared(target)
+        same_pixels(probs=classes, target=targets)
+        check_targets(targets, self.num_classes)
+        if classes.shape[2] != self.num_classes:
+            raise ValueError(f"probs has {classes.shape[2]} classes, the metric {self.num_classes}")
+        for predicted, truth in pieces(classes.argmax(2), targets.to(torch.int64)):
+            accumulate(self.confusion, truth * self.num_classes + predicted, None)
+
+    def compute(self) -> dict[str, Tensor]:
+        """The mean, each class's own and the share of right pixels, one row per draw."""
+        confusion = self.confusion.view(-1, self.num_classes, self.num_classes)
+        hits = confusion.diagonal(dim1=1, dim2=2).to(torch.float64)
+        iou = hits / (confusion.sum(1) + confusion.sum(2) - hits)
+        total = confusion.sum((1, 2))
+        mean = iou.nan_to_num().mean(1) if self.convention == "gustafsson2020" else iou.nanmean(1)
+        mean = torch.where(total > 0, mean, torch.nan)
+        return {
+            "miou": self.result(mean),
+            "iou_per_class": self.result(iou),
+            "accuracy": self.result(hits.sum(1) / total),
+        }
+
+
+def squared_error(mean: Tensor, target: Tensor) -> Tensor:
+    """(y − μ)² in float64."""
+    return (mean.to(torch.float64) - target).square()
+
+
+def check_targets(target: Tensor, num_classes: int) -> None:
+    """Raise if a target is no class: it would be counted somewhere else."""
+    if target.is_floating_point():
+        raise ValueError("'target' must hold integer class numbers")
+    if target.numel():
+        low, high = (int(limit) for limit in target.aminmax())
+        if low < 0 or high >= num_classes:
+            raise ValueError(f"'target' holds {low} … {high}, but the classes are 0 … {num_classes - 1}")
+
+
+def rmse(mean: Array, target: Array) -> Tensor:
+    """√mean squared error of whole arrays."""
+    metric = RootMeanSquaredError()
+    metric.update(mean, target)
+    return metric.compute()["rmse"]
+
+
+def mae(mean: Array, target: Array) -> Tensor:
+    """Mean absolute error of whole arrays."""
+    metric = MeanAbsoluteError()
+    metric.update(mean, target)
+    return metric.compute()["mae"]
+
+
+def miou(probs: Array, target: Array, *, convention: Convention = "pooled") -> Tensor:
+    """Mean intersection over union of whole arrays. probs: (…, class)."""
+    metric = MeanIoU(torch.as_tensor(probs).shape[-1], convention=convention)
+    metric.update(probs, target)
+    return metric.compute()["miou"]
+
+
+def accuracy(probs: Array, target: Array) -> Tensor:
+    """Share of pixels whose most probable class, the first of equals, is the target. probs: (…, class)."""
+    metric = MeanIoU(torch.as_tensor(probs).shape[-1])
+    metric.update(probs, target)
+    return metric.compute()["accuracy"]

@@ -1,0 +1,113 @@
+"""Calibration of predictive intervals: how often the central interval of level p covers the target (AUCE)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epibench.metrics.ranking import accumulate, bin_edges, bin_index, check_keys
+from epibench.metrics.streaming import Array, StreamingMetric, pieces, pixel_sum, same_pixels, trapezoid
+
+NUM_LEVELS = 99
+# Coarse enough for a small table, fine enough that no bin holds two half-widths: these are 2 % apart, bins 1.6 % wide.
+TABLE_BITS = 14
+INTERVAL_LEVEL = 90
+
+
+def levels(device: torch.device | None = None) -> Tensor:
+    """The levels p = 0.01 … 0.99."""
+    return torch.arange(1, NUM_LEVELS + 1, dtype=torch.float64, device=device) / (NUM_LEVELS + 1)
+
+
+def half_widths(device: torch.device | None = None) -> Tensor:
+    """Φ⁻¹((p+1)/2) for each level: half the length of the central interval of N(0, 1)."""
+    quantiles: Tensor = torch.special.ndtri((levels(device) + 1) / 2)
+    return quantiles
+
+
+class IntervalCalibration(StreamingMetric):
+    """AUCE: area between the coverage of central intervals and their level; exact, with one counter per level.
+
+    `update(mean, std, target)`. `compute()` gives `auce`, `auce_signed` (positive: under-confident) and
+    `interval_length`, the mean length of the 90 % interval. NaN without pixels.
+    """
+
+    higher_is_better = False
+    level_counts: Tensor
+    std_sum: Tensor
+
+    def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.add_counts("level_counts", NUM_LEVELS + 1)
+        self.add_sums("std_sum")
+
+    def update(self, mean: Array, std: Array, target: Array) -> None:
+        """Add pixels. mean, std: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
+        means, stds, targets = self.rows(mean), self.rows(std), self.shared(target)
+        same_pixels(mean=means, std=stds, target=targets)
+        check_keys(stds, "std", finite=True)
+        for center, width, truth in pieces(means, stds, targets):
+            level = first_covering_level(center.to(torch.float64), width.to(torch.float64), truth)
+            accumulate(self.level_counts, level, None)
+            self.std_sum += pixel_sum(width)
+
+    def compute(self) -> dict[str, Tensor]:
+        """The area, the signed area and the mean length of the 90 % interval, each one value per draw."""
+        gap = self._coverage() - levels(self.device)
+        length = self._interval_length()[:, INTERVAL_LEVEL - 1]
+        return {
+            "auce": self.result(trapezoid(gap.abs())),
+            "auce_signed": self.result(trapezoid(gap)),
+            "interval_length": self.result(length),
+        }
+
+    def curves(self) -> dict[str, Tensor]:
+        """Coverage and mean interval length at each of the 99 levels."""
+        return {
+            "coverage": self.result(self._coverage()),
+            "interval_length": self.result(self._interval_length()),
+        }
+
+    def _coverage(self) -> Tensor:
+        covered = self.level_counts.cumsum(1)
+        return covered[:, :-1] / covered[:, -1:].to(torch.float64)
+
+    def _interval_length(self) -> Tensor:
+        mean_std = self.std_sum[:, None] / self.level_counts.sum(1, keepdim=True)
+        return 2 * half_widths(self.device) * mean_std
+
+
+def first_covering_level(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
+    """Index of the smallest level whose closed interval covers the target, 99 if none does; int64.
+
+    σ = 0 covers at every level if y = μ and at none otherwise.
+    """
+    distance = (target - mean).abs()
+    ratio = torch.where(distance == 0, distance, distance / std)
+    if bool(ratio.isnan().any()):
+        raise ValueError("NaN in 'mean' or 'target'")
+    table, edges = _level_table(ratio.device)
+    level = table[bin_index(ratio, TABLE_BITS)]
+    return level + (ratio > edges[level])
+
+
+@cache
+def _level_table(device: torch.device) -> tuple[Tensor, Tensor]:
+    """For each bin of |y − μ|/σ the half-widths below it, and the half-widths with ∞ behind them.
+
+    A table instead of a binary search, three times as fast: from the level of the bin it is at most one step up.
+    """
+    edges = half_widths(device)
+    lower = bin_edges(TABLE_BITS, device).roll(1)
+    lower[0] = 0
+    return torch.searchsorted(edges, lower, right=True), torch.cat([edges, edges.new_full((1,), torch.inf)])
+
+
+def auce(mean: Array, std: Array, target: Array) -> Tensor:
+    """Area under the calibration error curve of Gaussian predictions, of whole arrays."""
+    metric = IntervalCalibration()
+    metric.update(mean, std, target)
+    return metric.compute()["auce"]

@@ -1,0 +1,117 @@
+"""Expected normalised calibration error: whether predicted variances match squared errors, bin by bin (ENCE)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epibench.metrics.accuracy import squared_error
+from epibench.metrics.ranking import (
+    PartialSum,
+    accumulate,
+    bin_edges,
+    bin_index,
+    check_keys,
+    cut_at,
+    num_bins,
+    sum_in_any_order,
+    sum_of_keys,
+)
+from epibench.metrics.streaming import Array, StreamingMetric, pieces, same_pixels
+
+ENCE_BITS = 16
+
+
+class NormalisedCalibration(StreamingMetric):
+    """ENCE (Levi et al. 2020): mean over bins of equal mass of σ of |RMV − RMSE| / RMV.
+
+    Bin j holds the pixels of rank ⌊jN/bins⌋ … ⌊(j+1)N/bins⌋ − 1 by variance; equal variances count with their mean
+    squared error. `update(mean, variance, target)`; `compute()` gives `ence` and `ence_bound`: the exact value is no
+    farther. NaN without pixels, infinite where a bin of zero variances has errors.
+    """
+
+    higher_is_better = False
+    variance_counts: Tensor
+    variance_sums: Tensor
+    variance_errors: Tensor
+
+    def __init__(self, bins: int = 10, num_draws: int | None = None, *, bits: int = ENCE_BITS, **kwargs: Any) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.bins = bins
+        self.bits = bits
+        self.add_counts("variance_counts", num_bins(bits))
+        self.add_sums("variance_sums", num_bins(bits))
+        self.add_sums("variance_errors", num_bins(bits))
+
+    def update(self, mean: Array, variance: Array, target: Array) -> None:
+        """Add pixels. mean, variance: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
+        means, variances, targets = self.rows(mean), self.rows(variance), self.shared(target)
+        same_pixels(mean=means, variance=variances, target=targets)
+        check_keys(variances, "variance", finite=True)
+        for center, spread, truth in pieces(means, variances, targets):
+            index = bin_index(spread, self.bits)
+            accumulate(self.variance_counts, index, None)
+            accumulate(self.variance_sums, index, spread)
+            accumulate(self.variance_errors, index, squared_error(center, truth))
+
+    def compute(self) -> dict[str, Tensor]:
+        """The error and its bound, one value per draw."""
+        total = self.variance_counts.sum(1)
+        ranks = equal_mass_ranks(total, self.bins)
+        cut = cut_at(ranks, self.variance_counts)
+        variance = sum_of_keys(cut, self.variance_sums, bin_edges(self.bits, self.device))
+        error = sum_in_any_order(cut, self.variance_errors)
+        filled = ranks.diff(dim=1) > 0
+        gap, least, most = _gaps(_between(variance), _between(error))
+        reach = torch.maximum(most - gap, gap - least)
+        return {"ence": self.result(_mean(gap, filled)), "ence_bound": self.result(_mean(reach, filled))}
+
+
+def equal_mass_ranks(total: Tensor, bins: int) -> Tensor:
+    """Ranks ⌊jN/bins⌋ that cut N = `total` (draw,) pixels into bins of equal mass: (draw, bins + 1)."""
+    return total[:, None] * torch.arange(bins + 1, device=total.device) // bins
+
+
+def _between(sums: PartialSum) -> PartialSum:
+    """What lies between neighbouring cuts."""
+    lower = (sums.lower[:, 1:] - sums.upper[:, :-1]).clamp(min=0)
+    return PartialSum(sums.value.diff(dim=1).clamp(min=0), lower, sums.upper[:, 1:] - sums.lower[:, :-1])
+
+
+def _gaps(variance: PartialSum, error: PartialSum) -> tuple[Tensor, Tensor, Tensor]:
+    """|1 − RMSE/RMV| of each bin, and the least and the most that it can be."""
+    value = 1 - _root_ratio(error.value, variance.value)
+    low = 1 - _root_ratio(error.upper, variance.lower)
+    high = 1 - _root_ratio(error.lower, variance.upper)
+    least = torch.where((low <= 0) & (high >= 0), torch.zeros_like(low), torch.minimum(low.abs(), high.abs()))
+    return value.abs(), least, torch.maximum(low.abs(), high.abs())
+
+
+def _root_ratio(error: Tensor, variance: Tensor) -> Tensor:
+    """RMSE/RMV; no variance and no error agree."""
+    ratio = (error / variance).sqrt()
+    return torch.where((error == 0) & (variance == 0), torch.ones_like(ratio), ratio)
+
+
+def _mean(values: Tensor, filled: Tensor) -> Tensor:
+    return torch.where(filled, values, torch.zeros_like(values)).sum(1) / filled.sum(1)
+
+
+def ence(mean: Array, variance: Array, target: Array, bins: int = 10) -> Tensor:
+    """Expected normalised calibration error of whole arrays, exactly, by sorting."""
+    spread = torch.as_tensor(variance).reshape(-1).to(torch.float64)
+    error = squared_error(torch.as_tensor(mean).reshape(-1), torch.as_tensor(target).reshape(-1))
+    check_keys(spread, "variance", finite=True)
+    spread, order = spread.sort()
+    values, group, sizes = torch.unique_consecutive(spread, return_inverse=True, return_counts=True)
+    errors = torch.zeros_like(values).scatter_add_(0, group, error[order])
+    ranks = equal_mass_ranks(torch.tensor([spread.numel()], device=spread.device), bins)
+    cut = cut_at(ranks, sizes[None])
+    sums = []
+    for total in (values * sizes, errors):
+        share = total[None].gather(1, cut.bin) * cut.inside / cut.size
+        sums.append((cut.before(total[None].cumsum(1)) + share).diff(dim=1).clamp(min=0))
+    gap = (1 - _root_ratio(sums[1], sums[0])).abs()
+    return _mean(gap, ranks.diff(dim=1) > 0)[0]

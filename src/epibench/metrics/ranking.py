@@ -1,0 +1,168 @@
+"""Sums over the first k pixels in the order of a key, from histograms of constant size.
+
+A key ≥ 0 is binned by the leading bits of its float32 pattern, which keeps order without knowing the range. Only the
+bin that holds the k-th pixel is uncertain: there the mean of the bin stands for its pixels, which is exact when they
+are tied, right on average when they are in random order, and off by no more than a known bound in any order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+INFINITY_PATTERN = 0x7F800000
+# Rounding a float64 key to float32 can carry it over an edge by half a unit in the last place.
+ROUNDING = 2.0**-23
+# Below this many rows, GPU threads would queue for the same few counters.
+GPU_ROWS = 32
+
+
+def num_bins(bits: int) -> int:
+    """Number of bins of the keys 0 … ∞ with `bits` leading bits (8 of them are the exponent)."""
+    if not 9 <= bits <= 20:
+        raise ValueError(f"bits must lie in 9 … 20, not {bits}")
+    return (INFINITY_PATTERN >> (31 - bits)) + 1
+
+
+def bin_index(keys: Tensor, bits: int) -> Tensor:
+    """The bin of each key ≥ 0, int64; bin b holds ]edge(b−1), edge(b)], and exact zeros are alone in bin 0."""
+    shift = 31 - bits
+    pattern = keys.to(torch.float32).view(torch.int32) & 0x7FFFFFFF  # −0.0 is 0
+    index = ((pattern + ((1 << shift) - 1)) >> shift).to(torch.int64)
+    if keys.dtype == torch.float64:
+        index = torch.maximum(index, (keys > 0).to(torch.int64))  # underflow to float32 is not a zero
+    return index
+
+
+def bin_edges(bits: int, device: torch.device) -> Tensor:
+    """Upper edge of each bin, float64."""
+    patterns = torch.arange(num_bins(bits), dtype=torch.int32, device=device) << (31 - bits)
+    return patterns.view(torch.float32).to(torch.float64)
+
+
+def check_keys(keys: Tensor, name: str, *, finite: bool = False) -> None:
+    """Raise if a key is NaN or negative: a sort would put NaN last, the most certain among the uncertain."""
+    if not keys.numel():
+        return
+    low, high = keys.aminmax()
+    limit = torch.finfo(torch.float64).max if finite else torch.inf
+    if not bool((low >= 0) & (high <= limit)):
+        bad = int((~((keys >= 0) & (keys <= limit))).sum())
+        what = "NaN, infinite or negative" if finite else "NaN or negative"
+        raise ValueError(f"{bad:,} of {keys.numel():,} values of '{name}' are {what}")
+
+
+def accumulate(table: Tensor, index: Tensor, values: Tensor | None) -> None:
+    """table[draw, index] += values (1 if None) for each pixel, in pixel order on a CPU, hence whatever the batches."""
+    if values is None:
+        values = torch.ones((), dtype=table.dtype, device=table.device).expand_as(index)
+    elif values.dtype != table.dtype:
+        values = values.to(table.dtype)
+    copies = GPU_ROWS // table.shape[0]
+    if table.is_cuda and copies > 1:
+        _accumulate_in_copies(table, index, values, copies)
+    else:
+        table.scatter_add_(1, index, values.expand_as(index))
+
+
+def _accumulate_in_copies(table: Tensor, index: Tensor, values: Tensor, copies: int) -> None:
+    """Let neighbouring GPU threads count in different copies of the table, so that they do not wait for each other."""
+    draws, bins = table.shape
+    spread = torch.zeros((draws, copies * bins), dtype=table.dtype, device=table.device)
+    offset = torch.arange(index.shape[1], device=table.device) % copies * bins
+    spread.scatter_add_(1, index + offset, values.expand_as(index))
+    table += spread.view(draws, copies, bins).sum(1)
+
+
+class Cut(NamedTuple):
+    """Where the order is cut after `rank` pixels: the bin, how many of its pixels are kept, and what lies before it.
+
+    All of shape (draw, cut). `inside` is 0 ≤ inside ≤ size; the bin is split where 0 < inside < size.
+    """
+
+    bin: Tensor
+    inside: Tensor
+    size: Tensor
+
+    def before(self, cumulative: Tensor) -> Tensor:
+        """Σ over the bins below the cut one of what `cumulative` has summed."""
+        below = cumulative.gather(1, (self.bin - 1).clamp(min=0))
+        return torch.where(self.bin > 0, below, torch.zeros_like(below))
+
+
+def cut_at(ranks: Tensor, counts: Tensor) -> Cut:
+    """Find the bin in which each rank falls. ranks: (draw, cut) int64; counts: (draw, bin) int64."""
+    cumulative = counts.cumsum(1)
+    bins = torch.searchsorted(cumulative, ranks.contiguous()).clamp(max=counts.shape[1] - 1)
+    cut = Cut(bins, torch.zeros_like(ranks), counts.gather(1, bins))
+    return cut._replace(inside=ranks - cut.before(cumulative))
+
+
+class PartialSum(NamedTuple):
+    """Sum of the values of the first k pixels, and the least and the most it can be; each (draw, cut)."""
+
+    value: Tensor
+    lower: Tensor
+    upper: Tensor
+
+
+def sum_in_any_order(cut: Cut, sums: Tensor, squares: Tensor | None = None) -> PartialSum:
+    """Partial sums of values ≥ 0 that are in no known order within the cut bin.
+
+    With the mean m and variance v of the n values of the bin, r of them sum to r·m ± √(r(n−r)v), whichever they are
+    (Cauchy–Schwarz on the r and on the n−r), and to at least 0 and at most n·m.
+    """
+    before = cut.before(sums.cumsum(1))
+    inside = sums.gather(1, cut.bin)
+    value = inside * _share(cut)
+    if squares is None:
+        split = (cut.inside > 0) & (cut.inside < cut.size) & (cut.bin > 0)
+        zero = torch.zeros_like(value)
+        lower, upper = torch.where(split, zero, value), torch.where(split, inside, value)
+    else:
+        spread = cut.inside * (cut.size - cut.inside) * _variance(cut, inside, squares)
+        reach = torch.where(cut.bin > 0, spread, torch.zeros_like(spread)).sqrt()  # zeros are tied: no doubt
+        lower, upper = (value - reach).clamp(min=0), torch.minimum(value + reach, inside)
+    return PartialSum(before + value, before + lower, before + torch.maximum(upper, value))
+
+
+def sum_of_keys(cut: Cut, sums: Tensor, edges: Tensor) -> PartialSum:
+    """Partial sums of the keys themselves, which lie between the edges of the cut bin."""
+    before = cut.before(sums.cumsum(1))
+    inside = sums.gather(1, cut.bin)
+    value = inside * _share(cut)
+    low = edges[(cut.bin - 1).clamp(min=0)] * (1 - ROUNDING)
+    high = edges[cut.bin] * (1 + ROUNDING)
+    rest = (cut.size - cut.inside).to(torch.float64)
+    beyond = torch.where(rest > 0, rest * high, torch.zeros_like(high))  # 0·∞ in the last bin
+    lower = torch.maximum(cut.inside * low, inside - beyond)
+    lower = torch.minimum(lower.clamp(min=0), value)
+    return PartialSum(before + value, before + lower, before + value)
+
+
+def covariance_in_random_order(cut: Cut, sums: Tensor, squares: Tensor) -> Tensor:
+    """Covariance (draw, cut, cut) of partial sums if pixels are in random order within a bin.
+
+    Of n values with variance v, the first r and the first s ≥ r sum with covariance r(n−s)/(n−1)·v; cuts in
+    different bins are independent.
+    """
+    variance = _variance(cut, sums.gather(1, cut.bin), squares)
+    first, last = cut.inside[:, :, None], cut.inside[:, None, :]
+    kept, left = torch.minimum(first, last), cut.size[:, :, None] - torch.maximum(first, last)
+    factor = kept * left / (cut.size - 1).clamp(min=1)[:, :, None]
+    same = (cut.bin[:, :, None] == cut.bin[:, None, :]) & (cut.bin > 0)[:, :, None]
+    return torch.where(same, factor * variance[:, :, None], torch.zeros_like(factor))
+
+
+def _share(cut: Cut) -> Tensor:
+    return cut.inside / cut.size.clamp(min=1).to(torch.float64)
+
+
+def _variance(cut: Cut, inside: Tensor, squares: Tensor) -> Tensor:
+    size = cut.size.clamp(min=1).to(torch.float64)
+    mean_square = squares.gather(1, cut.bin) / size
+    # The difference of two rounded sums: lift it by their rounding, so that the bound stays one.
+    variance = (mean_square - (inside / size).square()).clamp(min=0) + 1e-13 * mean_square
+    return torch.where(cut.size > 1, variance, torch.zeros_like(variance))
