@@ -74,10 +74,14 @@ def make_draws(
         raise InputError(f"plan '{plan}' is unknown; there are {', '.join(get_args(Plan))}")
     if max_draws < 1:
         raise InputError(f"at least one draw is needed, not {max_draws}")
+    if seed < 0:
+        raise InputError(f"the seed must be 0 or more, not {seed}")
     groups = _positions(group if plan in ("prefix", "spread") else None, num_members)
-    largest = min(len(members) for members in groups)
+    largest = min((len(members) for members in groups), default=0)
     where = "pool" if len(groups) == 1 else "smallest group"
     chosen = tuple(dict.fromkeys(sizes)) if sizes is not None else powers_of_two(largest)
+    if not chosen:
+        raise InputError("no M to draw: " + ("the pool is empty" if num_members == 0 else "'sizes' is empty"))
     for size in chosen:
         if not 1 <= size <= largest:
             raise InputError(f"M = {size} is impossible: the {where} has {largest} members (plan '{plan}')")

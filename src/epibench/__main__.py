@@ -1,0 +1,5 @@
+"""`python -m epibench` is `epibench`."""
+
+from epibench.cli import main
+
+main()

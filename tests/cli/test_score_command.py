@@ -1,0 +1,177 @@
+"""`epibench score` as a user calls it: what it prints, writes, refuses and returns."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from epibench.cli import main
+from epibench.evaluation.scoring import Scorer
+from epibench.evaluation.store_writer import write_store
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run `epibench …` in this process: as the shell does, without the seconds of starting Python."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["epibench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+def gaussian_store(path, seed=0, **attributes):
+    rng = np.random.default_rng(seed)
+    target = rng.gamma(3, 5, (4, 5, 6))
+    mean = target + rng.normal(0, 1, (4, 4, 5, 6))
+    attributes = {"method": path.stem, "unit": "m", **attributes}
+    write_store(path, kind="gaussian", mean=mean, variance=np.ones_like(mean), target=target, **attributes)
+    return path
+
+
+def categorical_store(path, **attributes):
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(3), (4, 2, 5, 6))
+    target = rng.integers(0, 3, (2, 5, 6))
+    write_store(path, kind="categorical", probs=probs, target=target, **{"method": path.stem, **attributes})
+    return path
+
+
+def test_json_has_the_agreed_keys(tmp_path, run):
+    store = gaussian_store(tmp_path / "ensemble.zarr", domain="wild")
+    assert run("score", store, "--json", tmp_path / "out.json")[0] == 0
+    content = json.loads((tmp_path / "out.json").read_text())
+    assert (content["version"], content["convention"]) == (1, "pooled")
+    (file,) = content["files"]
+    assert (file["path"], file["method"], file["domain"]) == (str(store), "ensemble", "wild")
+    assert set(file["draws"][0]) == {"M", "members", "metrics"}
+    assert set(file["summary"]) == {"1", "2", "4"}
+    assert set(file["summary"]["2"]["ause"]) == {"mean", "std", "n"}
+    assert set(file["curves"]) == {"sparsification", "calibration"}
+
+
+def test_files_of_both_kinds_come_in_two_tables(tmp_path, run):
+    stores = [gaussian_store(tmp_path / "a.zarr"), gaussian_store(tmp_path / "b.zarr", seed=1)]
+    status, output, _ = run("score", *stores, categorical_store(tmp_path / "c.zarr"))
+    assert status == 0
+    assert "gaussian, convention pooled" in output
+    assert "categorical, convention pooled" in output
+    assert "rmse [m]" in output
+
+
+def test_the_same_call_gives_the_same_numbers(tmp_path, run):
+    store = gaussian_store(tmp_path / "a.zarr")
+    for name in ("one.json", "two.json"):
+        run("score", store, "--draws", 3, "--seed", 5, "--json", tmp_path / name)
+    assert (tmp_path / "one.json").read_text() == (tmp_path / "two.json").read_text()
+
+
+def test_members_and_draws_are_taken(tmp_path, run):
+    store = gaussian_store(tmp_path / "a.zarr")
+    run("score", store, "--members", "3,1", "--draws", 2, "--json", tmp_path / "out.json")
+    (file,) = json.loads((tmp_path / "out.json").read_text())["files"]
+    assert [draw["M"] for draw in file["draws"]] == [1, 1, 3, 3]
+
+
+def test_each_file_can_have_its_own_plan(tmp_path, run):
+    stores = [gaussian_store(tmp_path / "a.zarr"), gaussian_store(tmp_path / "b.zarr", group=[0, 0, 1, 1])]
+    run("score", *stores, "--plan", "disjoint", "--plan", "prefix", "--members", "2", "--json", tmp_path / "out.json")
+    first, second = json.loads((tmp_path / "out.json").read_text())["files"]
+    assert (first["plan"], second["plan"]) == ("disjoint", "prefix")
+    assert [draw["members"] for draw in second["draws"]] == [[0, 1], [2, 3]]
+
+
+def test_report_is_written_where_asked(tmp_path, run):
+    status, _, errors = run("score", gaussian_store(tmp_path / "a.zarr"), "--report", tmp_path / "page")
+    assert status == 0
+    assert "page" in errors
+    assert "<html" in (tmp_path / "page" / "score.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--members", "1,x"], "--members '1,x'"),
+        (["--members", "8"], "M = 8 is impossible: the pool has 4 members"),
+        (["--plan", "best"], "plan 'best' is unknown"),
+        (["--convention", "mine"], "convention 'mine' is unknown"),
+        (["--uncertainty", "entropy"], "uncertainty 'entropy'"),
+        (["--device", "tpu"], "--device 'tpu' is unknown"),
+        (["--draws", "0"], "at least one draw"),
+        (["--draws", "many"], "Invalid value for"),
+        (["--nonsense"], "No such option"),
+    ],
+)
+def test_wrong_use_is_one_line_and_status_2(tmp_path, run, options, message):
+    status, _, errors = run("score", gaussian_store(tmp_path / "a.zarr"), *options)
+    assert status == 2
+    assert message in errors
+    assert len(errors.strip().splitlines()) == 1
+
+
+def test_a_missing_file_is_one_line_and_status_2(tmp_path, run):
+    status, output, errors = run("score", tmp_path / "nowhere.zarr")
+    assert (status, output) == (2, "")
+    assert "nowhere.zarr" in errors
+    assert len(errors.strip().splitlines()) == 1
+
+
+def test_all_files_are_opened_before_any_is_scored(tmp_path, run):
+    status, output, _ = run("score", gaussian_store(tmp_path / "a.zarr"), tmp_path / "nowhere.zarr")
+    assert (status, output) == (2, "")
+
+
+def test_what_is_finished_survives_a_broken_file(tmp_path, run):
+    good, bad = gaussian_store(tmp_path / "good.zarr"), tmp_path / "bad.zarr"
+    write_store(bad, kind="gaussian", mean=np.full((2, 9), np.nan), variance=np.ones((2, 9)), target=np.ones(9))
+    status, output, errors = run("score", good, bad, "--json", tmp_path / "out.json")
+    assert status == 2
+    assert "bad.zarr" in errors
+    assert "good" in output
+    assert len(json.loads((tmp_path / "out.json").read_text())["files"]) == 1
+
+
+def test_an_interruption_keeps_what_is_finished(tmp_path, run, monkeypatch):
+    stores = [gaussian_store(tmp_path / "a.zarr"), gaussian_store(tmp_path / "b.zarr")]
+    original = Scorer.run
+
+    def interrupted(self, progress):
+        if self.store.path.name == "b.zarr":
+            raise KeyboardInterrupt
+        return original(self, progress)
+
+    monkeypatch.setattr(Scorer, "run", interrupted)
+    status, _, errors = run("score", *stores, "--json", tmp_path / "out.json")
+    assert status == 130
+    assert "interrupted" in errors
+    assert len(json.loads((tmp_path / "out.json").read_text())["files"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "message"), [("--json", "folder", "is a folder"), ("--report", "file", "is a file")]
+)
+def test_places_that_cannot_be_written_are_refused_at_once(tmp_path, run, option, name, message):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    status, output, errors = run("score", gaussian_store(tmp_path / "a.zarr"), option, tmp_path / name)
+    assert (status, output) == (2, "")
+    assert message in errors
+
+
+def test_the_installed_command_runs():
+    result = subprocess.run([sys.executable, "-m", "epibench", "--version"], capture_output=True, text=True)
+    assert result.returncode == 0
+    assert result.stdout.startswith("epibench ")
+
+
+def test_help_names_every_option(run):
+    status, output, _ = run("score", "--help")
+    assert status == 0
+    for option in ("--members", "--draws", "--plan", "--seed", "--convention", "--skip-invalid", "--json", "--report"):
+        assert option in output
