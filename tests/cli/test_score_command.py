@@ -60,8 +60,8 @@ def test_files_of_both_kinds_come_in_two_tables(tmp_path, run):
     stores = [gaussian_store(tmp_path / "a.zarr"), gaussian_store(tmp_path / "b.zarr", seed=1)]
     status, output, _ = run("score", *stores, categorical_store(tmp_path / "c.zarr"))
     assert status == 0
-    assert "gaussian, convention pooled" in output
-    assert "categorical, convention pooled" in output
+    assert "gaussian predictions, convention pooled" in output
+    assert "categorical predictions, convention pooled" in output
     assert "rmse [m]" in output
 
 
@@ -141,10 +141,10 @@ def test_an_interruption_keeps_what_is_finished(tmp_path, run, monkeypatch):
     stores = [gaussian_store(tmp_path / "a.zarr"), gaussian_store(tmp_path / "b.zarr")]
     original = Scorer.run
 
-    def interrupted(self, progress):
+    def interrupted(self, *progress):
         if self.store.path.name == "b.zarr":
             raise KeyboardInterrupt
-        return original(self, progress)
+        return original(self, *progress)
 
     monkeypatch.setattr(Scorer, "run", interrupted)
     status, _, errors = run("score", *stores, "--json", tmp_path / "out.json")

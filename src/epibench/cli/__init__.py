@@ -22,6 +22,7 @@ app = typer.Typer(
 
 # The base of all of typer's complaints; some versions take it from click, others have their own.
 UsageError: Any = typer.BadParameter.__bases__[0]
+INTERRUPTED = 130
 
 
 def _version(wanted: bool) -> None:
@@ -43,13 +44,14 @@ app.command()(score)
 def main() -> None:
     """Run; what the user can mend becomes one line and exit status 2, an interruption 130."""
     try:
-        status = app(standalone_mode=False)
+        if (status := app(standalone_mode=False)) == INTERRUPTED:
+            raise KeyboardInterrupt  # which typer has turned into its status
     except InputError as error:
         sys.exit(_complain(str(error), 2))
     except UsageError as error:
         sys.exit(_complain(f"{error.format_message()} (epibench --help)", 2))
     except (KeyboardInterrupt, typer.Abort):
-        sys.exit(_complain("interrupted; what was finished is kept, the same command starts the rest anew", 130))
+        sys.exit(_complain("interrupted; finished files are kept, the same command starts anew", INTERRUPTED))
     except (OSError, MemoryError) as error:
         sys.exit(_complain(f"{type(error).__name__}: {error}", 1))
     sys.exit(status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -36,6 +36,9 @@ class CategoricalPredictive:
 
     def uncertainty(self, kind: CategoricalUncertainty = "entropy") -> Tensor:
         """What to sort pixels by; `confidence` is 1 − the maximum probability."""
+        known = get_args(CategoricalUncertainty)
+        if kind not in known:
+            raise ValueError(f"uncertainty '{kind}' is unknown; there are {', '.join(known)}")
         if kind == "confidence":
             return (1 - self.probs.amax(2)).clamp(min=0)
         return self.entropy if kind == "entropy" else self.mutual_information
@@ -50,9 +53,10 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> CategoricalPredic
         probs = torch.softmax(outputs["logits"].to(torch.float64).movedim(2, 1), 1)
     else:
         probs = outputs["probs"].movedim(2, 1).to(torch.float64, memory_format=torch.contiguous_format)
+        probs = probs.contiguous()  # float64 came back as it was; one layout, so that all entropies round alike
     weights = weights.to(probs.device, torch.float64)
     members, classes, pixels = probs.shape
-    averaged = (weights @ probs.reshape(members, -1)).view(-1, classes, pixels)
+    averaged = (weights @ probs.reshape(members, classes * pixels)).view(weights.shape[0], classes, pixels)
     return CategoricalPredictive(averaged.movedim(1, 2), probs.movedim(1, 2), weights)
 
 

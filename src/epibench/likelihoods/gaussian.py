@@ -35,6 +35,8 @@ class GaussianPredictive:
     def uncertainty(self, kind: GaussianUncertainty = "total") -> Tensor:
         """The variance, or one of its parts, to sort pixels by."""
         parts = {"total": self.variance, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
+        if kind not in parts:
+            raise ValueError(f"uncertainty '{kind}' is unknown; there are {', '.join(parts)}")
         return parts[kind]
 
 
