@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from epibench.errors import InputError
-from epibench.evaluation.store import Array, PredictionStore, readable
+from epibench.evaluation.store import PredictionStore
+from epibench.evaluation.store_formats import Array, readable
 
 BUDGET = 128 * 2**20
 NO_LABEL = 255

@@ -2,73 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import re
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import zarr
-from numpy.typing import NDArray
-from zarr.abc.store import Store
-from zarr.storage import LocalStore, WrapperStore, ZipStore
 
 from epibench.errors import InputError
+from epibench.evaluation.store_formats import (
+    ARRAYS,
+    KINDS,
+    OUTPUTS,
+    VERSION,
+    Contents,
+    Kind,
+    Source,
+    hints,
+    listed,
+    read_contents,
+    readable,
+)
 
-if TYPE_CHECKING:
-    from zarr.abc.store import ByteRequest
-    from zarr.core.buffer import Buffer, BufferPrototype
-
-VERSION = 1
-READ_WHOLE_LIMIT = 4 * 2**30
-Kind = Literal["gaussian", "categorical"]
-KINDS: dict[Kind, tuple[str, str]] = {"gaussian": ("mean", "variance"), "categorical": ("probs", "logits")}
 Label = str | int
-Array = NDArray[Any]
-
-OUTPUTS = ("mean", "variance", "probs", "logits")
-SHARED = ("target", "valid", "image_id")
-ARRAYS = (*OUTPUTS, *SHARED, "group", "member_id")
-ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "class_names")
-# Codecs that only transform bytes. Others (numcodecs' "pickle") can run code, or are not ours to judge.
-LAYOUTS = {"bytes", "endian", "transpose", "sharding_indexed", "vlen-utf8", "packbits", "shuffle", "astype", "delta"}
-COMPRESSORS = {"blosc", "gzip", "zlib", "zstd", "lz4", "bz2", "lzma", "bitround", "quantize", "fixedscaleoffset"}
-CHECKSUMS = {"crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"}
-SAFE_CODECS = LAYOUTS | COMPRESSORS | CHECKSUMS
-# A name often given: the array (or arrays) that may be meant, and what to do.
-MISNOMERS = {
-    "std": ("variance", "store its square as 'variance'"),
-    "sigma": ("variance", "store its square as 'variance'"),
-    "var": ("variance", "name it 'variance'"),
-    "logvar": ("variance", "store its exponential as 'variance'"),
-    "log_variance": ("variance", "store its exponential as 'variance'"),
-    "mu": ("mean", "name it 'mean'"),
-    "pred": ("mean probs", "name it 'mean' (gaussian) or 'probs' (categorical)"),
-    "probabilities": ("probs", "name it 'probs'"),
-    "softmax": ("probs", "name it 'probs'"),
-    "label": ("target", "name it 'target'"),
-    "labels": ("target", "name it 'target'"),
-    "gt": ("target", "name it 'target'"),
-    "ground_truth": ("target", "name it 'target'"),
-    "mask": ("valid", "name it 'valid' (bool, true where the target counts)"),
-}
-
-
-@dataclass(frozen=True)
-class Source:
-    """An array on disk, read in parts: `read` takes one slice per axis, `chunks` are decoded at once."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunks: tuple[int, ...]
-    read: Callable[[tuple[slice, ...]], Array]
 
 
 @dataclass(frozen=True)
@@ -108,15 +66,6 @@ class PredictionStore:
         return tuple(name for name in OUTPUTS if name in self.arrays)
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What a file holds under the names that a store knows, and every name that was found."""
-
-    arrays: dict[str, Source]
-    attributes: dict[str, Any]
-    found: tuple[str, ...]
-
-
 def open_store(path: str | os.PathLike[str]) -> PredictionStore:
     """Open predictions that any framework has saved, and check their structure, not their values.
 
@@ -125,264 +74,7 @@ def open_store(path: str | os.PathLike[str]) -> PredictionStore:
     """
     path = Path(path)
     with readable(f"{path}"):
-        return describe(path, _contents(path))
-
-
-@contextmanager
-def readable(what: str) -> Iterator[None]:
-    """Turn whatever a library raises on broken data into an InputError that names the place."""
-    try:
-        yield
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:
-        reason = (str(error).strip().splitlines() or [""])[0]
-        raise InputError(
-            f"{what}: cannot be read: truncated, damaged or not a prediction store; write it again "
-            f"({type(error).__name__}: {reason})"
-        ) from error
-
-
-def _contents(path: Path) -> Contents:
-    if not path.exists():
-        raise InputError(f"{path}: no such file or folder; give a zarr folder, a .zip or an .npz")
-    if path.is_dir():
-        _check_links(path)
-        if (path / "zarr.json").exists() or (path / ".zgroup").exists() or (path / ".zarray").exists():
-            return _zarr_contents(path, path, LocalStore(path, read_only=True))
-        if files := sorted(path.glob("*.npz"), key=_natural_order):
-            _check_read_whole(path, files)
-            return _member_files_contents(path, files)
-        found = sorted(entry.name for entry in path.iterdir())
-        raise InputError(f"{path}: neither a zarr group nor a folder of .npz files; found {_listed(found)}")
-    if path.suffix == ".npz":
-        _check_read_whole(path, [path])
-        return _npz_contents(path)
-    if path.suffix == ".zip":
-        with closing(zipfile.ZipFile(path)) as archive:
-            check_entries(path, archive)
-            return _zarr_contents(path, zipfile.Path(archive), ZipStore(path, mode="r"))
-    raise InputError(f"{path}: not a prediction store; give a zarr folder, a .zip of one, or an .npz")
-
-
-def _natural_order(path: Path) -> list[tuple[bool, int, str]]:
-    """Sort key that puts member_2 before member_10."""
-    parts = re.split(r"(\d+)", path.stem)
-    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:12])
-    return (shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")) or "nothing"
-
-
-def _check_links(root: Path) -> None:
-    """Refuse symbolic links that leave the folder: a store is not to show files that it does not hold."""
-    real_root = root.resolve()
-    for folder, folders, files in os.walk(root):
-        for name in (*folders, *files):
-            entry = Path(folder, name)
-            if entry.is_symlink() and not entry.resolve().is_relative_to(real_root):
-                raise InputError(f"{entry}: links to a place outside the store; copy the data into the store")
-
-
-def check_entries(path: Path, archive: zipfile.ZipFile) -> None:
-    """Refuse names that leave the folder, and entries that cannot be read in bounded memory."""
-    for entry in archive.infolist():
-        name = entry.filename.replace("\\", "/")
-        if name.startswith("/") or re.match("[A-Za-z]:", name) or ".." in PurePosixPath(name).parts:
-            raise InputError(f"{path}: the entry {entry.filename!r} leaves the store's folder; refused")
-        if entry.file_size > READ_WHOLE_LIMIT:
-            raise InputError(f"{path}: the entry {entry.filename!r} has more than 4 GiB; use smaller chunks")
-
-
-def _native(array: Array) -> Array:
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-class _WholeChunks(WrapperStore[Store]):
-    """A store that refuses chunks cut short: blosc would read on into whatever memory follows."""
-
-    blosc_arrays: frozenset[str] = frozenset()
-
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        """Read a value; a chunk that blosc made says itself, in bytes 12 to 15, how long it is."""
-        value = await super().get(key, prototype, byte_range)
-        name, _, chunk = key.partition("/")
-        if value is not None and name in self.blosc_arrays and chunk[:1] in "c0123456789":
-            length = int.from_bytes(value[12:16].to_bytes(), "little")
-            if byte_range is None and length != len(value):
-                raise ValueError(f"chunk {key} has {len(value)} bytes instead of {length}")
-        return value
-
-
-def _zarr_contents(path: Path, root: Path | zipfile.Path, store: LocalStore | ZipStore) -> Contents:
-    zarr_format: Literal[2, 3] = 3 if (root / "zarr.json").exists() else 2
-    node, document = ("zarr.json", "zarr.json") if zarr_format == 3 else (".zgroup", ".zarray")
-    entries = sorted(entry.name for entry in root.iterdir())
-    if node not in entries or json.loads((root / node).read_bytes()).get("node_type", "group") != "group":
-        raise InputError(
-            f"{path}: no zarr group at its top, which holds {_listed(entries)}; a store is a group with arrays in it"
-        )
-    found = tuple(name for name in entries if (root / name / document).exists())
-    known = [name for name in found if name in ARRAYS]
-    checked = _WholeChunks(store)
-    for name in known:
-        codecs = _checked_codecs(f"{path}: array {name!r}", json.loads((root / name / document).read_bytes()))
-        if codecs[-1:] == ["blosc"]:
-            checked.blosc_arrays |= {name}
-    # Consolidated metadata could name other codecs than those just checked.
-    group = zarr.open_group(checked, mode="r", zarr_format=zarr_format, use_consolidated=False)
-    arrays = {name: _zarr_source(path, name, group[name]) for name in known}
-    return Contents(arrays, group.attrs.asdict(), found)
-
-
-def _zarr_source(path: Path, name: str, array: zarr.Array[Any] | zarr.Group) -> Source:
-    if not isinstance(array, zarr.Array):
-        raise InputError(f"{path}: {name!r} is a group; store it as an array")
-    dtype = np.dtype(array.dtype)
-    if math.prod(array.chunks) * dtype.itemsize > READ_WHOLE_LIMIT:
-        raise InputError(f"{path}: a chunk of {name!r} has more than 4 GiB; use smaller chunks")
-    return Source(array.shape, dtype, array.chunks, lambda selection: _native(np.asarray(array[selection])))
-
-
-def _checked_codecs(where: str, metadata: Mapping[str, Any]) -> list[str]:
-    """The codecs of an array, in the order of writing; refused are those outside the allow-list, and objects."""
-    if metadata["zarr_format"] == 3:
-        names = list(_codec_names(metadata["codecs"]))
-    else:
-        steps = [*(metadata.get("filters") or []), metadata.get("compressor")]
-        names = [step["id"] for step in steps if step is not None]
-    for name in names:
-        if name.removeprefix("numcodecs.") not in SAFE_CODECS:
-            raise InputError(f"{where} uses the codec {name!r}, which is never run; write it with blosc or zstd")
-    if metadata.get("dtype") == "|O" and "vlen-utf8" not in names:
-        raise InputError(f"{where} holds Python objects, which are never loaded; store numbers or strings")
-    return names
-
-
-def _codec_names(codecs: Sequence[Any]) -> Iterator[str]:
-    for codec in codecs:
-        configuration = {} if isinstance(codec, str) else codec.get("configuration") or {}
-        yield from _codec_names(configuration.get("codecs", []))
-        yield from _codec_names(configuration.get("index_codecs", []))
-        yield codec if isinstance(codec, str) else codec["name"]
-
-
-def memory_source(values: Array) -> Source:
-    """An array in memory, seen as one on disk."""
-    return Source(values.shape, values.dtype, (1,) * values.ndim, values.__getitem__)
-
-
-def _npz_contents(path: Path) -> Contents:
-    """Names, shapes and dtypes of an .npz, from its headers; attributes are arrays without axes."""
-    with zipfile.ZipFile(path) as archive:
-        check_entries(path, archive)
-        found = tuple(entry.removesuffix(".npy") for entry in archive.namelist())
-        sources = {name: _npz_source(path, archive, name) for name in found if name in ARRAYS + ATTRIBUTES}
-    attributes = {name: sources.pop(name).read(()).tolist() for name in ATTRIBUTES if name in sources}
-    kinds = [kind for kind, names in KINDS.items() if any(name in sources for name in names)]
-    inferred = {"kind": kinds[0]} if len(kinds) == 1 else {}
-    return Contents(sources, {"version": VERSION, **inferred, **attributes}, found)
-
-
-def _npz_source(path: Path, archive: zipfile.ZipFile, name: str) -> Source:
-    entry = archive.getinfo(f"{name}.npy")
-    with archive.open(entry) as file:
-        version = np.lib.format.read_magic(file)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(file)
-        if dtype.hasobject:
-            raise InputError(f"{path}: {name!r} holds Python objects, which are never loaded; store numbers or strings")
-        # A header that promises more than the file holds would have numpy allocate it.
-        if file.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
-            raise InputError(f"{path}: array {name!r} is truncated; write the file again")
-
-    @cache
-    def whole() -> Array:
-        with readable(f"{path}: array {name!r}"), np.load(path, allow_pickle=False) as file:
-            return _native(file[name])
-
-    return Source(shape, dtype, (1,) * len(shape), lambda selection: whole()[selection])
-
-
-def _check_read_whole(path: Path, files: Sequence[Path]) -> None:
-    """Refuse more than memory should hold, from the zip directories, before anything is read."""
-    size = 0
-    for file in files:
-        with readable(f"{file}"), zipfile.ZipFile(file) as archive:
-            size += sum(entry.file_size for entry in archive.infolist())
-    if size > READ_WHOLE_LIMIT:
-        raise InputError(
-            f"{path}: {size / 2**30:.1f} GiB of .npz, which is read whole (at most 4 GiB); store it as zarr, "
-            "with epibench's StoreWriter"
-        )
-
-
-def _member_files_contents(path: Path, files: Sequence[Path]) -> Contents:
-    """One member per file; what members share may be in any or all of them, or in a file of its own."""
-    contents: dict[Path, Contents] = {}
-    attributes: dict[str, Any] = {}
-    for file in files:
-        with readable(f"{file}"):
-            contents[file] = _npz_contents(file)
-        for name, value in contents[file].attributes.items():
-            if attributes.setdefault(name, value) != value:
-                raise InputError(f"{file}: {name} is {value!r}, but {attributes[name]!r} in others; make them agree")
-    found = tuple(dict.fromkeys(name for content in contents.values() for name in content.found))
-    members = [file for file in files if not set(contents[file].found) <= {*SHARED, *ATTRIBUTES}]
-    copies: dict[str, dict[Path, Source]] = {}
-    for file, content in contents.items():
-        for name, source in content.arrays.items():
-            copies.setdefault(name, {})[file] = source
-    arrays = {name: _repeated(name, copies[name]) for name in SHARED if name in copies}
-    shape = arrays["target"].shape if "target" in arrays else None
-    for name in (*OUTPUTS, "group"):
-        if name in copies:
-            if missing := [file for file in members if file not in copies[name]]:
-                raise InputError(
-                    f"{missing[0]}: no array {name!r}, which other members have; found "
-                    f"{_listed(contents[missing[0]].found)}{_hints((name,), contents[missing[0]].found)}"
-                )
-            arrays[name] = _stacked(name, copies[name], () if name == "group" else shape)
-    arrays["member_id"] = memory_source(np.array([file.stem for file in members]))
-    return Contents(arrays, attributes, found)
-
-
-def _stacked(name: str, copies: Mapping[Path, Source], shape: tuple[int, ...] | None) -> Source:
-    """One source per member, seen as one array; a file may have a member axis of length 1."""
-    (first_file, first), *others = copies.items()
-    for file, other in others:
-        if (other.shape, other.dtype) != (first.shape, first.dtype):
-            raise InputError(
-                f"{file}: {name!r} has shape {other.shape} and dtype {other.dtype}, in {first_file.name} "
-                f"{first.shape} and {first.dtype}; members must agree"
-            )
-    without_class = first.shape[:-1] if name in ("probs", "logits") else first.shape
-    leading = shape is not None and without_class != shape and first.shape[:1] == (1,)
-    members = tuple(copies.values())
-
-    def read(selection: tuple[slice, ...]) -> Array:
-        inner = (slice(0, 1),) * leading + selection[1:]
-        parts = [member.read(inner) for member in members[selection[0]]]
-        return np.concatenate(parts) if leading else np.stack(parts)
-
-    stacked = (len(members), *first.shape[leading:])
-    return Source(stacked, first.dtype, (1,) * len(stacked), read)
-
-
-def _repeated(name: str, copies: Mapping[Path, Source]) -> Source:
-    """The same array in one or more files, which are compared as they are read."""
-    (first_file, first), *others = copies.items()
-
-    def read(selection: tuple[slice, ...]) -> Array:
-        values = first.read(selection)
-        for file, other in others:
-            if not np.array_equal(values, other.read(selection), equal_nan=first.dtype.kind == "f"):
-                raise InputError(f"{file}: {name!r} differs from that in {first_file.name}; members share one {name}")
-        return values
-
-    return Source(first.shape, first.dtype, first.chunks, read)
+        return describe(path, read_contents(path))
 
 
 def describe(path: Path, contents: Contents) -> PredictionStore:
@@ -422,11 +114,11 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
 
 def _output_names(path: Path, contents: Contents) -> tuple[str, ...]:
     """The arrays of members' outputs; all that is needed must be there, under its name."""
-    kind, found = contents.attributes.get("kind"), f"found {_listed(contents.found)}"
+    kind, found = contents.attributes.get("kind"), f"found {listed(contents.found)}"
     if kind not in KINDS:
         raise InputError(
             f"{path}: the attribute 'kind' is {kind!r} and must be 'gaussian' (arrays 'mean', 'variance') or "
-            f"'categorical' ('probs' or 'logits'); {found}{_hints(ARRAYS, contents.found)}"
+            f"'categorical' ('probs' or 'logits'); {found}{hints(ARRAYS, contents.found)}"
         )
     there = tuple(name for name in KINDS[kind] if name in contents.arrays)
     if kind == "gaussian":
@@ -436,17 +128,11 @@ def _output_names(path: Path, contents: Contents) -> tuple[str, ...]:
             raise InputError(f"{path}: both 'probs' and 'logits'; keep one of them")
         missing = [*(["probs"] if not there else []), *(["target"] if "target" not in contents.arrays else [])]
     wanted = (*missing, *(["valid"] if "valid" not in contents.arrays else []))
-    hints = _hints(wanted, contents.found)
-    if missing or hints:
-        problem = f"no array {_listed(missing)}" if missing else "an array under another name"
-        raise InputError(f"{path}: {problem}; {found}{hints}")
+    remedies = hints(wanted, contents.found)
+    if missing or remedies:
+        problem = f"no array {listed(missing)}" if missing else "an array under another name"
+        raise InputError(f"{path}: {problem}; {found}{remedies}")
     return there
-
-
-def _hints(wanted: Sequence[str], found: Sequence[str]) -> str:
-    """What to do about names under which a wanted array is often stored."""
-    misnamed = [name for name in found if name in MISNOMERS and {*MISNOMERS[name][0].split()} & {*wanted}]
-    return "".join(f"; {name!r} found: {MISNOMERS[name][1]}" for name in misnamed)
 
 
 def _check_dtype(path: Path, kind: Kind, name: str, dtype: np.dtype[Any]) -> None:

@@ -19,16 +19,15 @@ from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.errors import ContainsArrayError
 
 from epibench.errors import InputError
-from epibench.evaluation.store import (
+from epibench.evaluation.store import Label, describe
+from epibench.evaluation.store_formats import (
     KINDS,
     OUTPUTS,
     VERSION,
     Array,
     Contents,
     Kind,
-    Label,
     check_entries,
-    describe,
     memory_source,
 )
 

@@ -74,7 +74,8 @@ class Suite:
     def compute(self) -> dict[str, Tensor]:
         """Every metric by its name in results, (draw,) or (draw, class)."""
         values: dict[str, Tensor] = self.metrics.compute()
-        return {name: torch.atleast_1d(value) for name, value in values.items()}  # torchmetrics squeezes single values
+        # torchmetrics drops the draw axis of a single draw.
+        return {name: value if value.ndim else value[None] for name, value in values.items()}
 
     def curves(self) -> dict[str, dict[str, Tensor]]:
         """Curves by family, each with its abscissa `x` and named curves (draw, point)."""
