@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from epibench.metrics.conventions import Convention, check_convention
 from epibench.metrics.ranking import accumulate
-from epibench.metrics.streaming import Array, StreamingMetric, pieces, pixel_sum, same_pixels
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels
 
 GROUP_OF_IMAGES = 4
 
@@ -30,9 +30,11 @@ class RootMeanSquaredError(StreamingMetric):
         """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
         means, targets = self.rows(mean), self.shared(target)
         same_pixels(mean=means, target=targets)
-        for center, truth in pieces(means, targets):
-            self.squared_error_sum += pixel_sum(squared_error(center, truth))
+        each_row(self._add, means, targets)
         self.squared_error_count += means.shape[1]
+
+    def _add(self, rows: slice, mean: Tensor, target: Tensor) -> None:
+        self.squared_error_sum[rows] += squared_error(mean, target).sum(1)
 
     def compute(self) -> dict[str, Tensor]:
         """The error in the target's unit, one value per draw."""
@@ -46,11 +48,13 @@ class GroupedRootMeanSquaredError(StreamingMetric):
     """
 
     higher_is_better = False
+    settings = ("num_draws", "num_images")
     group_squared_error: Tensor
     group_count: Tensor
 
     def __init__(self, num_images: int, num_draws: int | None = None, **kwargs: Any) -> None:
         super().__init__(num_draws, **kwargs)
+        self.num_images = num_images
         groups = -(-num_images // GROUP_OF_IMAGES)
         self.add_sums("group_squared_error", groups)
         self.add_counts("group_count", groups)
@@ -59,11 +63,12 @@ class GroupedRootMeanSquaredError(StreamingMetric):
         """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target and image: (…)."""
         means, targets, images = self.rows(mean), self.shared(target), self.shared(image)
         same_pixels(mean=means, target=targets, image=images)
-        for center, truth, index in pieces(means, targets, images // GROUP_OF_IMAGES):
-            error = squared_error(center, truth)
-            group = index.expand_as(error)
-            accumulate(self.group_squared_error, group, error)
-            accumulate(self.group_count, group, None)
+        check_numbers(images, self.num_images, "image")
+        each_row(self._add, means, targets, images.to(torch.int64) // GROUP_OF_IMAGES)
+
+    def _add(self, rows: slice, mean: Tensor, target: Tensor, group: Tensor) -> None:
+        error = squared_error(mean, target)
+        accumulate(group.expand_as(error), (self.group_squared_error[rows], error), (self.group_count[rows], None))
 
     def compute(self) -> dict[str, Tensor]:
         """The error in the target's unit, one value per draw."""
@@ -87,9 +92,11 @@ class MeanAbsoluteError(StreamingMetric):
         """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
         means, targets = self.rows(mean), self.shared(target)
         same_pixels(mean=means, target=targets)
-        for center, truth in pieces(means, targets):
-            self.absolute_error_sum += pixel_sum((center.to(torch.float64) - truth).abs())
+        each_row(self._add, means, targets)
         self.absolute_error_count += means.shape[1]
+
+    def _add(self, rows: slice, mean: Tensor, target: Tensor) -> None:
+        self.absolute_error_sum[rows] += (mean.to(torch.float64) - target).abs().sum(1)
 
     def compute(self) -> dict[str, Tensor]:
         """The error in the target's unit, one value per draw."""
@@ -105,6 +112,7 @@ class MeanIoU(StreamingMetric):
     """
 
     higher_is_better = True
+    settings = ("num_draws", "num_classes", "convention")
     confusion: Tensor
 
     def __init__(
@@ -120,15 +128,31 @@ class MeanIoU(StreamingMetric):
         self.convention = check_convention(convention)
         self.add_counts("confusion", num_classes * num_classes)
 
-    def update(self, probs: Array, target: Array) -> None:
-        """Add pixels. probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…)."""
-        classes, targets = self.rows(probs, 1), self.shared(target)
-        same_pixels(probs=classes, target=targets)
-        check_targets(targets, self.num_classes)
-        if classes.shape[2] != self.num_classes:
-            raise ValueError(f"probs has {classes.shape[2]} classes, the metric {self.num_classes}")
-        for predicted, truth in pieces(classes.argmax(2), targets.to(torch.int64)):
-            accumulate(self.confusion, truth * self.num_classes + predicted, None)
+    def update(
+        self, probs: Array | None = None, target: Array | None = None, *, predicted: Array | None = None
+    ) -> None:
+        """Add pixels by their `probs` or, where it is known already, by their `predicted` class.
+
+        probs: (draw, …, class) with `num_draws`, otherwise (…, class); predicted: (draw, …) or (…); target: (…).
+        """
+        if target is None or (probs is None and predicted is None):
+            raise TypeError("MeanIoU.update needs target, and probs or predicted")
+        targets = self.shared(target)
+        check_numbers(targets, self.num_classes, "target")
+        if predicted is not None:
+            labels = self.rows(predicted)
+            same_pixels(predicted=labels, target=targets)
+            check_numbers(labels, self.num_classes, "predicted")
+            each_row(self._add, labels, targets)
+        else:
+            classes = self.rows(cast(Array, probs), 1)
+            same_pixels(probs=classes, target=targets)
+            if classes.shape[2] != self.num_classes:
+                raise ValueError(f"probs has {classes.shape[2]} classes, the metric {self.num_classes}")
+            each_row(lambda rows, piece, truth: self._add(rows, top_class(piece)[1], truth), classes, targets)
+
+    def _add(self, rows: slice, predicted: Tensor, target: Tensor) -> None:
+        accumulate(target.to(torch.int64) * self.num_classes + predicted, (self.confusion[rows], None))
 
     def compute(self) -> dict[str, Tensor]:
         """The mean, each class's own and the share of right pixels, one row per draw."""
@@ -150,14 +174,24 @@ def squared_error(mean: Tensor, target: Tensor) -> Tensor:
     return (mean.to(torch.float64) - target).square()
 
 
-def check_targets(target: Tensor, num_classes: int) -> None:
-    """Raise if a target is no class: it would be counted somewhere else."""
-    if target.is_floating_point():
-        raise ValueError("'target' must hold integer class numbers")
-    if target.numel():
-        low, high = (int(limit) for limit in target.aminmax())
-        if low < 0 or high >= num_classes:
-            raise ValueError(f"'target' holds {low} … {high}, but the classes are 0 … {num_classes - 1}")
+def top_class(probs: Tensor) -> tuple[Tensor, Tensor]:
+    """Maximum over the last axis and its class, the first of equals; NaN, which would be the maximum, is refused."""
+    confidence, predicted = probs.max(-1)
+    if bool(confidence.isnan().any()):
+        raise ValueError("NaN in 'probs'")
+    return confidence, predicted
+
+
+def check_numbers(numbers: Tensor, limit: int, name: str) -> None:
+    """Raise if one of the class or image numbers is not in 0 … limit − 1: it would be counted somewhere else."""
+    if numbers.numel():
+        if numbers.is_floating_point():
+            raise ValueError(f"'{name}' must hold whole numbers")
+        if numbers.dtype in (torch.uint16, torch.uint32, torch.uint64):
+            numbers = numbers.to(torch.int64)  # aminmax does not take them
+        low, high = (int(extreme) for extreme in numbers.aminmax())
+        if low < 0 or high >= limit:
+            raise ValueError(f"'{name}' holds {low} … {high}, but only 0 … {limit - 1} are possible")
 
 
 def rmse(mean: Array, target: Array) -> Tensor:

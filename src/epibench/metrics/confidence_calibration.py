@@ -7,33 +7,71 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epibench.metrics.accuracy import check_numbers, top_class
 from epibench.metrics.conventions import Convention, check_convention
 from epibench.metrics.ranking import (
     accumulate,
     bin_edges,
     bin_index,
     cut_at,
+    equal_mass_ranks,
     num_bins,
+    sorting,
     sum_in_any_order,
+    sum_of_first,
     sum_of_keys,
 )
-from epibench.metrics.streaming import Array, StreamingMetric, pieces, same_pixels
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels
 
 ADAPTIVE_BITS = 16
+# Probabilities that were stored in 16 bits, or averaged, can exceed 1 by so much.
+CONFIDENCE_TOLERANCE = 1e-2
 
 
-class ConfidenceCalibration(StreamingMetric):
+class _OfConfidence(StreamingMetric):
+    """A metric of the maximum probability and of whether it is right."""
+
+    higher_is_better = False
+
+    def update(
+        self,
+        probs: Array | None = None,
+        target: Array | None = None,
+        *,
+        confidence: Array | None = None,
+        correct: Array | None = None,
+    ) -> None:
+        """Add pixels by `probs` and `target` or, where these are known already, by `confidence` and `correct`.
+
+        probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); the others: (draw, …) or (…).
+        """
+        if confidence is not None and correct is not None:
+            sure, right = self.rows(confidence), self.rows(correct)
+            same_pixels(confidence=sure, correct=right)
+            each_row(self._add, sure, right)
+        elif probs is not None and target is not None:
+            classes, targets = self.rows(probs, 1), self.shared(target)
+            same_pixels(probs=classes, target=targets)
+            check_numbers(targets, classes.shape[2], "target")
+            each_row(lambda rows, *piece: self._add(rows, *confidence_and_correct(*piece)), classes, targets)
+        else:
+            raise TypeError(f"{type(self).__name__}.update needs probs and target, or confidence and correct")
+
+    def _add(self, rows: slice, confidence: Tensor, correct: Tensor) -> None:
+        raise NotImplementedError
+
+
+class ConfidenceCalibration(_OfConfidence):
     """ECE with equal-width bins of the maximum probability; a confidence of 1 belongs to the last bin.
 
     `update(probs, target)` with the class axis last. `compute()` gives `ece`; `curves()` the reliability curve with
     its counts. NaN without pixels.
     """
 
-    higher_is_better = False
+    settings = ("num_draws", "bins", "convention")
     bin_counts: Tensor
     bin_correct: Tensor
     bin_confidence: Tensor
-    unbinned: Tensor
 
     def __init__(
         self,
@@ -46,51 +84,49 @@ class ConfidenceCalibration(StreamingMetric):
         super().__init__(num_draws, **kwargs)
         self.bins = bins
         self.convention = check_convention(convention)
-        self.add_counts("bin_counts", bins)
-        self.add_counts("bin_correct", bins)
-        self.add_sums("bin_confidence", bins)
-        self.add_counts("unbinned")
+        # Confidence 1 has a column of its own, so that states do not depend on the convention: MetricCollection takes
+        # metrics whose states agree on the first batch for one.
+        self.add_counts("bin_counts", bins + 1)
+        self.add_counts("bin_correct", bins + 1)
+        self.add_sums("bin_confidence", bins + 1)
 
-    def update(self, probs: Array, target: Array) -> None:
-        """Add pixels. probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…)."""
-        confidence, correct = confidence_and_correct(self.rows(probs, 1), self.shared(target))
-        for conf, right in pieces(confidence, correct):
-            index = torch.clamp((conf * self.bins).to(torch.int64), max=self.bins - 1)
-            if self.convention == "gustafsson2020":
-                # There a confidence of exactly 1 is in no bin, and yet in the denominator.
-                self.unbinned += (conf >= 1).sum(1)
-                inside = conf < 1
-                accumulate(self.bin_counts, index, inside)
-                accumulate(self.bin_correct, index, right & inside)
-                accumulate(self.bin_confidence, index, conf * inside)
-            else:
-                accumulate(self.bin_counts, index, None)
-                accumulate(self.bin_correct, index, right)
-                accumulate(self.bin_confidence, index, conf)
+    def _add(self, rows: slice, confidence: Tensor, correct: Tensor) -> None:
+        confidence = checked_confidence(confidence)
+        index = (confidence * self.bins).to(torch.int64).clamp_(max=self.bins)
+        counts, hits, sums = self.bin_counts[rows], self.bin_correct[rows], self.bin_confidence[rows]
+        accumulate(index, (counts, None), (hits, correct), (sums, confidence))
 
     def compute(self) -> dict[str, Tensor]:
         """The expected calibration error, one value per draw."""
-        total = self.bin_counts.sum(1) + self.unbinned
-        gap = (self.bin_confidence - self.bin_correct).abs().sum(1)
-        return {"ece": self.result(gap / total)}
+        gap = self._bins(self.bin_confidence - self.bin_correct).abs().sum(1)
+        return {"ece": self.result(gap / self.bin_counts.sum(1))}
 
     def curves(self) -> dict[str, Tensor]:
         """Mean confidence, accuracy (NaN in empty bins) and number of pixels of each bin."""
+        with self.all_processes():
+            counts, correct, confidence = map(self._bins, (self.bin_counts, self.bin_correct, self.bin_confidence))
         return {
-            "confidence": self.result(self.bin_confidence / self.bin_counts),
-            "accuracy": self.result(self.bin_correct.to(torch.float64) / self.bin_counts),
-            "count": self.result(self.bin_counts),
+            "confidence": self.result(confidence / counts),
+            "accuracy": self.result(correct.to(torch.float64) / counts),
+            "count": self.result(counts),
         }
 
+    def _bins(self, table: Tensor) -> Tensor:
+        """Confidence 1 joins the last bin; under `gustafsson2020` it is in none, and yet in the denominator."""
+        bins = table[:, :-1].clone()
+        if self.convention == "pooled":
+            bins[:, -1] += table[:, -1]
+        return bins
 
-class AdaptiveConfidenceCalibration(StreamingMetric):
+
+class AdaptiveConfidenceCalibration(_OfConfidence):
     """ECE with bins of equal mass, streamed through a fine histogram of 1 − confidence.
 
-    Bin j holds the pixels of rank ⌊jN/bins⌋ … ⌊(j+1)N/bins⌋ − 1 by confidence; equal confidences count with their
-    mean. `compute()` gives `ece_adaptive` and `ece_adaptive_bound`: the exact value is no farther.
+    Bin j holds the pixels of rank ⌊jN/bins⌋ … ⌊(j+1)N/bins⌋ − 1 from the most confident on; equal confidences count
+    with their mean. `compute()` gives `ece_adaptive` and `ece_adaptive_bound`: the exact value is no farther.
     """
 
-    higher_is_better = False
+    settings = ("num_draws", "bins", "bits")
     doubt_counts: Tensor
     doubt_correct: Tensor
     doubt_sums: Tensor
@@ -105,20 +141,16 @@ class AdaptiveConfidenceCalibration(StreamingMetric):
         self.add_counts("doubt_correct", num_bins(bits))
         self.add_sums("doubt_sums", num_bins(bits))
 
-    def update(self, probs: Array, target: Array) -> None:
-        """Add pixels. probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…)."""
-        confidence, correct = confidence_and_correct(self.rows(probs, 1), self.shared(target))
-        for conf, right in pieces(confidence, correct):
-            doubt = (1 - conf).clamp(min=0)  # most pixels are near confidence 1: resolve them there
-            index = bin_index(doubt, self.bits)
-            accumulate(self.doubt_counts, index, None)
-            accumulate(self.doubt_correct, index, right)
-            accumulate(self.doubt_sums, index, doubt)
+    def _add(self, rows: slice, confidence: Tensor, correct: Tensor) -> None:
+        doubt = (1 - checked_confidence(confidence)).clamp(min=0)  # most pixels are near 1: resolve them there
+        index = bin_index(doubt, self.bits)
+        counts, hits, sums = self.doubt_counts[rows], self.doubt_correct[rows], self.doubt_sums[rows]
+        accumulate(index, (counts, None), (hits, correct), (sums, doubt))
 
     def compute(self) -> dict[str, Tensor]:
         """The adaptive calibration error and its bound, one value per draw."""
         total = self.doubt_counts.sum(1)
-        ranks = total[:, None] * torch.arange(self.bins + 1, device=self.device) // self.bins
+        ranks = equal_mass_ranks(total, self.bins)
         cut = cut_at(ranks, self.doubt_counts)
         doubt = sum_of_keys(cut, self.doubt_sums, bin_edges(self.bits, self.device))
         hits = self.doubt_correct.to(torch.float64)
@@ -136,15 +168,19 @@ class AdaptiveConfidenceCalibration(StreamingMetric):
 
 
 def confidence_and_correct(probs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Maximum probability in float64 and whether its class, the first of equals, is the target.
+    """Maximum probability and whether its class, the first of equals, is the target.
 
     probs: (draw, pixel, class); target: (1, pixel); both results (draw, pixel).
     """
-    same_pixels(probs=probs, target=target)
-    confidence, predicted = probs.max(2)
-    if bool(confidence.isnan().any()):
-        raise ValueError("NaN in 'probs'")
-    return confidence.to(torch.float64), predicted == target
+    confidence, predicted = top_class(probs)
+    return confidence, predicted == target.to(torch.int64)
+
+
+def checked_confidence(confidence: Tensor) -> Tensor:
+    """The confidence in float64; raise if it is none."""
+    if confidence.numel() and not bool(((confidence >= 0) & (confidence <= 1 + CONFIDENCE_TOLERANCE)).all()):
+        raise ValueError("a confidence is NaN or outside [0, 1]: are these probabilities?")
+    return confidence.to(torch.float64)
 
 
 def ece(probs: Array, target: Array, bins: int = 10, *, convention: Convention = "pooled") -> Tensor:
@@ -156,16 +192,15 @@ def ece(probs: Array, target: Array, bins: int = 10, *, convention: Convention =
 
 def ece_adaptive(probs: Array, target: Array, bins: int = 10) -> Tensor:
     """Expected calibration error of whole arrays with bins of equal mass, exactly, by sorting."""
-    classes = torch.as_tensor(probs)
-    confidence, correct = confidence_and_correct(
-        classes.reshape(1, -1, classes.shape[-1]), torch.as_tensor(target).reshape(1, -1)
-    )
-    doubt, order = (1 - confidence[0]).clamp(min=0).sort()
-    _, group, sizes = torch.unique_consecutive(doubt, return_inverse=True, return_counts=True)
-    gap = 1 - doubt - correct[0][order].to(torch.float64)
-    sums = torch.zeros(sizes.shape[0], dtype=torch.float64, device=gap.device).scatter_add_(0, group, gap)
-    ranks = doubt.numel() * torch.arange(bins + 1, device=gap.device) // bins
-    cut = cut_at(ranks[None], sizes[None])
-    share = sums[None].gather(1, cut.bin) * cut.inside / cut.size.clamp(min=1)
-    excess = cut.before(sums[None].cumsum(1)) + share
-    return excess.diff(dim=1).abs().sum() / doubt.numel()
+    classes, targets = torch.as_tensor(probs), torch.as_tensor(target).reshape(1, -1)
+    classes = classes.reshape(1, -1, classes.shape[-1])
+    same_pixels(probs=classes, target=targets)
+    check_numbers(targets, classes.shape[2], "target")
+    confidence, correct = confidence_and_correct(classes, targets)
+    if not correct.numel():
+        return torch.tensor(torch.nan, dtype=torch.float64, device=classes.device)
+    doubt = (1 - checked_confidence(confidence[0])).clamp(min=0)
+    order = sorting(doubt)
+    gap = (1 - doubt - correct[0].to(torch.float64))[order]
+    ranks = equal_mass_ranks(torch.tensor([doubt.numel()], device=gap.device), bins)[0]
+    return sum_of_first(ranks, doubt[order], gap).diff().abs().sum() / doubt.numel()

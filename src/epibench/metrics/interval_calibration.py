@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from epibench.metrics.ranking import accumulate, bin_edges, bin_index, check_keys
-from epibench.metrics.streaming import Array, StreamingMetric, pieces, pixel_sum, same_pixels, trapezoid
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels, trapezoid
 
 NUM_LEVELS = 99
 # Coarse enough for a small table, fine enough that no bin holds two half-widths: these are 2 % apart, bins 1.6 % wide.
@@ -49,10 +49,12 @@ class IntervalCalibration(StreamingMetric):
         means, stds, targets = self.rows(mean), self.rows(std), self.shared(target)
         same_pixels(mean=means, std=stds, target=targets)
         check_keys(stds, "std", finite=True)
-        for center, width, truth in pieces(means, stds, targets):
-            level = first_covering_level(center.to(torch.float64), width.to(torch.float64), truth)
-            accumulate(self.level_counts, level, None)
-            self.std_sum += pixel_sum(width)
+        each_row(self._add, means, stds, targets)
+
+    def _add(self, rows: slice, mean: Tensor, std: Tensor, target: Tensor) -> None:
+        std = std.to(torch.float64)
+        accumulate(first_covering_level(mean.to(torch.float64), std, target), (self.level_counts[rows], None))
+        self.std_sum[rows] += std.sum(1)
 
     def compute(self) -> dict[str, Tensor]:
         """The area, the signed area and the mean length of the 90 % interval, each one value per draw."""
@@ -66,10 +68,11 @@ class IntervalCalibration(StreamingMetric):
 
     def curves(self) -> dict[str, Tensor]:
         """Coverage and mean interval length at each of the 99 levels."""
-        return {
-            "coverage": self.result(self._coverage()),
-            "interval_length": self.result(self._interval_length()),
-        }
+        with self.all_processes():
+            return {
+                "coverage": self.result(self._coverage()),
+                "interval_length": self.result(self._interval_length()),
+            }
 
     def _coverage(self) -> Tensor:
         covered = self.level_counts.cumsum(1)
@@ -91,7 +94,8 @@ def first_covering_level(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
         raise ValueError("NaN in 'mean' or 'target'")
     table, edges = _level_table(ratio.device)
     level = table[bin_index(ratio, TABLE_BITS)]
-    return level + (ratio > edges[level])
+    # Not ratio > edge: the interval is closed, and a quotient is rounded otherwise than the product that defines it.
+    return level + (distance > edges[level] * std)
 
 
 @cache

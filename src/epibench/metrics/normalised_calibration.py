@@ -15,11 +15,14 @@ from epibench.metrics.ranking import (
     bin_index,
     check_keys,
     cut_at,
+    equal_mass_ranks,
     num_bins,
+    sorting,
     sum_in_any_order,
+    sum_of_first,
     sum_of_keys,
 )
-from epibench.metrics.streaming import Array, StreamingMetric, pieces, same_pixels
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels
 
 ENCE_BITS = 16
 
@@ -33,6 +36,7 @@ class NormalisedCalibration(StreamingMetric):
     """
 
     higher_is_better = False
+    settings = ("num_draws", "bins", "bits")
     variance_counts: Tensor
     variance_sums: Tensor
     variance_errors: Tensor
@@ -50,11 +54,12 @@ class NormalisedCalibration(StreamingMetric):
         means, variances, targets = self.rows(mean), self.rows(variance), self.shared(target)
         same_pixels(mean=means, variance=variances, target=targets)
         check_keys(variances, "variance", finite=True)
-        for center, spread, truth in pieces(means, variances, targets):
-            index = bin_index(spread, self.bits)
-            accumulate(self.variance_counts, index, None)
-            accumulate(self.variance_sums, index, spread)
-            accumulate(self.variance_errors, index, squared_error(center, truth))
+        each_row(self._add, means, variances, targets)
+
+    def _add(self, rows: slice, mean: Tensor, variance: Tensor, target: Tensor) -> None:
+        index = bin_index(variance, self.bits)
+        counts, variances, errors = self.variance_counts[rows], self.variance_sums[rows], self.variance_errors[rows]
+        accumulate(index, (counts, None), (variances, variance), (errors, squared_error(mean, target)))
 
     def compute(self) -> dict[str, Tensor]:
         """The error and its bound, one value per draw."""
@@ -65,13 +70,8 @@ class NormalisedCalibration(StreamingMetric):
         error = sum_in_any_order(cut, self.variance_errors)
         filled = ranks.diff(dim=1) > 0
         gap, least, most = _gaps(_between(variance), _between(error))
-        reach = torch.maximum(most - gap, gap - least)
+        reach = torch.maximum(most - gap, gap - least).masked_fill(gap.isinf(), 0)  # then the exact value is too
         return {"ence": self.result(_mean(gap, filled)), "ence_bound": self.result(_mean(reach, filled))}
-
-
-def equal_mass_ranks(total: Tensor, bins: int) -> Tensor:
-    """Ranks ⌊jN/bins⌋ that cut N = `total` (draw,) pixels into bins of equal mass: (draw, bins + 1)."""
-    return total[:, None] * torch.arange(bins + 1, device=total.device) // bins
 
 
 def _between(sums: PartialSum) -> PartialSum:
@@ -101,17 +101,13 @@ def _mean(values: Tensor, filled: Tensor) -> Tensor:
 
 def ence(mean: Array, variance: Array, target: Array, bins: int = 10) -> Tensor:
     """Expected normalised calibration error of whole arrays, exactly, by sorting."""
-    spread = torch.as_tensor(variance).reshape(-1).to(torch.float64)
-    error = squared_error(torch.as_tensor(mean).reshape(-1), torch.as_tensor(target).reshape(-1))
+    center, spread, truth = (torch.as_tensor(values).reshape(1, -1) for values in (mean, variance, target))
+    same_pixels(mean=center, variance=spread, target=truth)
     check_keys(spread, "variance", finite=True)
-    spread, order = spread.sort()
-    values, group, sizes = torch.unique_consecutive(spread, return_inverse=True, return_counts=True)
-    errors = torch.zeros_like(values).scatter_add_(0, group, error[order])
-    ranks = equal_mass_ranks(torch.tensor([spread.numel()], device=spread.device), bins)
-    cut = cut_at(ranks, sizes[None])
-    sums = []
-    for total in (values * sizes, errors):
-        share = total[None].gather(1, cut.bin) * cut.inside / cut.size
-        sums.append((cut.before(total[None].cumsum(1)) + share).diff(dim=1).clamp(min=0))
-    gap = (1 - _root_ratio(sums[1], sums[0])).abs()
-    return _mean(gap, ranks.diff(dim=1) > 0)[0]
+    spread, error = spread[0].to(torch.float64), squared_error(center, truth)[0]
+    order = sorting(spread)
+    spread, error = spread[order], error[order]
+    ranks = equal_mass_ranks(torch.tensor([spread.numel()], device=spread.device), bins)[0]
+    variances, errors = (sum_of_first(ranks, spread, values).diff().clamp(min=0) for values in (spread, error))
+    gap = (1 - _root_ratio(errors, variances)).abs()
+    return _mean(gap[None], ranks.diff()[None] > 0)[0]

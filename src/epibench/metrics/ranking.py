@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 INFINITY_PATTERN = 0x7F800000
 # Rounding a float64 key to float32 can carry it over an edge by half a unit in the last place.
 ROUNDING = 2.0**-23
+SMALLEST_FLOAT32 = 2.0**-149  # and by this much where float32 is denormal
+# Means of squares below this have lost digits to underflow.
+SMALLEST_SQUARE = 1e-290
 # Below this many rows, GPU threads would queue for the same few counters.
-GPU_ROWS = 32
+GPU_ROWS = 64
 
 
 def num_bins(bits: int) -> int:
@@ -30,7 +34,7 @@ def bin_index(keys: Tensor, bits: int) -> Tensor:
     """The bin of each key ≥ 0, int64; bin b holds ]edge(b−1), edge(b)], and exact zeros are alone in bin 0."""
     shift = 31 - bits
     pattern = keys.to(torch.float32).view(torch.int32) & 0x7FFFFFFF  # −0.0 is 0
-    index = ((pattern + ((1 << shift) - 1)) >> shift).to(torch.int64)
+    index = pattern.add_((1 << shift) - 1).bitwise_right_shift_(shift).to(torch.int64)
     if keys.dtype == torch.float64:
         index = torch.maximum(index, (keys > 0).to(torch.int64))  # underflow to float32 is not a zero
     return index
@@ -47,33 +51,33 @@ def check_keys(keys: Tensor, name: str, *, finite: bool = False) -> None:
     if not keys.numel():
         return
     low, high = keys.aminmax()
-    limit = torch.finfo(torch.float64).max if finite else torch.inf
-    if not bool((low >= 0) & (high <= limit)):
-        bad = int((~((keys >= 0) & (keys <= limit))).sum())
+    if not bool((low >= 0) & (high < torch.inf if finite else high <= torch.inf)):
+        bad = int((~((keys >= 0) & (keys < torch.inf if finite else keys <= torch.inf))).sum())
         what = "NaN, infinite or negative" if finite else "NaN or negative"
         raise ValueError(f"{bad:,} of {keys.numel():,} values of '{name}' are {what}")
 
 
-def accumulate(table: Tensor, index: Tensor, values: Tensor | None) -> None:
-    """table[draw, index] += values (1 if None) for each pixel, in pixel order on a CPU, hence whatever the batches."""
-    if values is None:
-        values = torch.ones((), dtype=table.dtype, device=table.device).expand_as(index)
-    elif values.dtype != table.dtype:
-        values = values.to(table.dtype)
-    copies = GPU_ROWS // table.shape[0]
-    if table.is_cuda and copies > 1:
-        _accumulate_in_copies(table, index, values, copies)
-    else:
-        table.scatter_add_(1, index, values.expand_as(index))
+def accumulate(index: Tensor, *tables: tuple[Tensor, Tensor | None]) -> None:
+    """table[draw, index] += values (1 if None) for each pixel and for each (table, values).
 
-
-def _accumulate_in_copies(table: Tensor, index: Tensor, values: Tensor, copies: int) -> None:
-    """Let neighbouring GPU threads count in different copies of the table, so that they do not wait for each other."""
-    draws, bins = table.shape
-    spread = torch.zeros((draws, copies * bins), dtype=table.dtype, device=table.device)
-    offset = torch.arange(index.shape[1], device=table.device) % copies * bins
-    spread.scatter_add_(1, index + offset, values.expand_as(index))
-    table += spread.view(draws, copies, bins).sum(1)
+    On a CPU in pixel order, so that sums do not depend on how pixels came in batches. index, values: (draw, pixel).
+    """
+    draws, bins = tables[0][0].shape
+    copies = GPU_ROWS // draws if index.is_cuda else 1
+    if copies > 1:
+        # Neighbouring GPU threads count in different copies of a table, and do not wait for each other.
+        whole = index.shape[1] - index.shape[1] % copies
+        index = index.clone(memory_format=torch.contiguous_format)
+        index[:, :whole].view(draws, -1, copies).add_(torch.arange(copies, device=index.device) * bins)
+    for table, values in tables:
+        if values is None:
+            values = torch.ones((), dtype=table.dtype, device=table.device)
+        values = values.to(table.dtype).expand_as(index)
+        if copies > 1:
+            spread = torch.zeros((draws, copies * bins), dtype=table.dtype, device=table.device)
+            table += spread.scatter_add_(1, index, values).view(draws, copies, bins).sum(1)
+        else:
+            table.scatter_add_(1, index, values)
 
 
 class Cut(NamedTuple):
@@ -100,6 +104,32 @@ def cut_at(ranks: Tensor, counts: Tensor) -> Cut:
     return cut._replace(inside=ranks - cut.before(cumulative))
 
 
+def sorting(keys: Tensor, *, stable: bool = False) -> Tensor:
+    """The order that sorts the keys (pixel,); equal keys in input order if `stable`."""
+    if keys.is_cuda:
+        return torch.argsort(keys, stable=stable)
+    return torch.from_numpy(np.argsort(keys.numpy(), kind="stable" if stable else None))  # twice as fast as torch's
+
+
+def sum_of_first(ranks: Tensor, keys: Tensor, values: Tensor, *, tied: bool = True) -> Tensor:
+    """Σ of the first k values for each rank k, exactly; keys (pixel,) are sorted, values go with them.
+
+    Pixels with equal keys count with the mean value of their group, or in the order given if not `tied`.
+    """
+    cumulative = torch.cat([values.new_zeros(1), values.cumsum(0)])
+    if not tied or not keys.numel():
+        return cumulative[ranks]
+    last_key = keys[(ranks - 1).clamp(min=0)]
+    first, last = torch.searchsorted(keys, last_key), torch.searchsorted(keys, last_key, right=True)
+    share = (ranks - first) / (last - first).to(torch.float64)
+    return cumulative[first] + share * (cumulative[last] - cumulative[first])
+
+
+def equal_mass_ranks(total: Tensor, bins: int) -> Tensor:
+    """Ranks ⌊jN/bins⌋ that cut N = `total` (draw,) pixels into bins of equal mass: (draw, bins + 1)."""
+    return total[:, None] * torch.arange(bins + 1, device=total.device) // bins
+
+
 class PartialSum(NamedTuple):
     """Sum of the values of the first k pixels, and the least and the most it can be; each (draw, cut)."""
 
@@ -108,8 +138,12 @@ class PartialSum(NamedTuple):
     upper: Tensor
 
 
-def sum_in_any_order(cut: Cut, sums: Tensor, squares: Tensor | None = None) -> PartialSum:
+def sum_in_any_order(
+    cut: Cut, sums: Tensor, squares: Tensor | None = None, *, zeros_are_tied: bool = True
+) -> PartialSum:
     """Partial sums of values ≥ 0 that are in no known order within the cut bin.
+
+    Bin 0 has only keys of zero: where ties count with their mean, there is no doubt in it.
 
     With the mean m and variance v of the n values of the bin, r of them sum to r·m ± √(r(n−r)v), whichever they are
     (Cauchy–Schwarz on the r and on the n−r), and to at least 0 and at most n·m.
@@ -117,14 +151,12 @@ def sum_in_any_order(cut: Cut, sums: Tensor, squares: Tensor | None = None) -> P
     before = cut.before(sums.cumsum(1))
     inside = sums.gather(1, cut.bin)
     value = inside * _share(cut)
-    if squares is None:
-        split = (cut.inside > 0) & (cut.inside < cut.size) & (cut.bin > 0)
-        zero = torch.zeros_like(value)
-        lower, upper = torch.where(split, zero, value), torch.where(split, inside, value)
-    else:
-        spread = cut.inside * (cut.size - cut.inside) * _variance(cut, inside, squares)
-        reach = torch.where(cut.bin > 0, spread, torch.zeros_like(spread)).sqrt()  # zeros are tied: no doubt
-        lower, upper = (value - reach).clamp(min=0), torch.minimum(value + reach, inside)
+    reach = torch.full_like(value, torch.inf)
+    if squares is not None:
+        reach = (cut.inside * (cut.size - cut.inside) * _variance(cut, inside, squares)).sqrt()
+    split = (cut.inside > 0) & (cut.inside < cut.size) & ((cut.bin > 0) | (not zeros_are_tied))
+    reach = torch.where(split, reach, torch.zeros_like(reach))
+    lower, upper = (value - reach).clamp(min=0), torch.minimum(value + reach, inside)
     return PartialSum(before + value, before + lower, before + torch.maximum(upper, value))
 
 
@@ -133,8 +165,8 @@ def sum_of_keys(cut: Cut, sums: Tensor, edges: Tensor) -> PartialSum:
     before = cut.before(sums.cumsum(1))
     inside = sums.gather(1, cut.bin)
     value = inside * _share(cut)
-    low = edges[(cut.bin - 1).clamp(min=0)] * (1 - ROUNDING)
-    high = edges[cut.bin] * (1 + ROUNDING)
+    low = edges[(cut.bin - 1).clamp(min=0)] * (1 - ROUNDING) - SMALLEST_FLOAT32
+    high = edges[cut.bin] * (1 + ROUNDING) + SMALLEST_FLOAT32
     rest = (cut.size - cut.inside).to(torch.float64)
     beyond = torch.where(rest > 0, rest * high, torch.zeros_like(high))  # 0·∞ in the last bin
     lower = torch.maximum(cut.inside * low, inside - beyond)
@@ -142,7 +174,7 @@ def sum_of_keys(cut: Cut, sums: Tensor, edges: Tensor) -> PartialSum:
     return PartialSum(before + value, before + lower, before + value)
 
 
-def covariance_in_random_order(cut: Cut, sums: Tensor, squares: Tensor) -> Tensor:
+def covariance_in_random_order(cut: Cut, sums: Tensor, squares: Tensor, *, zeros_are_tied: bool = True) -> Tensor:
     """Covariance (draw, cut, cut) of partial sums if pixels are in random order within a bin.
 
     Of n values with variance v, the first r and the first s ≥ r sum with covariance r(n−s)/(n−1)·v; cuts in
@@ -151,9 +183,9 @@ def covariance_in_random_order(cut: Cut, sums: Tensor, squares: Tensor) -> Tenso
     variance = _variance(cut, sums.gather(1, cut.bin), squares)
     first, last = cut.inside[:, :, None], cut.inside[:, None, :]
     kept, left = torch.minimum(first, last), cut.size[:, :, None] - torch.maximum(first, last)
-    factor = kept * left / (cut.size - 1).clamp(min=1)[:, :, None]
-    same = (cut.bin[:, :, None] == cut.bin[:, None, :]) & (cut.bin > 0)[:, :, None]
-    return torch.where(same, factor * variance[:, :, None], torch.zeros_like(factor))
+    factor = kept * left / (cut.size - 1).clamp(min=1).to(torch.float64)[:, :, None]
+    same = (cut.bin[:, :, None] == cut.bin[:, None, :]) & ((cut.bin > 0) | (not zeros_are_tied))[:, :, None]
+    return torch.where(same & (factor > 0), factor * variance[:, :, None], torch.zeros_like(factor))
 
 
 def _share(cut: Cut) -> Tensor:
@@ -163,6 +195,9 @@ def _share(cut: Cut) -> Tensor:
 def _variance(cut: Cut, inside: Tensor, squares: Tensor) -> Tensor:
     size = cut.size.clamp(min=1).to(torch.float64)
     mean_square = squares.gather(1, cut.bin) / size
-    # The difference of two rounded sums: lift it by their rounding, so that the bound stays one.
-    variance = (mean_square - (inside / size).square()).clamp(min=0) + 1e-13 * mean_square
+    # The difference of two rounded sums: lift it by their rounding, n·2⁻⁵³ each, so that the bound stays one.
+    variance = (mean_square - (inside / size).square()).clamp(min=0) + size * 2.0**-51 * mean_square
+    # Squares that overflow or underflow say nothing, unless all values are zero.
+    unknown = (inside > 0) & ~((mean_square > SMALLEST_SQUARE) & (mean_square < torch.inf))
+    variance = torch.where(unknown, torch.inf, variance)
     return torch.where(cut.size > 1, variance, torch.zeros_like(variance))

@@ -7,17 +7,19 @@ counted apart: with one of them the mean is NaN, and `…_infinite` says how man
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from epibench.metrics.accuracy import check_targets, squared_error
+from epibench.metrics.accuracy import check_numbers
 from epibench.metrics.ranking import check_keys
-from epibench.metrics.streaming import Array, StreamingMetric, pieces, pixel_sum, same_pixels
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, in_threads, pieces, same_pixels
 
 # Sums of densities below this have lost digits to underflow.
 SMALLEST_DENSITY = 1e-280
+# Pieces of pixels whose scores are held until they are added up in order.
+PIECES_AT_ONCE = 16
 INTERVAL_ALPHA = 0.1
 INTERVAL_HALF_WIDTH = 1.6448536269514722  # Φ⁻¹(0.95)
 
@@ -35,24 +37,23 @@ class MeanScore(StreamingMetric):
         self.add_counts(f"{self.name}_count")
         self.add_counts(f"{self.name}_infinite")
 
-    def add(self, scores: Tensor) -> None:
-        """Add scores (draw, pixel)."""
+    def add(self, rows: slice, scores: Tensor) -> None:
+        """Add scores (draw, pixel) to these rows of the state."""
         if bool(scores.isnan().any()):
             raise ValueError(f"{self.name}: NaN in the inputs")
         infinite = scores.isinf()
-        self._plus("sum", pixel_sum(scores.masked_fill(infinite, 0)))
-        self._plus("count", torch.full_like(infinite.sum(1), scores.shape[1]))
-        self._plus("infinite", infinite.sum(1))
+        self._state("sum")[rows] += scores.to(torch.float64).masked_fill(infinite, 0).sum(1)
+        self._state("count")[rows] += scores.shape[1]
+        self._state("infinite")[rows] += infinite.sum(1)
 
     def compute(self) -> dict[str, Tensor]:
         """The mean (NaN where a score is infinite), and how many are."""
-        total, count, infinite = (getattr(self, f"{self.name}_{part}") for part in ("sum", "count", "infinite"))
-        mean = torch.where(infinite > 0, torch.nan, total / count)
+        infinite = self._state("infinite")
+        mean = torch.where(infinite > 0, torch.nan, self._state("sum") / self._state("count"))
         return {self.name: self.result(mean), f"{self.name}_infinite": self.result(infinite)}
 
-    def _plus(self, part: str, value: Tensor) -> None:
-        name = f"{self.name}_{part}"
-        setattr(self, name, getattr(self, name) + value)
+    def _state(self, part: str) -> Tensor:
+        return cast(Tensor, getattr(self, f"{self.name}_{part}"))
 
 
 class _GaussianScore(MeanScore):
@@ -61,8 +62,7 @@ class _GaussianScore(MeanScore):
         means, variances, targets = self.rows(mean), self.rows(variance), self.shared(target)
         same_pixels(mean=means, variance=variances, target=targets)
         check_keys(variances, "variance")
-        for center, spread, truth in pieces(means, variances, targets):
-            self.add(self.score(center, spread, truth))
+        each_row(lambda rows, *piece: self.add(rows, self.score(*piece)), means, variances, targets)
 
     @staticmethod
     def score(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
@@ -105,6 +105,8 @@ class IntervalScore(_GaussianScore):
 class _MixtureScore(MeanScore):
     """Scores of mixtures of Gaussian members; each row of `weights` (draw, member) is one mixture."""
 
+    settings = ("num_draws", "weights")
+
     def __init__(self, weights: Array | None = None, **kwargs: Any) -> None:
         matrix = None if weights is None else torch.as_tensor(weights, dtype=torch.float64)
         if matrix is not None and matrix.ndim != 2:
@@ -120,10 +122,21 @@ class _MixtureScore(MeanScore):
         same_pixels(member_mean=means, member_variance=variances, target=targets)
         check_keys(variances, "member_variance")
         members = means.shape[0]
-        weights = torch.full((1, members), 1 / members) if self.weights is None else self.weights
+        weights = self.weights
+        if weights is None:
+            weights = torch.full((1, members), 1 / members, dtype=torch.float64)
+        if not members == variances.shape[0] == weights.shape[1]:
+            raise ValueError(
+                f"the numbers of members differ: member_mean has {members}, member_variance {variances.shape[0]}, "
+                f"weights {weights.shape[1]}"
+            )
         weights = weights.to(self.device, torch.float64)
-        for center, spread, truth in pieces(means, variances, targets):
-            self.add(self.score(center, spread, weights, truth[0]))
+        parts = list(pieces(means, variances, targets))
+        for start in range(0, len(parts), PIECES_AT_ONCE):
+            for scores in in_threads(
+                lambda part: self.score(part[0], part[1], weights, part[2][0]), parts[start : start + PIECES_AT_ONCE]
+            ):
+                self.add(slice(None), scores)
 
     @staticmethod
     def score(means: Tensor, variances: Tensor, weights: Tensor, target: Tensor) -> Tensor:
@@ -157,10 +170,17 @@ class BrierScore(MeanScore):
 
     name = "brier"
 
-    def update(self, probs: Array, target: Array) -> None:
-        """Add pixels. probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…)."""
-        for classes, truth in _class_pieces(self, probs, target):
-            self.add(brier_score(classes, truth))
+    def update(self, probs: Array | None = None, target: Array | None = None, *, brier: Array | None = None) -> None:
+        """Add pixels by `probs` and `target` or, where it is known already, by the `brier` score of each.
+
+        probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); brier: (draw, …) or (…).
+        """
+        if brier is not None:
+            each_row(self.add, self.rows(brier))
+        elif probs is not None and target is not None:
+            each_row(lambda rows, *piece: self.add(rows, brier_score(*piece)), *_classes(self, probs, target))
+        else:
+            raise TypeError("BrierScore.update needs probs and target, or brier")
 
     def compute(self) -> dict[str, Tensor]:
         """The mean, one value per draw; it is never infinite."""
@@ -172,26 +192,36 @@ class CategoricalNLL(MeanScore):
 
     name = "nll"
 
-    def update(self, probs: Array, target: Array) -> None:
-        """Add pixels. probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…)."""
-        for classes, truth in _class_pieces(self, probs, target):
-            self.add(categorical_nll(classes, truth))
+    def update(
+        self, probs: Array | None = None, target: Array | None = None, *, target_probability: Array | None = None
+    ) -> None:
+        """Add pixels by `probs` and `target` or, where it is known already, by the probability of the target class.
+
+        probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); the other: (draw, …) or (…).
+        """
+        if target_probability is not None:
+            each_row(lambda rows, own: self.add(rows, -own.to(torch.float64).log()), self.rows(target_probability))
+        elif probs is not None and target is not None:
+            each_row(lambda rows, *piece: self.add(rows, categorical_nll(*piece)), *_classes(self, probs, target))
+        else:
+            raise TypeError("CategoricalNLL.update needs probs and target, or target_probability")
 
 
-def _class_pieces(metric: StreamingMetric, probs: Array, target: Array) -> Any:
+def _classes(metric: StreamingMetric, probs: Array, target: Array) -> tuple[Tensor, Tensor]:
+    """Checked probabilities (draw, pixel, class) and targets (1, pixel)."""
     classes, targets = metric.rows(probs, 1), metric.shared(target)
     same_pixels(probs=classes, target=targets)
-    check_targets(targets, classes.shape[2])
-    return pieces(classes, targets)
+    check_numbers(targets, classes.shape[2], "target")
+    return classes, targets
 
 
 def gaussian_nll(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
     """−log N(y; μ, σ²) per pixel, in float64; with σ² = 0, −∞ at y = μ and ∞ elsewhere."""
     variance = variance.to(torch.float64)
-    error = squared_error(mean, target)
-    standardised = torch.where(error == 0, error, error / variance)
+    difference = mean.to(torch.float64) - target
+    standardised = torch.where(difference == 0, 0, difference.square() / variance)
     nll = 0.5 * (standardised + variance.log() + math.log(2 * math.pi))
-    return torch.where((variance == 0) & (error > 0), torch.inf, nll)
+    return torch.where((variance == 0) & (difference != 0), torch.inf, nll)
 
 
 def mixture_nll(means: Tensor, variances: Tensor, weights: Tensor, target: Tensor) -> Tensor:
@@ -236,20 +266,24 @@ def mixture_crps(means: Tensor, variances: Tensor, weights: Tensor, target: Tens
     means, variances, weights = (tensor.to(torch.float64) for tensor in (means, variances, weights))
     score = weights @ expected_distance(target - means, variances)
     for first in range(means.shape[0]):
+        drawn = torch.nonzero(weights[:, first]).flatten()
         rest = slice(first, None)
         distance = expected_distance(means[first] - means[rest], variances[first] + variances[rest])
         # Off the diagonal a pair counts twice, which cancels the ½.
-        pair = weights[:, first, None] * weights[:, rest]
+        pair = weights[drawn, first, None] * weights[drawn, rest]
         pair[:, 0] *= 0.5
-        score -= pair @ distance
+        score.index_add_(0, drawn, pair @ distance, alpha=-1)
     return score
 
 
 def expected_distance(difference: Tensor, variance: Tensor) -> Tensor:
     """E|X| of X ~ N(difference, variance): 2σφ(d/σ) + d·erf(d/(σ√2)); |d| for σ = 0."""
-    scaled = difference / (2 * variance).sqrt()
-    folded = (2 * variance / math.pi).sqrt() * (-scaled.square()).exp() + difference * scaled.erf()
-    return torch.where(variance == 0, difference.abs(), folded)
+    # In place: this is evaluated for every pair of members.
+    width = (2 * variance).sqrt_()
+    scaled = difference / width
+    distance = scaled.square().neg_().exp_().mul_(width).mul_(1 / math.sqrt(math.pi))
+    distance.addcmul_(scaled.erf_(), difference)
+    return torch.where(variance == 0, difference.abs(), distance)
 
 
 def interval_score(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
@@ -262,8 +296,8 @@ def interval_score(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
 def brier_score(probs: Tensor, target: Tensor) -> Tensor:
     """Σ over classes (p − onehot)² per pixel, in float64. probs: (draw, pixel, class); target: (1, pixel)."""
     probs = probs.to(torch.float64)
-    own = target_probability(probs, target)
-    return (probs.square().sum(2) - own.square()).clamp(min=0) + (1 - own).square()
+    index = target.to(torch.int64).expand(probs.shape[0], -1)[:, :, None]
+    return probs.square().scatter_(2, index, (1 - probs.gather(2, index)).square()).sum(2)
 
 
 def categorical_nll(probs: Tensor, target: Tensor) -> Tensor:

@@ -18,10 +18,12 @@ from epibench.metrics.ranking import (
     covariance_in_random_order,
     cut_at,
     num_bins,
+    sorting,
     sum_in_any_order,
+    sum_of_first,
     sum_of_keys,
 )
-from epibench.metrics.streaming import Array, StreamingMetric, pieces, same_pixels, trapezoid
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, in_threads, same_pixels, trapezoid
 
 SparsificationError = Literal["rmse", "mae", "brier"]
 NUM_CUTS = 100
@@ -39,6 +41,7 @@ class Sparsification(StreamingMetric):
     """
 
     higher_is_better = False
+    settings = ("num_draws", "error", "convention", "bits", "exact")
     uncertainty_counts: Tensor
     uncertainty_losses: Tensor
     uncertainty_squares: Tensor
@@ -81,18 +84,18 @@ class Sparsification(StreamingMetric):
         check_keys(keys, "uncertainty")
         check_keys(losses, "loss", finite=True)
         if self.exact:
-            self.kept_uncertainty.append(keys.T.clone())
-            self.kept_loss.append(losses.T.clone())
+            self.kept_uncertainty.append(keys.detach().T.to(torch.float64, copy=True))
+            self.kept_loss.append(losses.detach().T.to(torch.float64, copy=True))
             return
-        for key, value in pieces(keys, losses):
-            index = bin_index(key, self.bits)
-            own = bin_index(value, self.bits)
-            value = value.to(torch.float64)
-            accumulate(self.uncertainty_counts, index, None)
-            accumulate(self.uncertainty_losses, index, value)
-            accumulate(self.uncertainty_squares, index, value.square())
-            accumulate(self.loss_counts, own, None)
-            accumulate(self.loss_losses, own, value)
+        each_row([self._add_by_uncertainty, self._add_by_loss], keys, losses)
+
+    def _add_by_uncertainty(self, rows: slice, key: Tensor, loss: Tensor) -> None:
+        index, loss = bin_index(key, self.bits), loss.to(torch.float64)
+        counts, losses, squares = self.uncertainty_counts, self.uncertainty_losses, self.uncertainty_squares
+        accumulate(index, (counts[rows], None), (losses[rows], loss), (squares[rows], loss.square()))
+
+    def _add_by_loss(self, rows: slice, key: Tensor, loss: Tensor) -> None:
+        accumulate(bin_index(loss, self.bits), (self.loss_counts[rows], None), (self.loss_losses[rows], loss))
 
     def compute(self) -> dict[str, Tensor]:
         """The area, its rigorous bound and its standard error, each one value per draw."""
@@ -106,17 +109,26 @@ class Sparsification(StreamingMetric):
 
     def curves(self) -> dict[str, Tensor]:
         """Error of what remains relative to the error of all (`curve`), and with the oracle's order (`oracle`)."""
-        curves = self._curves()
+        with self.all_processes():
+            curves = self._curves()
         return {"curve": self.result(curves.curve.value), "oracle": self.result(curves.oracle.value)}
 
     def _curves(self) -> _Curves:
-        if self.exact:
-            if not self.kept_uncertainty:
-                nothing = torch.zeros((self.num_draws or 1, 0), dtype=torch.float64, device=self.device)
-                return exact_curves(nothing, nothing, self.error, self.convention)
-            keys, losses = _joined(self.kept_uncertainty), _joined(self.kept_loss)
-            return exact_curves(keys.T, losses.T, self.error, self.convention)
-        return binned_curves(self)
+        if not self.exact:
+            return binned_curves(self)
+        keys, losses = self._joined(self.kept_uncertainty), self._joined(self.kept_loss)
+        return exact_curves(keys.T, losses.T, self.error, self.convention)
+
+    def _joined(self, kept: list[Tensor] | Tensor) -> Tensor:
+        """What was kept, (pixel, draw): a list of tensors before a sync, one tensor after it."""
+        nothing = torch.zeros((0, self.num_draws or 1), dtype=torch.float64, device=self.device)
+        return torch.cat([nothing, *kept]) if isinstance(kept, list) else kept
+
+    def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
+        if self.exact:  # a process without pixels must take part in the others' shape and type
+            self.kept_uncertainty = [self._joined(self.kept_uncertainty)]
+            self.kept_loss = [self._joined(self.kept_loss)]
+        super()._sync_dist(*args, **kwargs)
 
 
 class _Curves(NamedTuple):
@@ -139,7 +151,7 @@ def kept_pixels(total: Tensor, convention: Convention = "pooled") -> Tensor:
     """How many of `total` pixels (draw,) are kept after each of the 100 cuts: (draw, 100) int64."""
     cuts = torch.arange(NUM_CUTS, device=total.device)
     if convention == "gustafsson2020":
-        return ((1.0 - cuts.to(torch.float64) / 100.0) * total[:, None]).to(torch.int64)
+        return ((1.0 - cuts.to(torch.float64) * 0.01) * total[:, None]).to(torch.int64)  # 57·0.01 is not 57/100
     return total[:, None] - cuts * total[:, None] // 100
 
 
@@ -175,38 +187,25 @@ def exact_curves(keys: Tensor, losses: Tensor, error: SparsificationError, conve
     draws, num_pixels = keys.shape
     total = torch.full((draws,), num_pixels, device=keys.device)
     kept = kept_pixels(total, convention)
-    by_key = torch.empty(kept.shape, dtype=torch.float64, device=keys.device)
-    by_loss = torch.empty_like(by_key)
-    for draw in range(draws):  # one at a time: a sort needs several times its input
-        order = torch.argsort(keys[draw], stable=True)
-        value = losses[draw].to(torch.float64)
-        by_key[draw] = _first_sums(value[order], kept[draw])
-        if convention == "pooled":
-            by_key[draw] = _tied_sums(keys[draw][order], value[order], kept[draw])
-        by_loss[draw] = _first_sums(value.sort().values, kept[draw])
-    curve, oracle = (relative_error(_certain(sums), kept, error) for sums in (by_key, by_loss))
+
+    def sums(draw: int) -> tuple[Tensor, Tensor]:
+        key, value = keys[draw].contiguous(), losses[draw].to(torch.float64).contiguous()
+        order = sorting(key, stable=convention == "gustafsson2020")
+        ranked = sum_of_first(kept[draw], key[order], value[order], tied=convention == "pooled")
+        value = value[sorting(value)]
+        return ranked, sum_of_first(kept[draw], value, value, tied=False)
+
+    by_key, by_loss = (torch.stack(rows) for rows in zip(*in_threads(sums, range(draws)), strict=True))
+    curve, oracle = (relative_error(PartialSum(rows, rows, rows), kept, error) for rows in (by_key, by_loss))
     return _Curves(curve, oracle, torch.where(total > 0, torch.zeros_like(by_key[:, 0]), torch.nan))
-
-
-def _first_sums(values: Tensor, kept: Tensor) -> Tensor:
-    """Σ of the first k values for each k in `kept`; the last, with all values, first."""
-    cumulative = torch.cat([values.new_zeros(1), values.cumsum(0)])
-    return cumulative[kept]
-
-
-def _tied_sums(keys: Tensor, values: Tensor, kept: Tensor) -> Tensor:
-    """Σ of the first k values where pixels with equal keys count with the mean value of their group."""
-    _, group, sizes = torch.unique_consecutive(keys, return_inverse=True, return_counts=True)
-    sums = torch.zeros(sizes.shape[0], dtype=torch.float64, device=values.device).scatter_add_(0, group, values)
-    cut = cut_at(kept[None], sizes[None])
-    return cut.before(sums[None].cumsum(1))[0] + (sums[None].gather(1, cut.bin) * cut.inside / cut.size)[0]
 
 
 def binned_curves(state: Sparsification) -> _Curves:
     """Curves from the histograms, with what the bins leave open."""
     kept = kept_pixels(state.uncertainty_counts.sum(1), state.convention)
     cut = cut_at(kept, state.uncertainty_counts)
-    sums = sum_in_any_order(cut, state.uncertainty_losses, state.uncertainty_squares)
+    tied = state.convention == "pooled"
+    sums = sum_in_any_order(cut, state.uncertainty_losses, state.uncertainty_squares, zeros_are_tied=tied)
     oracle_cut = cut_at(kept, state.loss_counts)
     oracle_sums = sum_of_keys(oracle_cut, state.loss_losses, bin_edges(state.bits, kept.device))
     curve = relative_error(sums, kept, state.error)
@@ -216,7 +215,7 @@ def binned_curves(state: Sparsification) -> _Curves:
 
 def relative_error(sums: PartialSum, kept: Tensor, error: SparsificationError) -> PartialSum:
     """The error of what is kept divided by the error of all; 0 where the total loss is 0."""
-    total, growth = sums.value[:, :1], kept[:, :1] / kept
+    total, growth = sums.value[:, :1], kept[:, :1] / kept.to(torch.float64)
     curves = []
     for part in sums:
         ratio = torch.where(total == 0, torch.zeros_like(part), part / total) * growth
@@ -226,7 +225,10 @@ def relative_error(sums: PartialSum, kept: Tensor, error: SparsificationError) -
 
 def _standard_error(state: Sparsification, cut: Cut, sums: PartialSum, curve: PartialSum, kept: Tensor) -> Tensor:
     """Delta method: the area is a weighted sum of curve values, each a function of its partial sum."""
-    covariance = covariance_in_random_order(cut, state.uncertainty_losses, state.uncertainty_squares)
+    tied = state.convention == "pooled"
+    covariance = covariance_in_random_order(
+        cut, state.uncertainty_losses, state.uncertainty_squares, zeros_are_tied=tied
+    )
     slope = curve.value / sums.value / (2 if state.error == "rmse" else 1)
     slope = torch.where(sums.value > 0, slope, torch.zeros_like(slope))
     weight = torch.full((NUM_CUTS,), 0.01, dtype=torch.float64, device=slope.device)
@@ -242,12 +244,3 @@ def check_error(error: str) -> SparsificationError:
         if error == known:
             return known  # type: ignore[no-any-return]
     raise ValueError(f"error '{error}' is unknown; there are {', '.join(get_args(SparsificationError))}")
-
-
-def _certain(sums: Tensor) -> PartialSum:
-    return PartialSum(sums, sums, sums)
-
-
-def _joined(kept: list[Tensor] | Tensor) -> Tensor:
-    """A list of tensors before a sync, one tensor after it."""
-    return torch.cat(kept) if isinstance(kept, list) else kept

@@ -6,8 +6,11 @@ scalars; with `num_draws=D` the first axis of each per-draw input is the draw an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Self, SupportsFloat
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any, Self, SupportsFloat, TypeVar
 
 import numpy.typing as npt
 import torch
@@ -16,10 +19,12 @@ from torchmetrics import Metric
 
 Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
 
-# Work on pieces that stay in the processor's cache; on a GPU, on pieces large enough to fill it.
-CPU_PIECE = 2**17
+# Pieces that stay in the processor's cache and below the size that PyTorch shares out among its threads, so that sums
+# do not depend on their number; on a GPU, pieces large enough to fill it.
+CPU_PIECE = 2**15
 GPU_PIECE = 2**25
-SUM_BLOCK = 1024
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class StreamingMetric(Metric):
@@ -30,6 +35,7 @@ class StreamingMetric(Metric):
 
     is_differentiable = False
     full_state_update = False
+    settings: tuple[str, ...] = ("num_draws",)  # attributes that must agree for states to add up
 
     def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -39,8 +45,9 @@ class StreamingMetric(Metric):
 
     def add_sums(self, name: str, *shape: int, dtype: torch.dtype = torch.float64) -> None:
         """Declare a state of shape (draw, *shape) that adds up over batches, workers and shards."""
-        rows = self.num_draws or 1
-        self.add_state(name, torch.zeros((rows, *shape), dtype=dtype), dist_reduce_fx="sum")
+        zeros = torch.zeros((), dtype=dtype).expand(self.num_draws or 1, *shape)
+        self.add_state(name, zeros, dist_reduce_fx="sum")  # what `reset` goes back to takes no memory
+        setattr(self, name, zeros.clone(memory_format=torch.contiguous_format))
 
     def add_counts(self, name: str, *shape: int) -> None:
         """Declare a state of int64 counts: float32 stops counting at 2²⁴."""
@@ -48,7 +55,7 @@ class StreamingMetric(Metric):
 
     def rows(self, values: Array, trailing: int = 0) -> Tensor:
         """`values` as (draw, pixel, *trailing axes) on this metric's device; a missing draw axis is added."""
-        tensor = torch.as_tensor(values, device=self.device)
+        tensor = torch.as_tensor(values, device=self.device).detach()
         tail = tensor.shape[tensor.ndim - trailing :]
         if self.num_draws is None:
             return tensor.reshape(1, -1, *tail)
@@ -61,28 +68,36 @@ class StreamingMetric(Metric):
 
     def shared(self, values: Array) -> Tensor:
         """What is the same for all draws, such as the target, as (1, pixel)."""
-        return torch.as_tensor(values, device=self.device).reshape(1, -1)
+        return torch.as_tensor(values, device=self.device).detach().reshape(1, -1)
 
     def result(self, values: Tensor) -> Tensor:
         """Drop the draw axis again where the metric was made without one."""
         return values[0] if self.num_draws is None else values
 
+    def all_processes(self) -> AbstractContextManager[None]:
+        """Within it, states are those of all processes together, as they are within `compute()`."""
+        context: AbstractContextManager[None] = self.sync_context(
+            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+        )
+        return context
+
     def merge(self, other: Self) -> Self:
         """Add the state of `other`, which has seen other pixels, to this one."""
-        if type(other) is not type(self) or _shapes(other) != _shapes(self):
+        if type(other) is not type(self) or _settings(other) != _settings(self):
             raise ValueError(
-                f"cannot merge {type(other).__name__} with states {_shapes(other)} into "
-                f"{type(self).__name__} with states {_shapes(self)}"
+                f"cannot merge {type(other).__name__} with {_settings(other)} into "
+                f"{type(self).__name__} with {_settings(self)}"
             )
-        self.merge_state(other)
+        for name in self._defaults:  # not merge_state: it would put what `other` has kept first
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self._update_count += other._update_count
         self._computed = None
         return self
 
 
-def _shapes(metric: Metric) -> dict[str, tuple[int, ...] | None]:
-    """The shape of each state; None for a list that grows."""
-    return {name: tuple(state.shape) if isinstance(state, Tensor) else None for name, state in metric._defaults.items()}
+def _settings(metric: StreamingMetric) -> dict[str, Any]:
+    values = {name: getattr(metric, name) for name in metric.settings}
+    return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
 
 
 def same_pixels(**tensors: Tensor) -> None:
@@ -100,16 +115,41 @@ def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
         yield tuple(tensor[:, start : start + size] for tensor in tensors)
 
 
-def pixel_sum(values: Tensor) -> Tensor:
-    """Σ over pixels of (draw, pixel) in float64, in an order that does not depend on the number of threads."""
-    values = values.to(torch.float64)
-    draws, num_pixels = values.shape
-    whole = num_pixels - num_pixels % SUM_BLOCK
-    # A long row would be split among threads; rows of a thousand are not.
-    blocks = values[:, :whole].reshape(draws, -1, SUM_BLOCK).sum(2)
-    if blocks.shape[1] > SUM_BLOCK:
-        return pixel_sum(blocks) + values[:, whole:].sum(1)
-    return blocks.sum(1) + values[:, whole:].sum(1)
+def each_row(work: Callable[..., None] | Sequence[Callable[..., None]], *tensors: Tensor) -> None:
+    """Call every work with (rows, *pieces) until it has seen all of the (draw or 1, pixel, …) tensors.
+
+    On a CPU it sees a few draws at a time, their pixels in order, while other threads do other draws and works: what it
+    adds up depends neither on the threads nor on how pixels came in batches. On a GPU it sees all draws at once.
+    """
+    draws = max(tensor.shape[0] for tensor in tensors)
+    together = draws if tensors[0].is_cuda else max(1, CPU_PIECE // max(1, *(tensor[0].numel() for tensor in tensors)))
+    rows = [slice(draw, draw + together) for draw in range(0, draws, together)]
+
+    def run(task: tuple[Callable[..., None], slice]) -> None:
+        function, row = task
+        for piece in pieces(*(tensor if tensor.shape[0] == 1 else tensor[row] for tensor in tensors)):
+            function(row, *piece)
+
+    works = work if isinstance(work, Sequence) else [work]
+    in_threads(run, list(itertools.product(works, rows)), small=tensors[0].numel() * draws < CPU_PIECE)
+
+
+def in_threads(function: Callable[[T], R], tasks: Sequence[T], small: bool = False) -> list[R]:
+    """[function(task) for task in tasks], by as many threads as torch has; each does its part alone.
+
+    PyTorch's own threads share out single operations, which are short here, and wait for each other after each one.
+    """
+    threads = min(len(tasks), torch.get_num_threads())
+    if small or threads < 2:
+        return [function(task) for task in tasks]
+    inference = torch.is_inference_mode_enabled()
+
+    def run(task: T) -> R:
+        with torch.inference_mode(inference), torch.no_grad():  # modes belong to a thread
+            return function(task)
+
+    with ThreadPoolExecutor(threads) as executor:
+        return list(executor.map(run, tasks))
 
 
 def trapezoid(values: Tensor, step: float = 0.01) -> Tensor:

@@ -1,1 +1,5 @@
+"""Pages that show results; they read numbers and compute no metric."""
 
+from epibench.report.score_page import write_score_page
+
+__all__ = ["write_score_page"]

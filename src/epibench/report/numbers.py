@@ -1,0 +1,122 @@
+"""Numbers as text: as many digits as the spread supports, aligned at the decimal point."""
+
+from __future__ import annotations
+
+import math
+
+MISSING = "–"
+NO_BREAK_SPACE = "\u00a0"
+FIGURE_SPACE = "\u2007"
+PUNCTUATION_SPACE = "\u2008"
+MAX_DECIMALS = 6
+MAX_SIGNIFICANT = 6
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def finite(value: object) -> float | None:
+    """The value as a float, or None if it is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def magnitude(value: float) -> int:
+    """The power of ten of the leading digit."""
+    return math.floor(math.log10(abs(value)))
+
+
+def decimals_for(value: float, std: float | None) -> int:
+    """Decimals that show two significant digits of the std, or four of the value where there is none."""
+    if std:
+        decimals = 1 - magnitude(std)
+        return min(decimals, MAX_SIGNIFICANT - 1 - magnitude(value)) if value else decimals
+    return 3 - magnitude(value) if value else 0
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A number with so many decimals, thousands separators and a true minus sign."""
+    text = f"{round(value, decimals):,.{max(decimals, 0)}f}"
+    return text.replace("-", "−") if text.strip("-0.,") else text.lstrip("-")
+
+
+def scientific(value: float, digits: int = 2) -> str:
+    """A number as 1.2×10⁻⁷."""
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa.replace('-', '−')}×10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+
+
+def spelled(value: float, decimals: int, digits: int) -> str:
+    """A number in plain notation, or in powers of ten where that would be mostly zeros."""
+    if value and (magnitude(value) < -4 or magnitude(value) >= 9):
+        return scientific(value, digits)
+    return fixed(value, min(decimals, MAX_DECIMALS + 2))
+
+
+def significant(value: float | None, digits: int = 3) -> str:
+    """A number to some significant digits."""
+    if value is None:
+        return MISSING
+    return spelled(value, digits - 1 - magnitude(value) if value else 0, digits)
+
+
+def value_text(mean: float | None, std: float | None) -> str:
+    """A mean, rounded to two significant digits of its std."""
+    return MISSING if mean is None else spelled(mean, decimals_for(mean, std), 4)
+
+
+def spread_text(mean: float | None, std: float | None) -> str:
+    """A std with the decimals of its mean, as ± 0.012; empty where there is none."""
+    if mean is None or std is None:
+        return ""
+    decimals = decimals_for(mean, std)
+    hidden = mean != 0 and magnitude(mean) < -4  # the mean is in powers of ten: so is its std
+    if std and (hidden or round(std, decimals) == 0):
+        return f"± {scientific(std)}"
+    return f"± {spelled(std, decimals, 2)}"
+
+
+def measured(mean: float | None, std: float | None) -> str:
+    """A mean with its std, as 0.512 ± 0.012."""
+    return f"{value_text(mean, std)} {spread_text(mean, std)}".rstrip()
+
+
+def count(value: object) -> str:
+    """A whole number with thousands separators."""
+    number = finite(value)
+    return MISSING if number is None else fixed(number, 0)
+
+
+def m_equals(m: int) -> str:
+    """The number of members as M = 8, which does not break over lines."""
+    return f"M{NO_BREAK_SPACE}={NO_BREAK_SPACE}{m}"
+
+
+def percent(fraction: float, digits: int = 2) -> str:
+    """A fraction in per cent, with a sign only if negative."""
+    return f"{significant(100 * fraction, digits) if fraction else 0}{NO_BREAK_SPACE}%"
+
+
+def change(before: float, after: float) -> str:
+    """A relative change, as −37 % or × 4.2; the difference where zero lies between."""
+    if before == 0 or before * after < 0:
+        return f"{'+' if after > before else ''}{significant(after - before, 2)}"
+    if after / before >= 3:
+        return f"×{NO_BREAK_SPACE}{significant(after / before, 2)}"
+    ratio = after / before - 1
+    if abs(ratio) < 0.0005:
+        return "unchanged"
+    return f"{'+' if ratio > 0 else ''}{fixed(100 * ratio, 1 if abs(ratio) < 0.1 else 0)}{NO_BREAK_SPACE}%"
+
+
+def aligned(texts: list[str]) -> list[str]:
+    """The texts, padded after the decimal point so that points line up when right-aligned."""
+    fractions = [len(t.partition(".")[2]) if "×" not in t and t != MISSING else 0 for t in texts]
+    width = max(fractions, default=0)
+    padded = []
+    for text, digits in zip(texts, fractions, strict=True):
+        if width == 0 or "×" in text or text == MISSING:
+            padded.append(text)
+        else:
+            point = PUNCTUATION_SPACE if digits == 0 else ""
+            padded.append(text + point + FIGURE_SPACE * (width - digits))
+    return padded
