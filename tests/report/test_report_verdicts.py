@@ -110,8 +110,10 @@ def test_a_change_within_the_spread_is_no_gain() -> None:
     assert found.judgement == "no clear change"
 
 
-def confidence(area: float, signed: float) -> str:
+def confidence(area: float, signed: float, at_90: float | None = None) -> str:
     (entry,) = entries((1.0, 0.01))
+    coverage = {"x": [0.9], "M": {"4": {"coverage": {"mean": [at_90], "std": None}}}}
+    entry.raw["curves"] = {"calibration": coverage} if at_90 is not None else {}
     entry.raw["summary"]["4"] |= {
         "auce": {"mean": area, "std": 0.0, "n": 2},
         "auce_signed": {"mean": signed, "std": 0.0, "n": 2},
@@ -124,6 +126,11 @@ def test_the_sign_of_the_area_tells_over_from_under() -> None:
     assert confidence(0.1, 0.1).startswith("is under-confident")
     assert confidence(0.1, 0.01).startswith("is over-confident at some levels and under-confident at others")
     assert confidence(0.005, -0.005).startswith("is close to calibrated")
+
+
+def test_a_90_percent_interval_that_contradicts_the_sign_makes_it_mixed() -> None:
+    assert confidence(0.1, 0.1, at_90=0.95).startswith("is under-confident at M")
+    assert confidence(0.1, 0.1, at_90=0.87).startswith("is over-confident at some levels and under-confident at others")
 
 
 def test_classes_are_over_confident_where_confidence_exceeds_accuracy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,11 +16,13 @@ from epibench.evaluation.store import PredictionStore
 from epibench.evaluation.suite import Suite, SuiteSettings, categorical_suite, check_uncertainty, gaussian_suite
 from epibench.likelihoods import categorical, gaussian
 from epibench.metrics import Convention
+from epibench.metrics.parallel import in_threads, silenced_torch_threads
 from epibench.results import per_draw, summarise, summarise_curves
 
 # Elements (draw × pixel × class) of a chunk: small enough for the cache, large enough for the GPU.
 CPU_CHUNK = 2**21
 GPU_CHUNK = 2**27
+CHUNKS_AT_ONCE = 2
 # Up to this many draw × pixel, sorting is quick and sparsification can be exact.
 EXACT_LIMIT = 2**24
 
@@ -66,11 +69,17 @@ class Scorer:
         reader = PixelReader(
             self.store, ignore_index=self.settings.ignore_index, skip_invalid=self.settings.skip_invalid
         )
-        for block in reader:
-            for pixels in chunks(block, len(self.draws.sets), device):
-                predictive = COMBINE[self.store.kind](pixels.outputs, weights)
-                suite.update(predictive, pixels.target, pixels.image)
-                progress(pixels.scanned)
+        combine = COMBINE[self.store.kind]
+
+        def observe(pixels: Pixels) -> dict[str, Tensor]:
+            return suite.observe(combine(pixels.outputs, weights), pixels.target, pixels.image)
+
+        with silenced_torch_threads():
+            for block in reader:
+                for some in batched(chunks(block, len(self.draws.sets), device), CHUNKS_AT_ONCE):
+                    for observed in in_threads(observe, some):
+                        suite.update(observed)
+                    progress(sum(pixels.scanned for pixels in some))
         return self.results(suite, reader.tally)
 
     def results(self, suite: Suite, tally: Tally) -> dict[str, Any]:
@@ -125,6 +134,12 @@ def chunks(block: Pixels, num_draws: int, device: torch.device) -> Iterator[Pixe
             scanned - done,
         )
         done = scanned
+
+
+def batched(chunks: Iterator[Pixels], size: int) -> Iterator[list[Pixels]]:
+    """The chunks, `size` at a time."""
+    while some := list(itertools.islice(chunks, size)):
+        yield some
 
 
 def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:

@@ -61,15 +61,19 @@ class Suite:
         self.metrics = MetricCollection(cast(dict[str, Any], metrics), compute_groups=False)
         self.uncertainty = uncertainty
 
-    def update(
+    def observe(
         self, predictive: GaussianPredictive | CategoricalPredictive, target: Tensor, image: Tensor | None
-    ) -> None:
-        """Add pixels to every metric; each takes by name what it needs. target, image: (pixel,)."""
+    ) -> dict[str, Tensor]:
+        """What the metrics may ask for of these pixels, by name; it may be called from several threads."""
         if isinstance(predictive, GaussianPredictive):
             observed = gaussian_observations(predictive, target, cast(GaussianUncertainty, self.uncertainty))
         else:
             observed = categorical_observations(predictive, target, cast(CategoricalUncertainty, self.uncertainty))
-        self.metrics.update(image=image, **observed)
+        return observed if image is None else {**observed, "image": image}
+
+    def update(self, observed: dict[str, Tensor]) -> None:
+        """Add observed pixels to every metric; each takes by name what it needs."""
+        self.metrics.update(**observed)
 
     def compute(self) -> dict[str, Tensor]:
         """Every metric by its name in results, (draw,) or (draw, class)."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from epibench.metrics.conventions import Convention, check_convention
-from epibench.metrics.ranking import accumulate
+from epibench.metrics.ranking import accumulate, check_finite
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels
 
 GROUP_OF_IMAGES = 4
@@ -30,6 +30,7 @@ class RootMeanSquaredError(StreamingMetric):
         """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
         means, targets = self.rows(mean), self.shared(target)
         same_pixels(mean=means, target=targets)
+        check_finite(mean=means, target=targets)
         each_row(self._add, means, targets)
         self.squared_error_count += means.shape[1]
 
@@ -63,6 +64,7 @@ class GroupedRootMeanSquaredError(StreamingMetric):
         """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target and image: (…)."""
         means, targets, images = self.rows(mean), self.shared(target), self.shared(image)
         same_pixels(mean=means, target=targets, image=images)
+        check_finite(mean=means, target=targets)
         check_numbers(images, self.num_images, "image")
         each_row(self._add, means, targets, images.to(torch.int64) // GROUP_OF_IMAGES)
 
@@ -92,6 +94,7 @@ class MeanAbsoluteError(StreamingMetric):
         """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
         means, targets = self.rows(mean), self.shared(target)
         same_pixels(mean=means, target=targets)
+        check_finite(mean=means, target=targets)
         each_row(self._add, means, targets)
         self.absolute_error_count += means.shape[1]
 

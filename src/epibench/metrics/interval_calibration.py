@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epibench.metrics.ranking import accumulate, bin_edges, bin_index, check_keys
+from epibench.metrics.ranking import accumulate, bin_edges, bin_index, check_finite, check_keys
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels, trapezoid
 
 NUM_LEVELS = 99
@@ -49,6 +49,7 @@ class IntervalCalibration(StreamingMetric):
         means, stds, targets = self.rows(mean), self.rows(std), self.shared(target)
         same_pixels(mean=means, std=stds, target=targets)
         check_keys(stds, "std", finite=True)
+        check_finite(mean=means, target=targets)
         each_row(self._add, means, stds, targets)
 
     def _add(self, rows: slice, mean: Tensor, std: Tensor, target: Tensor) -> None:
@@ -88,14 +89,13 @@ def first_covering_level(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
 
     σ = 0 covers at every level if y = μ and at none otherwise.
     """
-    distance = (target - mean).abs()
-    ratio = torch.where(distance == 0, distance, distance / std)
-    if bool(ratio.isnan().any()):
-        raise ValueError("NaN in 'mean' or 'target'")
+    distance = (target - mean).abs_()
+    ratio = (distance / std).nan_to_num_(0.0, posinf=torch.inf)  # 0/0 is covered at every level
     table, edges = _level_table(ratio.device)
-    level = table[bin_index(ratio, TABLE_BITS)]
+    level = table.index_select(0, bin_index(ratio.to(torch.float32), TABLE_BITS).flatten()).view_as(ratio)
+    edge = edges.index_select(0, level.flatten()).view_as(ratio)
     # Not ratio > edge: the interval is closed, and a quotient is rounded otherwise than the product that defines it.
-    return level + (distance > edges[level] * std)
+    return level.add_(distance > edge.mul_(std))
 
 
 @cache

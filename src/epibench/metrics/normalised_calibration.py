@@ -13,6 +13,7 @@ from epibench.metrics.ranking import (
     accumulate,
     bin_edges,
     bin_index,
+    check_finite,
     check_keys,
     cut_at,
     equal_mass_ranks,
@@ -54,6 +55,7 @@ class NormalisedCalibration(StreamingMetric):
         means, variances, targets = self.rows(mean), self.rows(variance), self.shared(target)
         same_pixels(mean=means, variance=variances, target=targets)
         check_keys(variances, "variance", finite=True)
+        check_finite(mean=means, target=targets)
         each_row(self._add, means, variances, targets)
 
     def _add(self, rows: slice, mean: Tensor, variance: Tensor, target: Tensor) -> None:

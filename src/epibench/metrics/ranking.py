@@ -17,7 +17,7 @@ INFINITY_PATTERN = 0x7F800000
 # Rounding a float64 key to float32 can carry it over an edge by half a unit in the last place.
 ROUNDING = 2.0**-23
 SMALLEST_FLOAT32 = 2.0**-149  # and by this much where float32 is denormal
-# Means of squares below this have lost digits to underflow.
+# Mean squares below this have lost digits to underflow.
 SMALLEST_SQUARE = 1e-290
 # Below this many rows, GPU threads would queue for the same few counters.
 GPU_ROWS = 64
@@ -55,6 +55,14 @@ def check_keys(keys: Tensor, name: str, *, finite: bool = False) -> None:
         bad = int((~((keys >= 0) & (keys < torch.inf if finite else keys <= torch.inf))).sum())
         what = "NaN, infinite or negative" if finite else "NaN or negative"
         raise ValueError(f"{bad:,} of {keys.numel():,} values of '{name}' are {what}")
+
+
+def check_finite(**tensors: Tensor) -> None:
+    """Raise if a value is NaN or infinite."""
+    for name, values in tensors.items():
+        if values.is_floating_point() and values.numel() and not bool(torch.stack(values.aminmax()).isfinite().all()):
+            bad = int((~values.isfinite()).sum())
+            raise ValueError(f"{bad:,} of {values.numel():,} values of '{name}' are NaN or infinite")
 
 
 def accumulate(index: Tensor, *tables: tuple[Tensor, Tensor | None]) -> None:
@@ -165,7 +173,7 @@ def sum_of_keys(cut: Cut, sums: Tensor, edges: Tensor) -> PartialSum:
     before = cut.before(sums.cumsum(1))
     inside = sums.gather(1, cut.bin)
     value = inside * _share(cut)
-    low = edges[(cut.bin - 1).clamp(min=0)] * (1 - ROUNDING) - SMALLEST_FLOAT32
+    low = edges[(cut.bin - 1).clamp(min=0)] * (1 - ROUNDING)
     high = edges[cut.bin] * (1 + ROUNDING) + SMALLEST_FLOAT32
     rest = (cut.size - cut.inside).to(torch.float64)
     beyond = torch.where(rest > 0, rest * high, torch.zeros_like(high))  # 0·∞ in the last bin
@@ -197,7 +205,7 @@ def _variance(cut: Cut, inside: Tensor, squares: Tensor) -> Tensor:
     mean_square = squares.gather(1, cut.bin) / size
     # The difference of two rounded sums: lift it by their rounding, n·2⁻⁵³ each, so that the bound stays one.
     variance = (mean_square - (inside / size).square()).clamp(min=0) + size * 2.0**-51 * mean_square
-    # Squares that overflow or underflow say nothing, unless all values are zero.
+    # Squares that underflow or overflow say nothing, unless there is nothing to say.
     unknown = (inside > 0) & ~((mean_square > SMALLEST_SQUARE) & (mean_square < torch.inf))
     variance = torch.where(unknown, torch.inf, variance)
     return torch.where(cut.size > 1, variance, torch.zeros_like(variance))

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from epibench.metrics.accuracy import check_numbers
-from epibench.metrics.ranking import check_keys
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, in_threads, pieces, same_pixels
+from epibench.metrics.parallel import in_threads
+from epibench.metrics.ranking import check_finite, check_keys
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, same_pixels
 
 # Sums of densities below this have lost digits to underflow.
 SMALLEST_DENSITY = 1e-280
@@ -61,7 +62,8 @@ class _GaussianScore(MeanScore):
         """Add pixels. mean, variance: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
         means, variances, targets = self.rows(mean), self.rows(variance), self.shared(target)
         same_pixels(mean=means, variance=variances, target=targets)
-        check_keys(variances, "variance")
+        check_keys(variances, "variance", finite=True)
+        check_finite(mean=means, target=targets)
         each_row(lambda rows, *piece: self.add(rows, self.score(*piece)), means, variances, targets)
 
     @staticmethod
@@ -120,7 +122,8 @@ class _MixtureScore(MeanScore):
         means, variances = means.reshape(means.shape[0], -1), variances.reshape(variances.shape[0], -1)
         targets = self.shared(target)
         same_pixels(member_mean=means, member_variance=variances, target=targets)
-        check_keys(variances, "member_variance")
+        check_keys(variances, "member_variance", finite=True)
+        check_finite(member_mean=means, target=targets)
         members = means.shape[0]
         weights = self.weights
         if weights is None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from epibench.metrics.conventions import Convention, check_convention
+from epibench.metrics.parallel import in_threads
 from epibench.metrics.ranking import (
     Cut,
     PartialSum,
@@ -23,7 +24,7 @@ from epibench.metrics.ranking import (
     sum_of_first,
     sum_of_keys,
 )
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, in_threads, same_pixels, trapezoid
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels, trapezoid
 
 SparsificationError = Literal["rmse", "mae", "brier"]
 NUM_CUTS = 100

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any, Self, SupportsFloat, TypeVar
+from typing import Any, Self, SupportsFloat
 
 import numpy.typing as npt
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+
+from epibench.metrics.parallel import in_threads
 
 Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
 
@@ -23,8 +24,6 @@ Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
 # do not depend on their number; on a GPU, pieces large enough to fill it.
 CPU_PIECE = 2**15
 GPU_PIECE = 2**25
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class StreamingMetric(Metric):
@@ -131,25 +130,12 @@ def each_row(work: Callable[..., None] | Sequence[Callable[..., None]], *tensors
             function(row, *piece)
 
     works = work if isinstance(work, Sequence) else [work]
-    in_threads(run, list(itertools.product(works, rows)), small=tensors[0].numel() * draws < CPU_PIECE)
-
-
-def in_threads(function: Callable[[T], R], tasks: Sequence[T], small: bool = False) -> list[R]:
-    """[function(task) for task in tasks], by as many threads as torch has; each does its part alone.
-
-    PyTorch's own threads share out single operations, which are short here, and wait for each other after each one.
-    """
-    threads = min(len(tasks), torch.get_num_threads())
-    if small or threads < 2:
-        return [function(task) for task in tasks]
-    inference = torch.is_inference_mode_enabled()
-
-    def run(task: T) -> R:
-        with torch.inference_mode(inference), torch.no_grad():  # modes belong to a thread
-            return function(task)
-
-    with ThreadPoolExecutor(threads) as executor:
-        return list(executor.map(run, tasks))
+    tasks = list(itertools.product(works, rows))
+    if tensors[0].is_cuda or tensors[0].numel() * draws < CPU_PIECE:
+        for task in tasks:
+            run(task)
+    else:
+        in_threads(run, tasks)
 
 
 def trapezoid(values: Tensor, step: float = 0.01) -> Tensor:

@@ -266,14 +266,15 @@ def _coverage_sentence(entry: Entry) -> str:
         return ""
     points = significant(100 * area / 0.98, 2)  # the levels span 0.98, so this is the mean gap
     off = f"on average, coverage is {points} percentage points off its level"
+    curve = entry.curve("calibration", "coverage", m)
+    at_90 = next((c for x, c in zip(curve.x, curve.mean, strict=True) if abs(x - 0.9) < 1e-6), None) if curve else None
+    against = at_90 is not None and (at_90 - 0.9) * signed < 0
     if area < 0.01:
         verdict = "is close to calibrated"
-    elif abs(signed) < 0.5 * area:
+    elif abs(signed) < 0.5 * area or against:
         verdict = "is over-confident at some levels and under-confident at others"
     else:
         verdict = "is over-confident" if signed < 0 else "is under-confident"
-    curve = entry.curve("calibration", "coverage", m)
-    at_90 = next((c for x, c in zip(curve.x, curve.mean, strict=True) if abs(x - 0.9) < 1e-6), None) if curve else None
     held = f" Its {percent(0.9)} interval holds {percent(at_90, 3)} of the pixels;" if at_90 is not None else ""
     return f"{verdict} at {m_equals(m)}.{held} {off}." if held else f"{verdict} at {m_equals(m)}: {off}."
 
