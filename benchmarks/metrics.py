@@ -208,7 +208,8 @@ def main() -> None:
                 if way is torch_uncertainty_ause and importlib.util.find_spec("torch_uncertainty") is None:
                     table.add_row(name, f"{number:.0e}", "not installed")
                     continue
-                found = run(way, int(number), arguments.device, arguments.repeats if number < 5e7 or arguments.device == "cuda" else 1)
+                once = number > 5e7 and arguments.device == "cpu"
+                found = run(way, int(number), arguments.device, 1 if once else arguments.repeats)
                 if found is None:
                     table.add_row(name, f"{number:.0e}", "failed")
                     continue
