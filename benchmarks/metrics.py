@@ -15,7 +15,7 @@ import importlib.util
 import multiprocessing
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,34 +40,40 @@ class Data:
 
     variance: torch.Tensor
     error: torch.Tensor
+    loss: torch.Tensor
 
     @classmethod
     def make(cls, num_pixels: int, device: str) -> Data:
         generator = torch.Generator(device).manual_seed(0)
-        variance = torch.empty(num_pixels, device=device)
-        error = torch.empty(num_pixels, device=device)
+        variance, error, loss = (torch.empty(num_pixels, device=device) for _ in range(3))
         for start in range(0, num_pixels, 2**22):  # in pieces: the peak of this process shall be the metric's
             part = slice(start, start + 2**22)
             size = variance[part].shape
             first, second, normal = (torch.empty(size, device=device) for _ in range(3))
             variance[part] = first.exponential_(2, generator=generator) + second.exponential_(2, generator=generator)
             error[part] = variance[part].sqrt() * normal.normal_(generator=generator)
-        return cls(variance, error)
+            loss[part] = error[part].square()
+        return cls(variance, error, loss)
+
+    def batches(self, size: int = 2**22) -> Iterator[Data]:
+        for start in range(0, self.error.numel(), size):
+            part = slice(start, start + size)
+            yield Data(self.variance[part], self.error[part], self.loss[part])
 
 
 def ours_streamed(data: Data) -> float:
     metric = Sparsification().to(data.variance.device)
-    metric.update(data.variance, data.error.square())
+    metric.update(data.variance, data.loss)
     return float(metric.compute()["ause"])
 
 
 def ours_exact(data: Data) -> float:
-    return float(ause(data.variance, data.error.square()))
+    return float(ause(data.variance, data.loss))
 
 
 def paper_way(data: Data) -> float:
     """Two argsorts, and for each of 100 fractions the mean of a sorted slice of each, in NumPy."""
-    variance, loss = data.variance.numpy(), data.error.square().numpy()
+    variance, loss = data.variance.numpy(), data.loss.numpy()
     by_variance, by_loss = loss[np.argsort(variance)], loss[np.argsort(loss)]
     curves = []
     for sorted_loss in (by_variance, by_loss):
@@ -79,7 +85,7 @@ def paper_way(data: Data) -> float:
 
 def argsort_cumsum(data: Data) -> float:
     """What a careful user writes in NumPy: two sorts, two cumulative sums."""
-    variance, loss = data.variance.numpy(), data.error.square().numpy().astype(np.float64)
+    variance, loss = data.variance.numpy(), data.loss.numpy().astype(np.float64)
     kept = len(loss) - np.arange(100) * len(loss) // 100
     curves = [np.sqrt(np.cumsum(loss[np.argsort(key)])[kept - 1] / kept) for key in (variance, loss)]
     return float(np.trapezoid(curves[0] / curves[0][0] - curves[1] / curves[1][0], dx=0.01))
@@ -90,22 +96,20 @@ def torch_uncertainty_ause(data: Data) -> float:
     from torch_uncertainty.metrics import AUSE
 
     metric = AUSE()
-    metric.update(data.error.square(), data.variance)
+    metric.update(data.loss, data.variance)
     return float(metric.compute())
 
 
 def ours_three(data: Data) -> float:
     """AUSE + AUCE + RMSE in one go."""
     device = data.variance.device
-    mean = torch.zeros((), device=device).expand_as(data.variance)
     sparsification, calibration = Sparsification().to(device), IntervalCalibration().to(device)
     rmse = RootMeanSquaredError().to(device)
-    for start in range(0, data.error.numel(), 2**24):
-        part = slice(start, start + 2**24)
-        error, variance = data.error[part], data.variance[part]
-        sparsification.update(variance, error.square())
-        calibration.update(mean[part], variance.sqrt(), error)
-        rmse.update(mean[part], error)
+    for batch in data.batches():
+        mean = torch.zeros((), device=device).expand_as(batch.error)
+        sparsification.update(batch.variance, batch.loss)
+        calibration.update(mean, batch.variance.sqrt(), batch.error)
+        rmse.update(mean, batch.error)
     calibration.compute(), rmse.compute()
     return float(sparsification.compute()["ause"])
 
@@ -117,9 +121,8 @@ def two_class_probs(data: Data) -> tuple[torch.Tensor, torch.Tensor]:
 
 def ours_ece(data: Data) -> float:
     metric = ConfidenceCalibration().to(data.variance.device)
-    for start in range(0, data.error.numel(), 2**22):
-        part = slice(start, start + 2**22)
-        metric.update(*two_class_probs(Data(data.variance[part], data.error[part])))
+    for batch in data.batches():
+        metric.update(*two_class_probs(batch))
     return float(metric.compute()["ece"])
 
 
@@ -128,9 +131,8 @@ def torchmetrics_ece(data: Data) -> float:
     from torchmetrics.classification import MulticlassCalibrationError
 
     metric = MulticlassCalibrationError(num_classes=2, n_bins=10, validate_args=False).to(data.variance.device)
-    for start in range(0, data.error.numel(), 2**22):
-        part = slice(start, start + 2**22)
-        metric.update(*two_class_probs(Data(data.variance[part], data.error[part])))
+    for batch in data.batches():
+        metric.update(*two_class_probs(batch))
     return float(metric.compute())
 
 

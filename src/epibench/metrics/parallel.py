@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -58,8 +59,19 @@ def silenced_torch_threads() -> Iterator[None]:
         _threads.leave()
 
 
+@cache
+def keep_freed_memory() -> None:
+    """Let the C library keep the memory of temporaries for the next ones.
+
+    glibc gives it back to the system at once, and fetching it anew costs more than what is computed in it, until a
+    block of this size has been freed: from then on it keeps that much.
+    """
+    torch.empty(30 * 2**20, dtype=torch.uint8)
+
+
 def in_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
     """[function(task) for task in tasks], by as many threads as PyTorch has; each does its part alone."""
+    keep_freed_memory()
     number = min(len(tasks), _threads.available())
     if number < 2:
         with silenced_torch_threads():

@@ -78,8 +78,7 @@ def accumulate(index: Tensor, *tables: tuple[Tensor, Tensor | None]) -> None:
         index = index.clone(memory_format=torch.contiguous_format)
         index[:, :whole].view(draws, -1, copies).add_(torch.arange(copies, device=index.device) * bins)
     for table, values in tables:
-        if values is None:
-            values = torch.ones((), dtype=table.dtype, device=table.device)
+        values = torch.ones_like(index) if values is None else values
         values = values.to(table.dtype).expand_as(index)
         if copies > 1:
             spread = torch.zeros((draws, copies * bins), dtype=table.dtype, device=table.device)

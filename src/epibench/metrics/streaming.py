@@ -20,9 +20,9 @@ from epibench.metrics.parallel import in_threads
 
 Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
 
-# Pieces that stay in the processor's cache and below the size that PyTorch shares out among its threads, so that sums
-# do not depend on their number; on a GPU, pieces large enough to fill it.
-CPU_PIECE = 2**15
+# Pieces whose temporaries stay in the processor's cache, long enough that Python costs little; on a GPU, pieces large
+# enough to fill it.
+CPU_PIECE = 2**17
 GPU_PIECE = 2**25
 
 
