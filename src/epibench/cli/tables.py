@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rich.console import Console
@@ -18,7 +19,10 @@ COLUMNS = {
 }
 HIGHER_IS_BETTER = {"miou", "accuracy"}
 IN_UNITS = {"rmse", "crps"}
-COLUMN_WIDTH = 17
+COLUMN_WIDTH = 19
+# Powers of ten as 1.2e-5, which is shorter.
+_POWER = re.compile("×10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
+_PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 LEFT_WIDTH = 17
 
 
@@ -63,7 +67,7 @@ def unit_of(name: str, entries: list[Entry]) -> str:
 def cell(name: str, entry: Entry, size: int, entries: list[Entry]) -> Text:
     """One metric of one file at one M."""
     stat = entry.stat(name, size)
-    text = Text(measured(stat.mean, stat.std))
+    text = Text(_POWER.sub(lambda found: "e" + found[1].translate(_PLAIN), measured(stat.mean, stat.std)))
     rivals = [other.stat(name, size).mean for other in entries if other.domain == entry.domain]
     means = [mean for mean in rivals if mean is not None]
     best = max(means, default=None) if name in HIGHER_IS_BETTER else min(means, default=None)
