@@ -1,10 +1,11 @@
 """Scoring large stores from disk: seconds and peak memory.
 
-    python benchmarks/store.py                  # both cases of docs/performance.md; needs 7 GB of disk
+    python benchmarks/store.py                  # depth and segmentation; needs 7 GB of disk
+    python benchmarks/store.py billion          # a billion pixels; needs 13 GB of disk
     python benchmarks/store.py --scale 0.1      # a tenth of the pixels
 
 `depth`: 33 Gaussian members over 10⁷ pixels, 100 draws. `segmentation`: one Cityscapes image, 26 members × 1024 × 2048
-pixels × 19 classes, 40 draws. The predictions are random; the command is `epibench score`, run as a user would.
+pixels × 19 classes, 40 draws. `billion`: 2 Gaussian members over 10⁹ pixels, 3 draws. The predictions are random; the command is `epibench score`, run as a user would.
 """
 
 from __future__ import annotations
@@ -22,19 +23,25 @@ import numpy as np
 from epibench.evaluation.store_writer import StoreWriter
 
 
-def write_depth(path: Path, scale: float) -> int:
-    """33 members that differ by a fraction of their own standard deviation."""
-    images, height, width = max(1, round(24 * scale)), 352, 1216
+def write_depth(path: Path, scale: float, members: int = 33, images: int = 24, dtype: str = "float32") -> int:
+    """Members that differ by a fraction of their own standard deviation."""
+    images, height, width = max(1, round(images * scale)), 352, 1216
     rng = np.random.default_rng(0)
-    with StoreWriter(path, kind="gaussian", num_members=33, num_images=images, size=(height, width), unit="m") as store:
+    sizes = {"num_members": members, "num_images": images, "size": (height, width)}
+    with StoreWriter(path, kind="gaussian", unit="m", dtype=dtype, **sizes) as store:
         for image in range(images):
             target = rng.gamma(4, 5, (height, width)).astype(np.float32)
             std = 0.05 * target
             store.write_target(image, target)
-            for member in range(33):
-                mean = target + std * rng.normal(size=target.shape).astype(np.float32)
+            for member in range(members):
+                mean = target + std * rng.standard_normal(target.shape, dtype=np.float32)
                 store.write(member, image, mean=mean, variance=(std * rng.uniform(0.5, 1.5)) ** 2)
     return images * height * width
+
+
+def write_billion(path: Path, scale: float) -> int:
+    """Two members over a billion pixels, in 16 bits."""
+    return write_depth(path, scale, members=2, images=2337, dtype="float16")
 
 
 def write_segmentation(path: Path, scale: float) -> int:
@@ -56,6 +63,7 @@ CASES = {
     # Six sizes share 100 draws: 17 each but for those with fewer sets.
     "depth": (write_depth, ["--members", "1,2,4,8,16,32", "--draws", "17"]),
     "segmentation": (write_segmentation, ["--members", "1,2,4,8,16", "--draws", "8"]),
+    "billion": (write_billion, []),
 }
 
 
@@ -64,7 +72,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--folder", type=Path, help="where to put the stores; default: a temporary folder")
-    parser.add_argument("cases", nargs="*", default=list(CASES))
+    parser.add_argument("cases", nargs="*", default=["depth", "segmentation"])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         for name in arguments.cases:

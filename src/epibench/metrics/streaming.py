@@ -118,7 +118,7 @@ def each_row(work: Callable[..., None] | Sequence[Callable[..., None]], *tensors
     """Call every work with (rows, *pieces) until it has seen all of the (draw or 1, pixel, …) tensors.
 
     On a CPU it sees a few draws at a time, their pixels in order, while other threads do other draws and works: what it
-    adds up depends neither on the threads nor on how pixels came in batches. On a GPU it sees all draws at once.
+    adds up does not depend on the number of threads. On a GPU it sees all draws at once.
     """
     draws = max(tensor.shape[0] for tensor in tensors)
     together = draws if tensors[0].is_cuda else max(1, CPU_PIECE // max(1, *(tensor[0].numel() for tensor in tensors)))
