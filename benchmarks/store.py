@@ -4,8 +4,9 @@
     python benchmarks/store.py billion          # a billion pixels; needs 13 GB of disk
     python benchmarks/store.py --scale 0.1      # a tenth of the pixels
 
-`depth`: 33 Gaussian members over 10⁷ pixels, 100 draws. `segmentation`: one Cityscapes image, 26 members × 1024 × 2048
-pixels × 19 classes, 40 draws. `billion`: 2 Gaussian members over 10⁹ pixels, 3 draws. The predictions are random; the command is `epibench score`, run as a user would.
+`depth`: 33 Gaussian members over 10⁷ pixels, 102 draws. `segmentation`: one Cityscapes image, 26 members × 1024 × 2048
+pixels × 19 classes, 40 draws. `billion`: 2 Gaussian members over 10⁹ pixels, 3 draws. The predictions are random; the
+command is `epibench score`, run as a user would.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from epibench.evaluation.store_writer import StoreWriter
+from epibench.evaluation import StoreWriter
 
 
-def write_depth(path: Path, scale: float, members: int = 33, images: int = 24, dtype: str = "float32") -> int:
+def write_depth(
+    path: Path, scale: float, members: int = 33, images: int = 24, dtype: Literal["float16", "float32"] = "float32"
+) -> int:
     """Members that differ by a fraction of their own standard deviation."""
     images, height, width = max(1, round(images * scale)), 352, 1216
     rng = np.random.default_rng(0)
-    sizes = {"num_members": members, "num_images": images, "size": (height, width)}
-    with StoreWriter(path, kind="gaussian", unit="m", dtype=dtype, **sizes) as store:
+    with StoreWriter(
+        path, kind="gaussian", unit="m", dtype=dtype, num_members=members, num_images=images, size=(height, width)
+    ) as store:
         for image in range(images):
             target = rng.gamma(4, 5, (height, width)).astype(np.float32)
             std = 0.05 * target

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from epibench.evaluation.store_writer import StoreWriter
+from epibench.evaluation import StoreWriter
 
 Array = npt.NDArray[Any]
 

@@ -86,7 +86,11 @@ def write_json(path: Path, content: Json) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write next to `path`, then rename."""
+    """Write next to `path`, then rename; straight into it if it is a device or a pipe."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -62,7 +62,7 @@ def test_files_of_both_kinds_come_in_two_tables(tmp_path, run):
     assert status == 0
     assert "gaussian predictions, convention pooled" in output
     assert "categorical predictions, convention pooled" in output
-    assert "rmse [m]" in output
+    assert "RMSE (m) ↓" in output
 
 
 def test_the_same_call_gives_the_same_numbers(tmp_path, run):
@@ -106,6 +106,7 @@ def test_report_is_written_where_asked(tmp_path, run):
         (["--draws", "0"], "at least one draw"),
         (["--draws", "many"], "Invalid value for"),
         (["--nonsense"], "No such option"),
+        (["--ignore-index", "0"], "--ignore-index is for classes"),
     ],
 )
 def test_wrong_use_is_one_line_and_status_2(tmp_path, run, options, message):
@@ -175,3 +176,30 @@ def test_help_names_every_option(run):
     assert status == 0
     for option in ("--members", "--draws", "--plan", "--seed", "--convention", "--skip-invalid", "--json", "--report"):
         assert option in output
+
+
+def test_the_version_needs_no_torch():
+    lines = [
+        "import sys",
+        "sys.argv = ['epibench', '--version']",
+        "from epibench.cli import main",
+        "try: main()",
+        "finally: assert 'torch' not in sys.modules",
+    ]
+    assert subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.zarr/results.json"])
+def test_results_never_replace_predictions(tmp_path, run, name):
+    store = gaussian_store(tmp_path / "a.zarr")
+    status, _, errors = run("score", store, "--json", tmp_path / name)
+    assert status == 2
+    assert "would be written into the predictions" in errors
+
+
+def test_results_are_written_before_the_table_is_printed(tmp_path):
+    store = gaussian_store(tmp_path / "a.zarr")
+    command = [sys.executable, "-m", "epibench", "score", str(store), "--json", str(tmp_path / "out.json")]
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(command, stdout=full, stderr=subprocess.PIPE).returncode != 0
+    assert json.loads((tmp_path / "out.json").read_text())["version"] == 1

@@ -139,7 +139,7 @@ def test_gustafsson2020_needs_images(tmp_path):
 def test_streamed_sparsification_agrees_with_exact_to_its_bound(tmp_path, monkeypatch):
     gaussian_store(tmp_path / "store.zarr")
     exact = score(tmp_path / "store.zarr")
-    monkeypatch.setattr(scoring, "EXACT_LIMIT", 0)
+    monkeypatch.setattr(scoring, "EXACT_PIXELS", 0)
     streamed = score(tmp_path / "store.zarr")
     assert (exact["sparsification"], streamed["sparsification"]) == ("exact", "streamed")
     for one, other in zip(exact["draws"], streamed["draws"], strict=True):
@@ -193,6 +193,13 @@ def test_more_members_than_the_pool_is_an_error(tmp_path):
         prepare(open_store(tmp_path / "store.zarr"), ScoreSettings(sizes=(6,)))
 
 
+def test_more_draws_than_memory_holds_are_refused(tmp_path, monkeypatch):
+    gaussian_store(tmp_path / "store.zarr")
+    monkeypatch.setattr(scoring, "BYTES_PER_DRAW", 2**60)
+    with pytest.raises(InputError, match=r"20 draws need .* GiB .*lower --draws"):
+        prepare(open_store(tmp_path / "store.zarr"), ScoreSettings())
+
+
 def test_an_uncertainty_of_the_other_kind_is_an_error(tmp_path):
     gaussian_store(tmp_path / "store.zarr")
     with pytest.raises(InputError, match=r"entropy.*total, aleatoric, epistemic"):
@@ -209,5 +216,5 @@ def test_skipped_pixels_are_noted_and_do_not_count(tmp_path):
     write_store(tmp_path / "masked.zarr", kind="gaussian", **arrays)
     skipped = score(tmp_path / "broken.zarr", skip_invalid=True)
     assert skipped["pixels"]["skipped"] == 3
-    assert any("3 pixels" in note for note in skipped["notes"])
+    assert any("infinite values: 3." in note for note in skipped["notes"])
     assert skipped["draws"] == score(tmp_path / "masked.zarr")["draws"]

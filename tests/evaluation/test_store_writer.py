@@ -61,7 +61,7 @@ def test_whole_gaussian_arrays_are_read_again(tmp_path, name):
 @pytest.mark.parametrize("name", ["probs", "logits"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_whole_categorical_arrays_are_read_again(tmp_path, name, dtype):
-    values = PROBS.astype(dtype)
+    values = (PROBS if name == "probs" else np.log(PROBS)).astype(dtype)
     write_store(tmp_path / "preds.zarr", kind="categorical", target=LABELS, **{name: values})
     outputs, target = read(tmp_path / "preds.zarr", name)
     np.testing.assert_array_equal(outputs, values.reshape(3, -1, 3))

@@ -193,3 +193,9 @@ def test_an_unknown_uncertainty_is_refused() -> None:
     found = combine({"probs": random_probs(7, 4, 9, 5)}, make_draws(4).weights)
     with pytest.raises(ValueError, match="'total' is unknown; there are entropy, mutual_information, confidence"):
         found.uncertainty("total")
+
+
+def test_a_probability_just_below_zero_does_not_hide_the_entropy():
+    probs = torch.tensor([[[0.5, 0.5001, -1e-4]]], dtype=torch.float64)
+    predictive = combine({"probs": probs}, torch.ones(1, 1))
+    assert float(predictive.entropy) == pytest.approx(0.6931, abs=1e-3)

@@ -182,3 +182,11 @@ def test_each_uncertainty_is_the_part_it_names(kind: str, name: str) -> None:
 def test_an_unknown_uncertainty_is_refused() -> None:
     with pytest.raises(ValueError, match="'entropy' is unknown; there are total, aleatoric, epistemic"):
         combine(random_outputs(4, 4, 9), make_draws(4).weights).uncertainty("entropy")
+
+
+def test_members_outside_of_a_draw_leave_no_rounding_in_it():
+    mean = torch.tensor([[60.000], [60.005], [60.010], [1e8]], dtype=torch.float64)
+    outputs = {"mean": mean, "variance": torch.ones_like(mean)}
+    alone = combine({name: values[:3] for name, values in outputs.items()}, torch.full((1, 3), 1 / 3))
+    among = combine(outputs, torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0]]))
+    torch.testing.assert_close(among.epistemic, alone.epistemic, rtol=1e-9, atol=0)

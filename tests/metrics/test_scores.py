@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import oracles
 from epibench import metrics
+from epibench.metrics import pixel_scores
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 centers = st.one_of(st.floats(-10, 10), st.sampled_from([0.0, -0.0, 60.005, 1e-310, 1e6]))
@@ -17,13 +18,13 @@ variances = st.one_of(st.floats(1e-8, 10), st.sampled_from([0.0, -0.0, 5e-324, 1
 gaussians = st.lists(st.tuples(centers, variances, centers), min_size=1, max_size=30)
 
 GAUSSIAN = {
-    "nll": (metrics.gaussian_nll, oracles.gaussian_nll),
-    "crps": (metrics.gaussian_crps, oracles.gaussian_crps),
-    "interval_score": (metrics.interval_score, oracles.interval_score),
+    "nll": (pixel_scores.gaussian_nll, oracles.gaussian_nll),
+    "crps": (pixel_scores.gaussian_crps, oracles.gaussian_crps),
+    "interval_score": (pixel_scores.interval_score, oracles.interval_score),
 }
 MIXTURE = {
-    "nll": (metrics.mixture_nll, oracles.mixture_nll),
-    "crps": (metrics.mixture_crps, oracles.mixture_crps),
+    "nll": (pixel_scores.mixture_nll, oracles.mixture_nll),
+    "crps": (pixel_scores.mixture_crps, oracles.mixture_crps),
 }
 
 
@@ -86,13 +87,13 @@ def test_mixture_scores_equal_brute_force(score, mixture):
 def test_mixture_crps_is_the_integral(means, variances, weights, target):
     """∫ (F(x) − 1{x ≥ y})² dx."""
     means, variances, weights = (np.array(values) for values in (means, variances, weights))
-    actual = metrics.mixture_crps(*tensors(means[:, None], variances[:, None], weights[None], [target]))
+    actual = pixel_scores.mixture_crps(*tensors(means[:, None], variances[:, None], weights[None], [target]))
     assert float(actual) == pytest.approx(oracles.crps_by_integration(means, variances, weights, target), rel=1e-8)
 
 
 def test_gaussian_crps_is_the_integral():
     for mean, variance, target in np.random.default_rng(0).gamma(2, 1, (10, 3)):
-        actual = float(metrics.gaussian_crps(*tensors(mean, variance, target)))
+        actual = float(pixel_scores.gaussian_crps(*tensors(mean, variance, target)))
         integral = oracles.crps_by_integration(np.array([mean]), np.array([variance]), [1.0], target)
         assert actual == pytest.approx(integral, rel=1e-8)
 
@@ -126,24 +127,24 @@ def test_members_have_equal_weights_by_default(kind):
 
 def test_mixture_nll_survives_densities_that_underflow():
     # One draw holds the member that fits, the other only one 1,000 σ away.
-    actual = metrics.mixture_nll(*tensors([[0.0], [1000.0]], [[1.0], [1.0]], [[1.0, 0.0], [0.0, 1.0]], [0.0]))
+    actual = pixel_scores.mixture_nll(*tensors([[0.0], [1000.0]], [[1.0], [1.0]], [[1.0, 0.0], [0.0, 1.0]], [0.0]))
     constant = 0.5 * math.log(2 * math.pi)
     np.testing.assert_allclose(actual[:, 0], [constant, constant + 500_000], rtol=1e-12)
 
 
 @pytest.mark.parametrize(("target", "expected"), [(1.0, -math.inf), (1.5, math.inf)])
 def test_nll_without_variance(target, expected):
-    assert float(metrics.gaussian_nll(*tensors(1.0, 0.0, target))) == expected
+    assert float(pixel_scores.gaussian_nll(*tensors(1.0, 0.0, target))) == expected
 
 
 @pytest.mark.parametrize(("target", "expected"), [(1.0, 0.0), (1.5, 0.5)])
 def test_crps_without_variance_is_the_distance(target, expected):
-    assert float(metrics.gaussian_crps(*tensors(1.0, 0.0, target))) == expected
+    assert float(pixel_scores.gaussian_crps(*tensors(1.0, 0.0, target))) == expected
 
 
 @pytest.mark.parametrize(("target", "expected"), [(1.0, 0.0), (1.5, 10.0)])
 def test_interval_score_without_variance_is_twenty_times_the_distance(target, expected):
-    assert float(metrics.interval_score(*tensors(1.0, 0.0, target))) == expected
+    assert float(pixel_scores.interval_score(*tensors(1.0, 0.0, target))) == expected
 
 
 def test_infinite_scores_are_counted_apart():
@@ -173,7 +174,7 @@ def predictions(draw):
 
 @pytest.mark.parametrize(
     ("function", "oracle"),
-    [(metrics.brier_score, oracles.brier), (metrics.categorical_nll, oracles.categorical_nll)],
+    [(pixel_scores.brier_score, oracles.brier), (pixel_scores.categorical_nll, oracles.categorical_nll)],
 )
 @FEW
 @given(predictions())
@@ -184,7 +185,7 @@ def test_categorical_scores_equal_brute_force(function, oracle, pair):
 
 
 def test_brier_score_is_two_where_sure_and_wrong():
-    assert float(metrics.brier_score(*tensors([[[0.0, 1.0, 0.0]]], [[2]]))) == 2
+    assert float(pixel_scores.brier_score(*tensors([[[0.0, 1.0, 0.0]]], [[2]]))) == 2
 
 
 @pytest.mark.parametrize("kind", [metrics.BrierScore, metrics.CategoricalNLL])
@@ -230,3 +231,24 @@ def test_other_numbers_of_members_are_refused(kind, weights, variances):
 def test_weights_are_a_matrix(kind):
     with pytest.raises(ValueError, match="weights must be"):
         kind([0.5, 0.5])
+
+
+GAUSSIAN_PIXELS = ([0.0, 1.0], [1.0, 4.0], [0.5, -2.0])
+MEMBER_PIXELS = ([[0.0, 1.0], [0.5, 3.0]], [[1.0, 4.0], [2.0, 0.1]], [0.5, -2.0])
+CLASS_PIXELS = ([[0.2, 0.8], [0.6, 0.4]], [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("function", "oracle", "pixels"),
+    [
+        (metrics.nll_gaussian, oracles.gaussian_nll, GAUSSIAN_PIXELS),
+        (metrics.crps_gaussian, oracles.gaussian_crps, GAUSSIAN_PIXELS),
+        (metrics.interval_score, oracles.interval_score, GAUSSIAN_PIXELS),
+        (metrics.nll_mixture, lambda m, v, y: oracles.mixture_nll(m, v, [0.5, 0.5], y), MEMBER_PIXELS),
+        (metrics.crps_mixture, lambda m, v, y: oracles.mixture_crps(m, v, [0.5, 0.5], y), MEMBER_PIXELS),
+        (metrics.nll_categorical, oracles.categorical_nll, CLASS_PIXELS),
+        (metrics.brier, oracles.brier, CLASS_PIXELS),
+    ],
+)
+def test_functions_on_whole_arrays_give_the_mean(function, oracle, pixels):
+    assert float(function(*pixels)) == pytest.approx(np.mean(oracle(*pixels)), rel=1e-12)

@@ -1,25 +1,25 @@
-"""The command line: `epibench score` and what will join it."""
+"""The command line: `epibench score` and what will join it.
+
+What a command needs is imported when it runs: help and complaints come at once.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from epibench import __version__
-from epibench.cli.score import score
 from epibench.errors import InputError
 
 app = typer.Typer(
     name="epibench",
     help="How far can the uncertainty of a model be trusted, and what does each further sample buy?",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
 )
-
 # The base of all of typer's complaints; some versions take it from click, others have their own.
 UsageError: Any = typer.BadParameter.__bases__[0]
 INTERRUPTED = 130
@@ -35,21 +35,72 @@ def _version(wanted: bool) -> None:
 def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Say the version."),
 ) -> None:
-    """Options of all commands."""
+    """How far can the uncertainty of a model be trusted, and what does each further sample buy?"""
 
 
-app.command()(score)
+@app.command()
+def score(
+    files: Annotated[
+        list[str], typer.Argument(help="Stores (.zarr, .zip, .npz, or a folder of .npz), one per method.")
+    ],
+    members: Annotated[
+        str | None, typer.Option(help="Values of M, as 1,2,4,8. Default: powers of two up to the pool.")
+    ] = None,
+    draws: Annotated[int, typer.Option(help="At most so many draws for each M.")] = 16,
+    plan: Annotated[
+        list[str] | None,
+        typer.Option(help="random, disjoint, prefix or spread; give it once, or once per file. Default: random."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.", min=0)] = 0,
+    convention: Annotated[str, typer.Option(help="pooled or gustafsson2020.")] = "pooled",
+    uncertainty: Annotated[
+        str | None,
+        typer.Option(
+            help="What pixels are sorted by: total, aleatoric, epistemic; "
+            "for classes entropy, mutual_information, confidence. Default: the first."
+        ),
+    ] = None,
+    ignore_index: Annotated[
+        int | None,
+        typer.Option(
+            min=-(2**31), max=2**31 - 1, help="Target that means 'no label'. Default: 255, unless it is a class."
+        ),
+    ] = None,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Skip pixels with NaN or infinite values, and say how many.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    json: Annotated[Path | None, typer.Option(help="Write all results to this file.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page with all curves into this folder.")] = None,
+) -> None:
+    """Score predictions that any framework has saved, as a function of the number of members M."""
+    from epibench.cli.score import known_convention, parse_sizes, resolve_device, run_score
+    from epibench.evaluation.scoring import ScoreSettings
+
+    settings = ScoreSettings(
+        sizes=parse_sizes(members),
+        max_draws=draws,
+        seed=seed,
+        convention=known_convention(convention),
+        uncertainty=uncertainty,
+        ignore_index=ignore_index,
+        skip_invalid=skip_invalid,
+        device=resolve_device(device),
+    )
+    run_score(files, plan, settings, json, report)
 
 
 def main() -> None:
     """Run; what the user can mend becomes one line and exit status 2, an interruption 130."""
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a plain terminal has no ±
     try:
         if (status := app(standalone_mode=False)) == INTERRUPTED:
             raise KeyboardInterrupt  # which typer has turned into its status
     except InputError as error:
         sys.exit(_complain(str(error), 2))
     except UsageError as error:
-        sys.exit(_complain(f"{error.format_message()} (epibench --help)", 2))
+        command = error.ctx.command_path if getattr(error, "ctx", None) else "epibench"
+        sys.exit(_complain(f"{error.format_message() or 'no command given'} (see {command} --help)", 2))
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(_complain("interrupted; finished files are kept, the same command starts anew", INTERRUPTED))
     except (OSError, MemoryError) as error:
@@ -58,5 +109,6 @@ def main() -> None:
 
 
 def _complain(text: str, status: int) -> int:
-    print(f"epibench: {text}", file=sys.stderr)
+    printable = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    print(f"epibench: {printable}", file=sys.stderr)
     return status

@@ -7,10 +7,9 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import torch
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -25,51 +24,15 @@ from epibench.metrics.conventions import Convention, check_convention
 from epibench.report import write_score_page
 
 
-def score(
-    files: Annotated[
-        list[str], typer.Argument(help="Stores (.zarr, .zip, .npz, or a folder of .npz), one per method.")
-    ],
-    members: Annotated[
-        str | None, typer.Option(help="Values of M, as 1,2,4,8. Default: powers of two up to the pool.")
-    ] = None,
-    draws: Annotated[int, typer.Option(help="At most so many draws for each M.")] = 16,
-    plan: Annotated[
-        list[str] | None,
-        typer.Option(help="random, disjoint, prefix or spread; give it once, or once per file. Default: random."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.", min=0)] = 0,
-    convention: Annotated[str, typer.Option(help="pooled or gustafsson2020.")] = "pooled",
-    uncertainty: Annotated[
-        str | None,
-        typer.Option(
-            help="What pixels are sorted by: total, aleatoric, epistemic; "
-            "for classes entropy, mutual_information, confidence. Default: the first."
-        ),
-    ] = None,
-    ignore_index: Annotated[
-        int | None, typer.Option(help="Target that means 'no label'. Default: 255, unless it is a class.")
-    ] = None,
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Skip pixels with NaN or infinite values, and say how many.")
-    ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    json: Annotated[Path | None, typer.Option(help="Write all results to this file.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page with all curves into this folder.")] = None,
+def run_score(
+    files: list[str], plans: list[str] | None, settings: ScoreSettings, json: Path | None, report: Path | None
 ) -> None:
-    """Score predictions that any framework has saved, as a function of the number of members M."""
+    """Check everything, score every file, show and write what came out."""
     errors = Console(stderr=True)
-    settings = ScoreSettings(
-        sizes=parse_sizes(members),
-        max_draws=draws,
-        seed=seed,
-        convention=known_convention(convention),
-        uncertainty=uncertainty,
-        ignore_index=ignore_index,
-        skip_invalid=skip_invalid,
-        device=resolve_device(device),
-    )
-    check_outputs(json, report)
-    scorers = prepare_all(files, plans_for(plan, len(files)), settings)
+    check_outputs(json, report, files)
+    scorers = prepare_all(files, plans_for(plans, len(files)), settings)
+    if settings.ignore_index is not None and all(scorer.store.kind == "gaussian" for scorer in scorers):
+        raise InputError("--ignore-index is for classes; mask the targets of Gaussian predictions with 'valid'")
     scored: list[dict[str, Any]] = []
     try:
         for scorer in scorers:
@@ -122,8 +85,12 @@ def resolve_device(name: str) -> str:
     return name
 
 
-def check_outputs(json: Path | None, report: Path | None) -> None:
-    """Refuse places that cannot be written to before hours are spent on scoring."""
+def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> None:
+    """Refuse places that cannot be written to before hours are spent on scoring, and those that hold predictions."""
+    for place in (path.resolve() for path in (json, report) if path is not None):
+        for file in files:
+            if place == Path(file).resolve() or Path(file).resolve() in place.parents:
+                raise InputError(f"{place}: would be written into the predictions {file}; give another place")
     if json is not None and json.is_dir():
         raise InputError(f"--json {json} is a folder: give the name of a file in it")
     if report is not None and report.exists() and not report.is_dir():
@@ -202,11 +169,13 @@ def document(files: list[dict[str, Any]], settings: ScoreSettings) -> dict[str, 
 
 
 def publish(content: dict[str, Any], json: Path | None, report: Path | None, errors: Console) -> None:
-    """Show the tables, then write what was asked for and say where it is."""
-    print_tables(content, Console())
+    """Write what was asked for, show the tables, then say where everything is."""
+    page = None
     if json is not None:
         results.write_json(json, content)
-        errors.print(f"results: {json}", highlight=False, markup=False, soft_wrap=True)
     if report is not None:
         page = write_score_page(content, report)
-        errors.print(f"report:  {page}", highlight=False, markup=False, soft_wrap=True)
+    print_tables(content, Console())
+    for word, path in (("results:", json), ("report: ", page)):
+        if path is not None:
+            errors.print(f"{word} {path}", highlight=False, markup=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -10,15 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from epibench.report.entries import Entry, read_entries
+from epibench.report.metric_info import metric_info
 from epibench.report.numbers import measured
+from epibench.report.tables import best_labels
+from epibench.report.verdicts import title_with_unit
 
 # The most telling ones first; the JSON and the page have them all.
 COLUMNS = {
     "gaussian": ("ause", "auce", "rmse", "nll", "crps", "ence"),
     "categorical": ("ause", "ece", "miou", "brier", "nll", "accuracy"),
 }
-HIGHER_IS_BETTER = {"miou", "accuracy"}
-IN_UNITS = {"rmse", "crps"}
 COLUMN_WIDTH = 19
 # Powers of ten as 1.2e-5, which is shorter.
 _POWER = re.compile("×10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
@@ -31,24 +33,28 @@ def print_tables(content: dict[str, Any], console: Console) -> None:
     entries = read_entries(content)
     for kind in COLUMNS:
         of_kind = [entry for entry in entries if entry.kind == kind]
-        if of_kind:
-            console.print(table_of(of_kind, kind, content["convention"], console.width))
-            console.print()
+        if not of_kind:
+            continue
+        shown = COLUMNS[kind][: max(1, (console.width - LEFT_WIDTH) // COLUMN_WIDTH)]
+        title = f"{kind} predictions, convention {content['convention']}: mean ± std over draws"
+        console.print(title, style="bold", highlight=False, soft_wrap=True)
+        console.print(table_of(of_kind, shown))
+        more = [name for name in of_kind[0].metrics if name not in shown]
+        console.print(
+            f"also computed: {', '.join(more)} (--json FILE, --report FOLDER)\n", style="dim", highlight=False
+        )
     for entry in entries:
         for note in notes_of(entry):
-            console.print(f"{entry.label}: {note}", highlight=False, markup=False)
+            console.print(f"{entry.label}: {note}", highlight=False, markup=False, soft_wrap=True)
 
 
-def table_of(entries: list[Entry], kind: str, convention: str, width: int) -> Table:
-    """Mean ± std over draws; the best file of a domain at each M is bold."""
-    names = COLUMNS[kind][: max(1, (width - LEFT_WIDTH) // COLUMN_WIDTH)]
-    title = f"{kind} predictions, convention {convention}: mean ± std over draws"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    table.add_column(
-        "", no_wrap=True, min_width=LEFT_WIDTH, max_width=max(LEFT_WIDTH, width - len(names) * COLUMN_WIDTH)
-    )
+def table_of(entries: list[Entry], names: Sequence[str]) -> Table:
+    """Mean ± std over draws; the best of the files that can be compared is bold at each M."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", no_wrap=True, min_width=LEFT_WIDTH)
     for name in names:
-        table.add_column(Text(name + unit_of(name, entries)), justify="right", no_wrap=True)
+        arrow = {"lower": " ↓", "higher": " ↑"}.get(metric_info(name).better, "")
+        table.add_column(Text(title_with_unit(metric_info(name), entries) + arrow), justify="right", no_wrap=True)
     for entry in entries:
         table.add_row(Text(entry.label, style="cyan"))
         for size in entry.members:
@@ -58,20 +64,12 @@ def table_of(entries: list[Entry], kind: str, convention: str, width: int) -> Ta
     return table
 
 
-def unit_of(name: str, entries: list[Entry]) -> str:
-    """The unit of a metric, where all files have the same."""
-    units = {entry.unit for entry in entries}
-    return f" [{units.pop()}]" if name in IN_UNITS and len(units) == 1 and "" not in units else ""
-
-
 def cell(name: str, entry: Entry, size: int, entries: list[Entry]) -> Text:
     """One metric of one file at one M."""
     stat = entry.stat(name, size)
     text = Text(_POWER.sub(lambda found: "e" + found[1].translate(_PLAIN), measured(stat.mean, stat.std)))
-    rivals = [other.stat(name, size).mean for other in entries if other.domain == entry.domain]
-    means = [mean for mean in rivals if mean is not None]
-    best = max(means, default=None) if name in HIGHER_IS_BETTER else min(means, default=None)
-    if len(means) > 1 and stat.mean == best:
+    rivals = [other for other in entries if (other.domain, other.unit) == (entry.domain, entry.unit)]
+    if entry.label in best_labels(name, rivals, size):
         text.stylize("bold green")
     return text
 

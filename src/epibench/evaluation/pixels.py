@@ -317,6 +317,10 @@ def _refuse_impossible(store: PredictionStore, pixels: Pixels, positions: torch.
             )
     if (variance := pixels.outputs.get("variance")) is not None and float(variance.min()) < 0:
         _refuse(store, "variance", variance, variance < 0, positions, "is negative; was the log variance stored?")
+    if (logits := pixels.outputs.get("logits")) is not None and _are_probabilities(logits):
+        raise InputError(
+            f"{store.path}: 'logits' lie in [0, 1] and sum to 1: they are probabilities; name them 'probs'"
+        )
     if (probs := pixels.outputs.get("probs")) is not None:
         tolerance = 1e-2 if probs.dtype == torch.float16 else 1e-3
         low, high = torch.aminmax(probs)
@@ -327,6 +331,12 @@ def _refuse_impossible(store: PredictionStore, pixels: Pixels, positions: torch.
         if float((sums - 1).abs().max()) > tolerance:
             flags = (sums - 1).abs() > tolerance
             _refuse(store, "sum of probs", sums, flags, positions, "is not 1; normalise over the last axis (softmax)")
+
+
+def _are_probabilities(values: torch.Tensor) -> bool:
+    """Whether all values lie in [0, 1] and sum to 1 over the classes."""
+    low, high = torch.aminmax(values)
+    return float(low) >= 0 and float(high) <= 1 and float((_sum_over_classes(values) - 1).abs().max()) < 1e-2
 
 
 def _sum_over_classes(probs: torch.Tensor) -> torch.Tensor:

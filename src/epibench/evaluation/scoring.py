@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from epibench.errors import InputError
 from epibench.evaluation.draws import Draws, Plan, make_draws
 from epibench.evaluation.pixels import PixelReader, Pixels, Tally
 from epibench.evaluation.store import PredictionStore
-from epibench.evaluation.suite import Suite, SuiteSettings, categorical_suite, check_uncertainty, gaussian_suite
-from epibench.likelihoods import categorical, gaussian
+from epibench.evaluation.suite import Observed, Suite, SuiteSettings, check_uncertainty, make_suite
+from epibench.likelihoods import LIKELIHOODS, Likelihood
 from epibench.metrics import Convention
 from epibench.metrics.parallel import in_threads, silenced_torch_threads
 from epibench.results import per_draw, summarise, summarise_curves
 
-# Elements (draw × pixel × class) of a chunk: small enough for the cache, large enough for the GPU.
+# Elements (draw × pixel × class) of a chunk: 16 MiB in float64; on a GPU enough to fill it.
 CPU_CHUNK = 2**21
 GPU_CHUNK = 2**27
 CHUNKS_AT_ONCE = 2
-# Up to this many draw × pixel, sorting is quick and sparsification can be exact.
-EXACT_LIMIT = 2**24
-
-SUITES: dict[str, Callable[[Tensor, SuiteSettings], Suite]] = {
-    "gaussian": gaussian_suite,
-    "categorical": categorical_suite,
-}
-COMBINE: dict[str, Callable[..., Any]] = {
-    "gaussian": gaussian.combine,
-    "categorical": categorical.combine,
-}
+# Up to this many pixels, sorting is quick and sparsification can be exact.
+EXACT_PIXELS = 2**18
+# States of all metrics, and as much again to compute them.
+BYTES_PER_DRAW = 2 * 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -64,22 +59,17 @@ class Scorer:
         """Read all predictions once and return the file's results; `progress` hears of pixels as they are done."""
         device = torch.device(self.settings.device)
         weights = self.draws.weights.to(device)
-        suite = SUITES[self.store.kind](weights, self.suite_settings)
+        suite = make_suite(weights, self.suite_settings)
         suite.metrics.to(device)
         reader = PixelReader(
             self.store, ignore_index=self.settings.ignore_index, skip_invalid=self.settings.skip_invalid
         )
-        combine = COMBINE[self.store.kind]
-
-        def observe(pixels: Pixels) -> dict[str, Tensor]:
-            return suite.observe(combine(pixels.outputs, weights), pixels.target, pixels.image)
-
-        with silenced_torch_threads():
-            for block in reader:
-                for some in batched(chunks(block, len(self.draws.sets), device), CHUNKS_AT_ONCE):
-                    for observed in in_threads(observe, some):
-                        suite.update(observed)
-                    progress(sum(pixels.scanned for pixels in some))
+        try:
+            evaluate(reader, LIKELIHOODS[self.store.kind], weights, suite, progress)
+        except InputError:
+            raise
+        except ValueError as error:  # values so large that what is computed of them is not finite
+            raise InputError(f"{self.store.path}: {error}; check the unit and size of the predictions") from error
         return self.results(suite, reader.tally)
 
     def results(self, suite: Suite, tally: Tally) -> dict[str, Any]:
@@ -99,21 +89,55 @@ class Scorer:
             "plan": self.settings.plan,
             "uncertainty": self.suite_settings.uncertainty,
             "sparsification": "exact" if self.suite_settings.exact else "streamed",
-            "notes": self.notes(tally),
+            "notes": self.notes(tally, values),
             "overlap": {str(size): self.draws.overlap(size) for size in self.draws.sizes},
             "draws": per_draw(sets, values),
             "summary": summarise(sets, values),
             "curves": summarise_curves(sets, suite.curves()),
         }
 
-    def notes(self, tally: Tally) -> list[str]:
+    def notes(self, tally: Tally, values: dict[str, Tensor]) -> list[str]:
         """What a reader should know before comparing these numbers with others."""
         notes = []
+        if not self.store.complete:
+            notes.append("Its writer did not finish: images or members may be missing.")
         if tally.skipped:
-            notes.append(f"{tally.skipped:,} pixels with NaN or infinite values were skipped.")
+            notes.append(f"Pixels skipped because of NaN or infinite values: {tally.skipped:,}.")
         if self.settings.convention == "gustafsson2020" and not self.suite_settings.exact:
             notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
+        size = self.draws.sizes[-1]
+        draws = self.draws.of_size(size)
+        ause, chance = float(values["ause"][draws].mean()), float(values["ause_random"][draws].mean())
+        if ause > chance:
+            notes.append(
+                f"At M = {size} its uncertainty ranks errors worse than chance: AUSE {ause:.3g}, not {chance:.3g}."
+            )
+        if undefined := int((values["nll_infinite"] > 0).sum()):
+            notes.append(
+                f"NLL is infinite for {undefined} of {len(self.draws.sets)} draws: what happened had no probability."
+            )
         return notes
+
+
+def evaluate(
+    blocks: Iterable[Pixels],
+    likelihood: Likelihood,
+    weights: Tensor,
+    suite: Suite,
+    progress: Callable[[int], None] = lambda pixels: None,
+) -> None:
+    """The loop that everything hangs on: members' outputs → predictive of every draw at once → streaming metrics."""
+
+    def observe(pixels: Pixels) -> Observed:
+        predictive = likelihood.combine(pixels.outputs, weights)
+        return suite.observe(predictive, pixels.target, pixels.image)
+
+    with silenced_torch_threads():
+        for block in blocks:
+            for some in batched(chunks(block, len(weights), weights.device), CHUNKS_AT_ONCE):
+                for observed in in_threads(observe, some):
+                    suite.update(observed)
+                progress(sum(pixels.scanned for pixels in some))
 
 
 def chunks(block: Pixels, num_draws: int, device: torch.device) -> Iterator[Pixels]:
@@ -142,6 +166,16 @@ def batched(chunks: Iterator[Pixels], size: int) -> Iterator[list[Pixels]]:
         yield some
 
 
+def _check_memory(num_draws: int) -> None:
+    """Refuse draws whose states would not fit, before the machine comes to a halt."""
+    needed, there = num_draws * BYTES_PER_DRAW, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise InputError(
+            f"{num_draws:,} draws need {needed / 2**30:,.0f} GiB for their metrics, and this machine has "
+            f"{there / 2**30:,.0f} GiB; lower --draws or give fewer --members"
+        )
+
+
 def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
     """Make the draws and check that everything asked for is possible, before anything is read."""
     draws = make_draws(
@@ -152,12 +186,19 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
         seed=settings.seed,
         group=store.group,
     )
+    if settings.device == "cpu":
+        _check_memory(len(draws.sets))
+    if store.kind == "gaussian" and settings.convention == "gustafsson2020" and not store.has_images:
+        raise InputError(
+            "convention 'gustafsson2020' averages the RMSE over groups of 4 images and needs an image axis: "
+            "store predictions as (member, image, height, width)"
+        )
     suite_settings = SuiteSettings(
+        kind=store.kind,
         convention=settings.convention,
         uncertainty=check_uncertainty(store.kind, settings.uncertainty),
-        exact=len(draws.sets) * store.num_pixels <= EXACT_LIMIT,
+        exact=store.num_pixels <= EXACT_PIXELS,
         num_images=store.shape[0] if store.has_images else None,
         num_classes=store.num_classes,
     )
-    SUITES[store.kind](torch.eye(1, dtype=torch.float64), suite_settings)
     return Scorer(store, settings, draws, suite_settings)

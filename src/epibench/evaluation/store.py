@@ -49,6 +49,7 @@ class PredictionStore:
     member_id: tuple[Label, ...] | None
     image_id: tuple[Label, ...] | None
     arrays: Mapping[str, Source] = field(repr=False, compare=False)
+    complete: bool = True  # false if its writer was stopped
 
     @property
     def has_images(self) -> bool:
@@ -109,6 +110,7 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
         member_id=_labels(path, "member_id", arrays, first.shape[0]),
         image_id=_labels(path, "image_id", arrays, shape[0]),
         arrays={name: arrays[name] for name in (*outputs, "target", "valid") if name in arrays},
+        complete=attributes.get("complete") is not False,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ import zarr
 from numpy.typing import ArrayLike
 from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.errors import ContainsArrayError
+from zarr.storage import ZipStore
 
 from epibench.errors import InputError
 from epibench.evaluation.store import Label, describe
@@ -138,6 +140,7 @@ class StoreWriter:
         self._extent = (num_members or 0, num_images or 0)
         self._image_shapes: dict[int, tuple[int, ...]] = {}
         self._root: zarr.Group | None = None
+        self._closed = False
         self._arrays: dict[str, zarr.Array[Any]] = {}
 
     def __enter__(self) -> Self:
@@ -148,11 +151,14 @@ class StoreWriter:
     ) -> None:
         if error is None:
             self.close()
+        elif self._root is not None:
+            self._root.attrs["complete"] = False
 
     def write_target(
         self, image: int, target: Values, valid: Values | None = None, image_id: Label | None = None
     ) -> None:
         """Write the target of one image; `valid` is false where it does not count."""
+        self._check_open()
         values = _to_numpy(target)
         used = np.ones(values.shape, dtype=bool) if valid is None else _to_numpy(valid)
         if used.dtype != bool or used.shape != values.shape:
@@ -182,6 +188,7 @@ class StoreWriter:
         logits: Values | None = None,
     ) -> None:
         """Write what one member puts out for one image: mean and variance (…), or probs or logits (…, class)."""
+        self._check_open()
         given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits}
         outputs = {name: _to_numpy(values) for name, values in given.items() if values is not None}
         if tuple(outputs) not in ((KINDS["gaussian"],) if self.kind == "gaussian" else (("probs",), ("logits",))):
@@ -204,11 +211,17 @@ class StoreWriter:
             self._array(name, inner, self.dtype, image, member)[member, image] = _padded(values, inner, np.nan)
 
     def close(self) -> None:
-        """Pack a zip; a folder is complete as it is."""
+        """Say that the store is complete, and pack a zip; nothing can be written afterwards."""
         if self._root is None:
             raise InputError(f"{self.path}: nothing was written; call write_target and write before closing")
+        self._root.attrs["complete"] = True
+        self._closed = True
         if self.path.suffix == ".zip":
             _finish(self._work, self.path)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InputError(f"{self.path}: the writer is closed; write inside its with block, or resume=True")
 
     @property
     def _work(self) -> Path:
@@ -252,6 +265,7 @@ class StoreWriter:
                 _unpack(self.path, self._work)
             root = zarr.open_group(self._work, mode="a", attributes=self._attributes)
             self._take_over(root)
+            root.attrs["complete"] = False  # until `close`
             for name, labels in self._labels.items():
                 values = _label_array(labels)
                 _create_array(root, name, values.shape, values.shape, values.dtype)[...] = values
@@ -323,7 +337,12 @@ def _is_empty_folder(path: Path) -> bool:
 
 
 def _check_is_store(path: Path) -> None:
-    if not (zipfile.is_zipfile(path) if path.suffix == ".zip" else (path / "zarr.json").exists()):
+    try:
+        group = zarr.open_group(ZipStore(path, mode="r") if path.is_file() else path, mode="r")
+        is_store = {"version", "kind"} <= set(group.attrs)
+    except Exception:  # whatever zarr makes of what is there, it is none of ours
+        is_store = False
+    if not is_store:
         raise InputError(f"{path}: is not a prediction store, and not replaced; give another path")
 
 
@@ -357,11 +376,12 @@ def _finish(work: Path, path: Path) -> None:
         os.replace(packing, path)
         shutil.rmtree(work)
         return
-    old = path.with_name(path.name + ".old")
     if path.exists():
-        os.replace(path, old)
-    os.replace(work, path)
-    shutil.rmtree(old, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as aside:
+            os.replace(path, Path(aside) / path.name)
+            os.replace(work, path)
+    else:
+        os.replace(work, path)
 
 
 def _attributes(

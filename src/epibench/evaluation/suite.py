@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, cast
 
-import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
 
 from epibench.errors import InputError
-from epibench.likelihoods.categorical import CategoricalPredictive, CategoricalUncertainty
-from epibench.likelihoods.gaussian import GaussianPredictive, GaussianUncertainty
+from epibench.likelihoods import LIKELIHOODS
+from epibench.likelihoods.categorical import CategoricalPredictive
+from epibench.likelihoods.gaussian import GaussianPredictive
 from epibench.metrics import (
     AdaptiveConfidenceCalibration,
     BrierScore,
@@ -31,22 +32,18 @@ from epibench.metrics import (
     RootMeanSquaredError,
     Sparsification,
     StreamingMetric,
-    brier_score,
 )
 from epibench.metrics.accuracy import squared_error
-from epibench.metrics.interval_calibration import levels
-from epibench.metrics.scores import target_probability
+from epibench.metrics.pixel_scores import brier_score, target_probability
 
-UNCERTAINTIES: dict[str, tuple[str, ...]] = {
-    "gaussian": get_args(GaussianUncertainty),
-    "categorical": get_args(CategoricalUncertainty),
-}
+Observed = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class SuiteSettings:
     """What the metrics of a suite depend on, besides the draws."""
 
+    kind: str
     convention: Convention
     uncertainty: str
     exact: bool
@@ -55,23 +52,19 @@ class SuiteSettings:
 
 
 class Suite:
-    """Metrics in a MetricCollection, and what each of them is called with."""
+    """Metrics in a MetricCollection, and how what they ask for is observed of a predictive."""
 
-    def __init__(self, metrics: dict[str, StreamingMetric], uncertainty: str) -> None:
+    def __init__(self, metrics: dict[str, StreamingMetric], observe: Callable[[Any, Tensor, str], Observed], by: str):
         self.metrics = MetricCollection(cast(dict[str, Any], metrics), compute_groups=False)
-        self.uncertainty = uncertainty
+        self._observe = observe
+        self._uncertainty = by
 
-    def observe(
-        self, predictive: GaussianPredictive | CategoricalPredictive, target: Tensor, image: Tensor | None
-    ) -> dict[str, Tensor]:
+    def observe(self, predictive: Any, target: Tensor, image: Tensor | None) -> Observed:
         """What the metrics may ask for of these pixels, by name; it may be called from several threads."""
-        if isinstance(predictive, GaussianPredictive):
-            observed = gaussian_observations(predictive, target, cast(GaussianUncertainty, self.uncertainty))
-        else:
-            observed = categorical_observations(predictive, target, cast(CategoricalUncertainty, self.uncertainty))
+        observed = self._observe(predictive, target, self._uncertainty)
         return observed if image is None else {**observed, "image": image}
 
-    def update(self, observed: dict[str, Tensor]) -> None:
+    def update(self, observed: Observed) -> None:
         """Add observed pixels to every metric; each takes by name what it needs."""
         self.metrics.update(**observed)
 
@@ -82,35 +75,26 @@ class Suite:
         return {name: value if value.ndim else value[None] for name, value in values.items()}
 
     def curves(self) -> dict[str, dict[str, Tensor]]:
-        """Curves by family, each with its abscissa `x` and named curves (draw, point)."""
-        families = {}
-        for name, metric in self.metrics.items():
-            if name in ABSCISSAS:
-                families[name] = {"x": ABSCISSAS[name], **cast(Any, metric).curves()}
-        return families
+        """The curves of the metrics that have any, each family with its abscissa `x` and curves (draw, point)."""
+        found = {name: cast(StreamingMetric, metric).curves() for name, metric in self.metrics.items()}
+        return {name: curves for name, curves in found.items() if curves}
 
 
-# Fractions removed, levels of intervals, middles of confidence bins.
-ABSCISSAS: dict[str, Tensor] = {
-    "sparsification": torch.arange(100, dtype=torch.float64) / 100,
-    "calibration": levels(),
-    "reliability": (torch.arange(10, dtype=torch.float64) + 0.5) / 10,
-}
+def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
+    """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member)."""
+    if settings.kind == "gaussian":
+        return Suite(gaussian_metrics(weights, settings), observe_gaussian, settings.uncertainty)
+    return Suite(categorical_metrics(weights, settings), observe_categorical, settings.uncertainty)
 
 
-def gaussian_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
-    """The metrics of Gaussian predictions, for the draws in the rows of `weights` (draw, member)."""
+def gaussian_metrics(weights: Tensor, settings: SuiteSettings) -> dict[str, StreamingMetric]:
+    """The metrics of Gaussian predictions."""
     draws = weights.shape[0]
     rmse: StreamingMetric = RootMeanSquaredError(draws)
     if settings.convention == "gustafsson2020":
-        if settings.num_images is None:
-            raise InputError(
-                "convention 'gustafsson2020' averages the RMSE over groups of 4 images and needs an image axis: "
-                "store predictions as (member, image, height, width)"
-            )
-        rmse = GroupedRootMeanSquaredError(settings.num_images, draws)
-    metrics: dict[str, StreamingMetric] = {
-        "sparsification": _sparsification("rmse", draws, settings),
+        rmse = GroupedRootMeanSquaredError(settings.num_images or 0, draws)
+    return {
+        "sparsification": Sparsification("rmse", draws, convention=settings.convention, exact=settings.exact),
         "calibration": IntervalCalibration(draws),
         "rmse": rmse,
         "mae": MeanAbsoluteError(draws),
@@ -121,31 +105,22 @@ def gaussian_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
         "ence": NormalisedCalibration(num_draws=draws),
         "interval_score": IntervalScore(draws),
     }
-    return Suite(metrics, settings.uncertainty)
 
 
-def categorical_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
-    """The metrics of categorical predictions, for the draws in the rows of `weights` (draw, member)."""
+def categorical_metrics(weights: Tensor, settings: SuiteSettings) -> dict[str, StreamingMetric]:
+    """The metrics of categorical predictions."""
     draws = weights.shape[0]
-    assert settings.num_classes is not None
-    metrics: dict[str, StreamingMetric] = {
-        "sparsification": _sparsification("brier", draws, settings),
+    return {
+        "sparsification": Sparsification("brier", draws, convention=settings.convention, exact=settings.exact),
         "reliability": ConfidenceCalibration(10, draws, convention=settings.convention),
         "ece_adaptive": AdaptiveConfidenceCalibration(10, draws),
-        "miou": MeanIoU(settings.num_classes, draws, convention=settings.convention),
+        "miou": MeanIoU(settings.num_classes or 0, draws, convention=settings.convention),
         "brier": BrierScore(draws),
         "nll": CategoricalNLL(draws),
     }
-    return Suite(metrics, settings.uncertainty)
 
 
-def _sparsification(error: Any, draws: int, settings: SuiteSettings) -> Sparsification:
-    return Sparsification(error, draws, convention=settings.convention, exact=settings.exact)
-
-
-def gaussian_observations(
-    predictive: GaussianPredictive, target: Tensor, uncertainty: GaussianUncertainty
-) -> dict[str, Tensor]:
+def observe_gaussian(predictive: GaussianPredictive, target: Tensor, uncertainty: str) -> Observed:
     """Everything that a metric of Gaussian predictions may ask for, by the name it asks with."""
     return {
         "mean": predictive.mean,
@@ -153,15 +128,13 @@ def gaussian_observations(
         "std": predictive.variance.sqrt(),
         "member_mean": predictive.member_mean,
         "member_variance": predictive.member_variance,
-        "uncertainty": predictive.uncertainty(uncertainty),
+        "uncertainty": predictive.uncertainty(cast(Any, uncertainty)),
         "loss": squared_error(predictive.mean, target),
         "target": target,
     }
 
 
-def categorical_observations(
-    predictive: CategoricalPredictive, target: Tensor, uncertainty: CategoricalUncertainty
-) -> dict[str, Tensor]:
+def observe_categorical(predictive: CategoricalPredictive, target: Tensor, uncertainty: str) -> Observed:
     """Everything that a metric of categorical predictions may ask for, by the name it asks with."""
     confidence, predicted = predictive.probs.max(2)
     brier = brier_score(predictive.probs, target[None])
@@ -169,7 +142,7 @@ def categorical_observations(
         "confidence": confidence,
         "predicted": predicted,
         "correct": predicted == target,
-        "uncertainty": predictive.uncertainty(uncertainty),
+        "uncertainty": predictive.uncertainty(cast(Any, uncertainty)),
         "loss": brier,
         "brier": brier,
         "target_probability": target_probability(predictive.probs, target[None]),
@@ -178,8 +151,8 @@ def categorical_observations(
 
 
 def check_uncertainty(kind: str, name: str | None) -> str:
-    """The uncertainty to sort by: the kind's first one by default."""
-    known = UNCERTAINTIES[kind]
+    """The uncertainty to sort by: the kind's usual one by default."""
+    known = LIKELIHOODS[kind].uncertainties
     if name is None:
         return known[0]
     if name not in known:

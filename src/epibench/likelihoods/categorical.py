@@ -52,8 +52,8 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> CategoricalPredic
     if "logits" in outputs:
         probs = torch.softmax(outputs["logits"].to(torch.float64).movedim(2, 1), 1)
     else:
-        probs = outputs["probs"].movedim(2, 1).to(torch.float64, memory_format=torch.contiguous_format)
-        probs = probs.contiguous()  # float64 came back as it was; one layout, so that all entropies round alike
+        # One layout, so that all entropies round alike; stored probabilities may lie below 0 by their rounding.
+        probs = outputs["probs"].movedim(2, 1).to(torch.float64).contiguous().clamp(min=0)
     weights = weights.to(probs.device, torch.float64)
     members, classes, pixels = probs.shape
     averaged = (weights @ probs.reshape(members, classes * pixels)).view(weights.shape[0], classes, pixels)

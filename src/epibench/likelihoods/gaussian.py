@@ -43,13 +43,15 @@ class GaussianPredictive:
 def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> GaussianPredictive:
     """The predictive of every draw at once.
 
-    outputs: `mean` and `variance`, each (member, pixel); weights: (draw, member), rows sum to 1. Means are centred at
-    their average over the pool before they are squared: 60 m ± 5 mm would drown in 3,600 m².
+    outputs: `mean` and `variance`, each (member, pixel); weights: (draw, member), rows sum to 1. The spread of the
+    means is taken about the mean of each draw: in E[x²] − E[x]², 60 m ± 5 mm would drown in 3,600 m², and members
+    outside of the draw would leave their rounding.
     """
     mean, variance = (outputs[name].to(torch.float64) for name in ("mean", "variance"))
     weights = weights.to(mean.device, torch.float64)
-    center = mean.mean(0)
-    deviation = mean - center
-    drawn = weights @ deviation
-    epistemic = (weights @ deviation.square() - drawn.square()).clamp(min=0)
-    return GaussianPredictive(center + drawn, weights @ variance, epistemic, mean, variance, weights)
+    drawn = weights @ mean
+    epistemic = torch.empty_like(drawn)
+    for draw, weight in enumerate(weights):
+        members = torch.nonzero(weight).flatten()
+        epistemic[draw] = weight[members] @ (mean[members] - drawn[draw]).square_()
+    return GaussianPredictive(drawn, weights @ variance, epistemic, mean, variance, weights)

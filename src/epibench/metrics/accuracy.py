@@ -7,9 +7,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from epibench.metrics.checks import check_finite, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.conventions import Convention, check_convention
-from epibench.metrics.ranking import accumulate, check_finite
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels
+from epibench.metrics.ranking import accumulate
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
 
 GROUP_OF_IMAGES = 4
 
@@ -152,7 +153,8 @@ class MeanIoU(StreamingMetric):
             same_pixels(probs=classes, target=targets)
             if classes.shape[2] != self.num_classes:
                 raise ValueError(f"probs has {classes.shape[2]} classes, the metric {self.num_classes}")
-            each_row(lambda rows, piece, truth: self._add(rows, top_class(piece)[1], truth), classes, targets)
+            check_probabilities(probs=classes)
+            each_row(lambda rows, piece, truth: self._add(rows, piece.max(2).indices, truth), classes, targets)
 
     def _add(self, rows: slice, predicted: Tensor, target: Tensor) -> None:
         accumulate(target.to(torch.int64) * self.num_classes + predicted, (self.confusion[rows], None))
@@ -177,26 +179,6 @@ def squared_error(mean: Tensor, target: Tensor) -> Tensor:
     return (mean.to(torch.float64) - target).square()
 
 
-def top_class(probs: Tensor) -> tuple[Tensor, Tensor]:
-    """Maximum over the last axis and its class, the first of equals; NaN, which would be the maximum, is refused."""
-    confidence, predicted = probs.max(-1)
-    if bool(confidence.isnan().any()):
-        raise ValueError("NaN in 'probs'")
-    return confidence, predicted
-
-
-def check_numbers(numbers: Tensor, limit: int, name: str) -> None:
-    """Raise if one of the class or image numbers is not in 0 … limit − 1: it would be counted somewhere else."""
-    if numbers.numel():
-        if numbers.is_floating_point():
-            raise ValueError(f"'{name}' must hold whole numbers")
-        if numbers.dtype in (torch.uint16, torch.uint32, torch.uint64):
-            numbers = numbers.to(torch.int64)  # aminmax does not take them
-        low, high = (int(extreme) for extreme in numbers.aminmax())
-        if low < 0 or high >= limit:
-            raise ValueError(f"'{name}' holds {low} … {high}, but only 0 … {limit - 1} are possible")
-
-
 def rmse(mean: Array, target: Array) -> Tensor:
     """√mean squared error of whole arrays."""
     metric = RootMeanSquaredError()
@@ -213,13 +195,13 @@ def mae(mean: Array, target: Array) -> Tensor:
 
 def miou(probs: Array, target: Array, *, convention: Convention = "pooled") -> Tensor:
     """Mean intersection over union of whole arrays. probs: (…, class)."""
-    metric = MeanIoU(torch.as_tensor(probs).shape[-1], convention=convention)
+    metric = MeanIoU(to_tensor(probs).shape[-1], convention=convention)
     metric.update(probs, target)
     return metric.compute()["miou"]
 
 
 def accuracy(probs: Array, target: Array) -> Tensor:
     """Share of pixels whose most probable class, the first of equals, is the target. probs: (…, class)."""
-    metric = MeanIoU(torch.as_tensor(probs).shape[-1])
+    metric = MeanIoU(to_tensor(probs).shape[-1])
     metric.update(probs, target)
     return metric.compute()["accuracy"]

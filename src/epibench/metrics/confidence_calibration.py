@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epibench.metrics.accuracy import check_numbers, top_class
+from epibench.metrics.checks import check_numbers, check_probabilities, same_pixels
 from epibench.metrics.conventions import Convention, check_convention
 from epibench.metrics.ranking import (
     accumulate,
@@ -21,11 +21,9 @@ from epibench.metrics.ranking import (
     sum_of_first,
     sum_of_keys,
 )
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
 
 ADAPTIVE_BITS = 16
-# Probabilities that were stored in 16 bits, or averaged, can exceed 1 by so much.
-CONFIDENCE_TOLERANCE = 1e-2
 
 
 class _OfConfidence(StreamingMetric):
@@ -48,11 +46,13 @@ class _OfConfidence(StreamingMetric):
         if confidence is not None and correct is not None:
             sure, right = self.rows(confidence), self.rows(correct)
             same_pixels(confidence=sure, correct=right)
+            check_probabilities(confidence=sure)
             each_row(self._add, sure, right)
         elif probs is not None and target is not None:
             classes, targets = self.rows(probs, 1), self.shared(target)
             same_pixels(probs=classes, target=targets)
             check_numbers(targets, classes.shape[2], "target")
+            check_probabilities(probs=classes)
             each_row(lambda rows, *piece: self._add(rows, *confidence_and_correct(*piece)), classes, targets)
         else:
             raise TypeError(f"{type(self).__name__}.update needs probs and target, or confidence and correct")
@@ -91,7 +91,7 @@ class ConfidenceCalibration(_OfConfidence):
         self.add_sums("bin_confidence", bins + 1)
 
     def _add(self, rows: slice, confidence: Tensor, correct: Tensor) -> None:
-        confidence = checked_confidence(confidence)
+        confidence = confidence.to(torch.float64)
         index = (confidence * self.bins).to(torch.int64).clamp_(max=self.bins)
         counts, hits, sums = self.bin_counts[rows], self.bin_correct[rows], self.bin_confidence[rows]
         accumulate(index, (counts, None), (hits, correct), (sums, confidence))
@@ -106,6 +106,7 @@ class ConfidenceCalibration(_OfConfidence):
         with self.all_processes():
             counts, correct, confidence = map(self._bins, (self.bin_counts, self.bin_correct, self.bin_confidence))
         return {
+            "x": (torch.arange(self.bins, dtype=torch.float64, device=self.device) + 0.5) / self.bins,
             "confidence": self.result(confidence / counts),
             "accuracy": self.result(correct.to(torch.float64) / counts),
             "count": self.result(counts),
@@ -142,7 +143,7 @@ class AdaptiveConfidenceCalibration(_OfConfidence):
         self.add_sums("doubt_sums", num_bins(bits))
 
     def _add(self, rows: slice, confidence: Tensor, correct: Tensor) -> None:
-        doubt = (1 - checked_confidence(confidence)).clamp(min=0)  # most pixels are near 1: resolve them there
+        doubt = (1 - confidence.to(torch.float64)).clamp(min=0)  # most pixels are near 1: resolve them there
         index = bin_index(doubt, self.bits)
         counts, hits, sums = self.doubt_counts[rows], self.doubt_correct[rows], self.doubt_sums[rows]
         accumulate(index, (counts, None), (hits, correct), (sums, doubt))
@@ -172,15 +173,8 @@ def confidence_and_correct(probs: Tensor, target: Tensor) -> tuple[Tensor, Tenso
 
     probs: (draw, pixel, class); target: (1, pixel); both results (draw, pixel).
     """
-    confidence, predicted = top_class(probs)
+    confidence, predicted = probs.max(2)
     return confidence, predicted == target.to(torch.int64)
-
-
-def checked_confidence(confidence: Tensor) -> Tensor:
-    """The confidence in float64; raise if it is none."""
-    if confidence.numel() and not bool(((confidence >= 0) & (confidence <= 1 + CONFIDENCE_TOLERANCE)).all()):
-        raise ValueError("a confidence is NaN or outside [0, 1]: are these probabilities?")
-    return confidence.to(torch.float64)
 
 
 def ece(probs: Array, target: Array, bins: int = 10, *, convention: Convention = "pooled") -> Tensor:
@@ -192,14 +186,15 @@ def ece(probs: Array, target: Array, bins: int = 10, *, convention: Convention =
 
 def ece_adaptive(probs: Array, target: Array, bins: int = 10) -> Tensor:
     """Expected calibration error of whole arrays with bins of equal mass, exactly, by sorting."""
-    classes, targets = torch.as_tensor(probs), torch.as_tensor(target).reshape(1, -1)
+    classes, targets = to_tensor(probs), to_tensor(target).reshape(1, -1)
     classes = classes.reshape(1, -1, classes.shape[-1])
     same_pixels(probs=classes, target=targets)
     check_numbers(targets, classes.shape[2], "target")
+    check_probabilities(probs=classes)
     confidence, correct = confidence_and_correct(classes, targets)
     if not correct.numel():
         return torch.tensor(torch.nan, dtype=torch.float64, device=classes.device)
-    doubt = (1 - checked_confidence(confidence[0])).clamp(min=0)
+    doubt = (1 - confidence[0].to(torch.float64)).clamp(min=0)
     order = sorting(doubt)
     gap = (1 - doubt - correct[0].to(torch.float64))[order]
     ranks = equal_mass_ranks(torch.tensor([doubt.numel()], device=gap.device), bins)[0]

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epibench.metrics.ranking import accumulate, bin_edges, bin_index, check_finite, check_keys
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels, trapezoid
+from epibench.metrics.checks import check_finite, check_keys, same_pixels
+from epibench.metrics.ranking import accumulate, bin_edges, bin_index
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, trapezoid
 
 NUM_LEVELS = 99
 # Coarse enough for a small table, fine enough that no bin holds two half-widths: these are 2 % apart, bins 1.6 % wide.
@@ -71,6 +72,7 @@ class IntervalCalibration(StreamingMetric):
         """Coverage and mean interval length at each of the 99 levels."""
         with self.all_processes():
             return {
+                "x": levels(self.device),
                 "coverage": self.result(self._coverage()),
                 "interval_length": self.result(self._interval_length()),
             }

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from epibench.metrics.accuracy import squared_error
+from epibench.metrics.checks import check_finite, check_keys, same_pixels
 from epibench.metrics.ranking import (
     PartialSum,
     accumulate,
     bin_edges,
     bin_index,
-    check_finite,
-    check_keys,
     cut_at,
     equal_mass_ranks,
     num_bins,
@@ -23,7 +22,7 @@ from epibench.metrics.ranking import (
     sum_of_first,
     sum_of_keys,
 )
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
 
 ENCE_BITS = 16
 
@@ -103,7 +102,7 @@ def _mean(values: Tensor, filled: Tensor) -> Tensor:
 
 def ence(mean: Array, variance: Array, target: Array, bins: int = 10) -> Tensor:
     """Expected normalised calibration error of whole arrays, exactly, by sorting."""
-    center, spread, truth = (torch.as_tensor(values).reshape(1, -1) for values in (mean, variance, target))
+    center, spread, truth = (to_tensor(values).reshape(1, -1) for values in (mean, variance, target))
     same_pixels(mean=center, variance=spread, target=truth)
     check_keys(spread, "variance", finite=True)
     spread, error = spread[0].to(torch.float64), squared_error(center, truth)[0]

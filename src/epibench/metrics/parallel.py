@@ -19,44 +19,23 @@ import torch
 T = TypeVar("T")
 R = TypeVar("R")
 
-
-class _Threads:
-    """How many threads PyTorch had before the first of several users silenced them."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = 0
-        self.number = 0
-
-    def available(self) -> int:
-        with self.lock:
-            return self.number if self.users else torch.get_num_threads()
-
-    def enter(self) -> None:
-        with self.lock:
-            if self.users == 0:
-                self.number = torch.get_num_threads()
-                torch.set_num_threads(1)
-            self.users += 1
-
-    def leave(self) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                torch.set_num_threads(self.number)
-
-
-_threads = _Threads()
+# How many threads PyTorch has for each caller is a setting of the calling thread; so is what it was before.
+_silenced = threading.local()
 
 
 @contextmanager
 def silenced_torch_threads() -> Iterator[None]:
-    """Let PyTorch work with one thread per caller; `in_threads` still uses as many as it had."""
-    _threads.enter()
+    """Let PyTorch work with one thread for this caller; `in_threads` still uses as many as it had."""
+    if hasattr(_silenced, "before"):
+        yield
+        return
+    _silenced.before = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
         yield
     finally:
-        _threads.leave()
+        torch.set_num_threads(_silenced.before)
+        del _silenced.before
 
 
 @cache
@@ -72,15 +51,15 @@ def keep_freed_memory() -> None:
 def in_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
     """[function(task) for task in tasks], by as many threads as PyTorch has; each does its part alone."""
     keep_freed_memory()
-    number = min(len(tasks), _threads.available())
-    if number < 2:
-        with silenced_torch_threads():
-            return [function(task) for task in tasks]
     inference = torch.is_inference_mode_enabled()
 
     def run(task: T) -> R:
         with torch.inference_mode(inference), torch.no_grad():  # modes belong to a thread
             return function(task)
 
-    with silenced_torch_threads(), ThreadPoolExecutor(number) as executor:
-        return list(executor.map(run, tasks))
+    number = min(len(tasks), getattr(_silenced, "before", torch.get_num_threads()))
+    with silenced_torch_threads():
+        if number < 2:
+            return [function(task) for task in tasks]
+        with ThreadPoolExecutor(number, initializer=torch.set_num_threads, initargs=(1,)) as executor:
+            return list(executor.map(run, tasks))

@@ -46,25 +46,6 @@ def bin_edges(bits: int, device: torch.device) -> Tensor:
     return patterns.view(torch.float32).to(torch.float64)
 
 
-def check_keys(keys: Tensor, name: str, *, finite: bool = False) -> None:
-    """Raise if a key is NaN or negative: a sort would put NaN last, the most certain among the uncertain."""
-    if not keys.numel():
-        return
-    low, high = keys.aminmax()
-    if not bool((low >= 0) & (high < torch.inf if finite else high <= torch.inf)):
-        bad = int((~((keys >= 0) & (keys < torch.inf if finite else keys <= torch.inf))).sum())
-        what = "NaN, infinite or negative" if finite else "NaN or negative"
-        raise ValueError(f"{bad:,} of {keys.numel():,} values of '{name}' are {what}")
-
-
-def check_finite(**tensors: Tensor) -> None:
-    """Raise if a value is NaN or infinite."""
-    for name, values in tensors.items():
-        if values.is_floating_point() and values.numel() and not bool(torch.stack(values.aminmax()).isfinite().all()):
-            bad = int((~values.isfinite()).sum())
-            raise ValueError(f"{bad:,} of {values.numel():,} values of '{name}' are NaN or infinite")
-
-
 def accumulate(index: Tensor, *tables: tuple[Tensor, Tensor | None]) -> None:
     """table[draw, index] += values (1 if None) for each pixel and for each (table, values).
 
@@ -160,7 +141,8 @@ def sum_in_any_order(
     value = inside * _share(cut)
     reach = torch.full_like(value, torch.inf)
     if squares is not None:
-        reach = (cut.inside * (cut.size - cut.inside) * _variance(cut, inside, squares)).sqrt()
+        kept = cut.inside.to(torch.float64)
+        reach = (kept * (cut.size - cut.inside) * _variance(cut, inside, squares)).sqrt()
     split = (cut.inside > 0) & (cut.inside < cut.size) & ((cut.bin > 0) | (not zeros_are_tied))
     reach = torch.where(split, reach, torch.zeros_like(reach))
     lower, upper = (value - reach).clamp(min=0), torch.minimum(value + reach, inside)
@@ -188,7 +170,8 @@ def covariance_in_random_order(cut: Cut, sums: Tensor, squares: Tensor, *, zeros
     different bins are independent.
     """
     variance = _variance(cut, sums.gather(1, cut.bin), squares)
-    first, last = cut.inside[:, :, None], cut.inside[:, None, :]
+    inside = cut.inside.to(torch.float64)
+    first, last = inside[:, :, None], inside[:, None, :]
     kept, left = torch.minimum(first, last), cut.size[:, :, None] - torch.maximum(first, last)
     factor = kept * left / (cut.size - 1).clamp(min=1).to(torch.float64)[:, :, None]
     same = (cut.bin[:, :, None] == cut.bin[:, None, :]) & ((cut.bin > 0) | (not zeros_are_tied))[:, :, None]

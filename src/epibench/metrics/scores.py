@@ -1,56 +1,57 @@
-"""Scores of whole predictive distributions: NLL, CRPS, Brier score, interval score.
-
-Each is a pure function that gives one score per pixel, and a metric that averages it over pixels. Infinite scores are
-counted apart: with one of them the mean is NaN, and `…_infinite` says how many there were.
-"""
+"""Scores of whole predictive distributions, averaged over pixels: NLL, CRPS, Brier score, interval score."""
 
 from __future__ import annotations
 
-import math
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from epibench.metrics.accuracy import check_numbers
+from epibench.metrics import pixel_scores
+from epibench.metrics.checks import check_finite, check_keys, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.parallel import in_threads
-from epibench.metrics.ranking import check_finite, check_keys
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, same_pixels
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, to_tensor
 
-# Sums of densities below this have lost digits to underflow.
-SMALLEST_DENSITY = 1e-280
 # Pieces of pixels whose scores are held until they are added up in order.
 PIECES_AT_ONCE = 16
-INTERVAL_ALPHA = 0.1
-INTERVAL_HALF_WIDTH = 1.6448536269514722  # Φ⁻¹(0.95)
 
 
 class MeanScore(StreamingMetric):
-    """The mean of one score over all pixels; subclasses name it and say from what it is computed."""
+    """The mean of one score over all pixels; subclasses name it and say from what it is computed.
+
+    Where a score can be infinite, infinite ones are counted apart: with one of them the mean is NaN, and `…_infinite`
+    says how many there are.
+    """
 
     higher_is_better = False
-    name: str
+    name: ClassVar[str]
+    can_be_infinite: ClassVar[bool] = False
 
     def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
         super().__init__(num_draws, **kwargs)
         # Named by the score: MetricCollection takes metrics with equal states for one.
         self.add_sums(f"{self.name}_sum")
         self.add_counts(f"{self.name}_count")
-        self.add_counts(f"{self.name}_infinite")
+        if self.can_be_infinite:
+            self.add_counts(f"{self.name}_infinite")
 
     def add(self, rows: slice, scores: Tensor) -> None:
         """Add scores (draw, pixel) to these rows of the state."""
-        if bool(scores.isnan().any()):
-            raise ValueError(f"{self.name}: NaN in the inputs")
-        infinite = scores.isinf()
-        self._state("sum")[rows] += scores.to(torch.float64).masked_fill(infinite, 0).sum(1)
+        scores = scores.to(torch.float64)
+        if self.can_be_infinite:
+            infinite = ~scores.isfinite()
+            self._state("infinite")[rows] += infinite.sum(1)
+            scores = scores.masked_fill(infinite, 0)
+        self._state("sum")[rows] += scores.sum(1)
         self._state("count")[rows] += scores.shape[1]
-        self._state("infinite")[rows] += infinite.sum(1)
 
     def compute(self) -> dict[str, Tensor]:
-        """The mean (NaN where a score is infinite), and how many are."""
+        """The mean, one value per draw."""
+        mean = self._state("sum") / self._state("count")
+        if not self.can_be_infinite:
+            return {self.name: self.result(mean)}
         infinite = self._state("infinite")
-        mean = torch.where(infinite > 0, torch.nan, self._state("sum") / self._state("count"))
+        mean = torch.where(infinite > 0, torch.nan, mean)
         return {self.name: self.result(mean), f"{self.name}_infinite": self.result(infinite)}
 
     def _state(self, part: str) -> Tensor:
@@ -58,6 +59,8 @@ class MeanScore(StreamingMetric):
 
 
 class _GaussianScore(MeanScore):
+    score: ClassVar[staticmethod[[Tensor, Tensor, Tensor], Tensor]]  # mean, variance, target
+
     def update(self, mean: Array, variance: Array, target: Array) -> None:
         """Add pixels. mean, variance: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
         means, variances, targets = self.rows(mean), self.rows(variance), self.shared(target)
@@ -66,48 +69,34 @@ class _GaussianScore(MeanScore):
         check_finite(mean=means, target=targets)
         each_row(lambda rows, *piece: self.add(rows, self.score(*piece)), means, variances, targets)
 
-    @staticmethod
-    def score(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
-        raise NotImplementedError
-
 
 class GaussianNLL(_GaussianScore):
     """Mean negative log likelihood of N(mean, variance): `nll_gaussian`."""
 
     name = "nll_gaussian"
-
-    @staticmethod
-    def score(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
-        """The score of each pixel."""
-        return gaussian_nll(mean, variance, target)
+    can_be_infinite = True
+    score = staticmethod(pixel_scores.gaussian_nll)
 
 
 class GaussianCRPS(_GaussianScore):
     """Mean continuous ranked probability score of N(mean, variance): `crps_gaussian`."""
 
     name = "crps_gaussian"
-
-    @staticmethod
-    def score(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
-        """The score of each pixel."""
-        return gaussian_crps(mean, variance, target)
+    score = staticmethod(pixel_scores.gaussian_crps)
 
 
 class IntervalScore(_GaussianScore):
     """Mean Winkler score of the central 90 % interval of N(mean, variance): `interval_score`."""
 
     name = "interval_score"
-
-    @staticmethod
-    def score(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
-        """The score of each pixel."""
-        return interval_score(mean, variance, target)
+    score = staticmethod(pixel_scores.interval_score)
 
 
 class _MixtureScore(MeanScore):
     """Scores of mixtures of Gaussian members; each row of `weights` (draw, member) is one mixture."""
 
     settings = ("num_draws", "weights")
+    score: ClassVar[staticmethod[[Tensor, Tensor, Tensor, Tensor], Tensor]]  # means, variances, weights, target
 
     def __init__(self, weights: Array | None = None, **kwargs: Any) -> None:
         matrix = None if weights is None else torch.as_tensor(weights, dtype=torch.float64)
@@ -118,8 +107,7 @@ class _MixtureScore(MeanScore):
 
     def update(self, member_mean: Array, member_variance: Array, target: Array) -> None:
         """Add pixels. member_mean, member_variance: (member, …); target: (…)."""
-        means, variances = (torch.as_tensor(values, device=self.device) for values in (member_mean, member_variance))
-        means, variances = means.reshape(means.shape[0], -1), variances.reshape(variances.shape[0], -1)
+        means, variances = self._members(member_mean), self._members(member_variance)
         targets = self.shared(target)
         same_pixels(member_mean=means, member_variance=variances, target=targets)
         check_keys(variances, "member_variance", finite=True)
@@ -141,31 +129,24 @@ class _MixtureScore(MeanScore):
             ):
                 self.add(slice(None), scores)
 
-    @staticmethod
-    def score(means: Tensor, variances: Tensor, weights: Tensor, target: Tensor) -> Tensor:
-        raise NotImplementedError
+    def _members(self, values: Array) -> Tensor:
+        tensor = to_tensor(values, self.device)
+        return tensor.reshape(tensor.shape[0], -1)
 
 
 class MixtureNLL(_MixtureScore):
     """Mean negative log likelihood of the exact mixture of the members: `nll`."""
 
     name = "nll"
-
-    @staticmethod
-    def score(means: Tensor, variances: Tensor, weights: Tensor, target: Tensor) -> Tensor:
-        """The score of each pixel."""
-        return mixture_nll(means, variances, weights, target)
+    can_be_infinite = True
+    score = staticmethod(pixel_scores.mixture_nll)
 
 
 class MixtureCRPS(_MixtureScore):
     """Mean continuous ranked probability score of the exact mixture of the members: `crps`."""
 
     name = "crps"
-
-    @staticmethod
-    def score(means: Tensor, variances: Tensor, weights: Tensor, target: Tensor) -> Tensor:
-        """The score of each pixel."""
-        return mixture_crps(means, variances, weights, target)
+    score = staticmethod(pixel_scores.mixture_crps)
 
 
 class BrierScore(MeanScore):
@@ -179,21 +160,22 @@ class BrierScore(MeanScore):
         probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); brier: (draw, …) or (…).
         """
         if brier is not None:
-            each_row(self.add, self.rows(brier))
+            scores = self.rows(brier)
+            check_keys(scores, "brier", finite=True)
+            each_row(self.add, scores)
         elif probs is not None and target is not None:
-            each_row(lambda rows, *piece: self.add(rows, brier_score(*piece)), *_classes(self, probs, target))
+            each_row(
+                lambda rows, *piece: self.add(rows, pixel_scores.brier_score(*piece)), *_classes(self, probs, target)
+            )
         else:
             raise TypeError("BrierScore.update needs probs and target, or brier")
-
-    def compute(self) -> dict[str, Tensor]:
-        """The mean, one value per draw; it is never infinite."""
-        return {"brier": super().compute()["brier"]}
 
 
 class CategoricalNLL(MeanScore):
     """Mean of −log of the probability of the target class: `nll`. `update(probs, target)`, class axis last."""
 
     name = "nll"
+    can_be_infinite = True
 
     def update(
         self, probs: Array | None = None, target: Array | None = None, *, target_probability: Array | None = None
@@ -203,9 +185,14 @@ class CategoricalNLL(MeanScore):
         probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); the other: (draw, …) or (…).
         """
         if target_probability is not None:
-            each_row(lambda rows, own: self.add(rows, -own.to(torch.float64).log()), self.rows(target_probability))
+            probabilities = self.rows(target_probability)
+            check_probabilities(target_probability=probabilities)
+            each_row(lambda rows, own: self.add(rows, -own.to(torch.float64).log()), probabilities)
         elif probs is not None and target is not None:
-            each_row(lambda rows, *piece: self.add(rows, categorical_nll(*piece)), *_classes(self, probs, target))
+            each_row(
+                lambda rows, *piece: self.add(rows, pixel_scores.categorical_nll(*piece)),
+                *_classes(self, probs, target),
+            )
         else:
             raise TypeError("CategoricalNLL.update needs probs and target, or target_probability")
 
@@ -215,100 +202,45 @@ def _classes(metric: StreamingMetric, probs: Array, target: Array) -> tuple[Tens
     classes, targets = metric.rows(probs, 1), metric.shared(target)
     same_pixels(probs=classes, target=targets)
     check_numbers(targets, classes.shape[2], "target")
+    check_probabilities(probs=classes)
     return classes, targets
 
 
-def gaussian_nll(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
-    """−log N(y; μ, σ²) per pixel, in float64; with σ² = 0, −∞ at y = μ and ∞ elsewhere."""
-    variance = variance.to(torch.float64)
-    difference = mean.to(torch.float64) - target
-    standardised = torch.where(difference == 0, 0, difference.square() / variance)
-    nll = 0.5 * (standardised + variance.log() + math.log(2 * math.pi))
-    return torch.where((variance == 0) & (difference != 0), torch.inf, nll)
+def nll_gaussian(mean: Array, variance: Array, target: Array) -> Tensor:
+    """Mean negative log likelihood of N(mean, variance) of whole arrays."""
+    return _mean_of(GaussianNLL(), mean, variance, target)
 
 
-def mixture_nll(means: Tensor, variances: Tensor, weights: Tensor, target: Tensor) -> Tensor:
-    """−log Σ_m w_m N(y; μ_m, σ_m²) of each mixture, (draw, pixel).
-
-    means, variances: (member, pixel); weights: (draw, member); target: (pixel,).
-    """
-    weights = weights.to(torch.float64)
-    log_density = -gaussian_nll(means, variances, target)
-    highest = log_density.amax(0)
-    finite = torch.where(highest.isinf(), torch.zeros_like(highest), highest)
-    # One matrix product for all draws; where it underflows, the draw's own highest member is the scale.
-    scaled = (log_density - finite).exp().nan_to_num(posinf=0)
-    density = weights @ scaled
-    nll = -(density.log() + finite)
-    hard = (density < SMALLEST_DENSITY) | highest.isinf()
-    for draw, pixel in _rows_with_any(hard):
-        own = weights[draw] > 0
-        terms = log_density[own][:, pixel] + weights[draw][own].log()[:, None]
-        nll[draw, pixel] = -torch.logsumexp(terms, 0)
-    return nll
+def crps_gaussian(mean: Array, variance: Array, target: Array) -> Tensor:
+    """Mean continuous ranked probability score of N(mean, variance) of whole arrays."""
+    return _mean_of(GaussianCRPS(), mean, variance, target)
 
 
-def _rows_with_any(mask: Tensor) -> list[tuple[int, Tensor]]:
-    """Each row of `mask` that is true somewhere, with where."""
-    rows = torch.nonzero(mask.any(1)).flatten().tolist()
-    return [(row, torch.nonzero(mask[row]).flatten()) for row in rows]
+def interval_score(mean: Array, variance: Array, target: Array) -> Tensor:
+    """Mean Winkler score of the central 90 % interval of N(mean, variance) of whole arrays."""
+    return _mean_of(IntervalScore(), mean, variance, target)
 
 
-def gaussian_crps(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
-    """CRPS of N(μ, σ²) per pixel: E|X − y| − ½ E|X − X′|."""
-    variance = variance.to(torch.float64)
-    return expected_distance(mean.to(torch.float64) - target, variance) - (variance / math.pi).sqrt()
+def nll_mixture(member_mean: Array, member_variance: Array, target: Array) -> Tensor:
+    """Mean negative log likelihood of the equally weighted mixture of members, (member, …), of whole arrays."""
+    return _mean_of(MixtureNLL(), member_mean, member_variance, target)
 
 
-def mixture_crps(means: Tensor, variances: Tensor, weights: Tensor, target: Tensor) -> Tensor:
-    """CRPS of each mixture of Gaussian members, (draw, pixel); Grimit et al. 2006.
-
-    Σ_i w_i A(y − μ_i, σ_i²) − ½ Σ_ij w_i w_j A(μ_i − μ_j, σ_i² + σ_j²) with A(d, v) = E|N(d, v)|. Each pair of members
-    is evaluated once for all draws. Shapes as in `mixture_nll`.
-    """
-    means, variances, weights = (tensor.to(torch.float64) for tensor in (means, variances, weights))
-    score = weights @ expected_distance(target - means, variances)
-    for first in range(means.shape[0]):
-        drawn = torch.nonzero(weights[:, first]).flatten()
-        rest = slice(first, None)
-        distance = expected_distance(means[first] - means[rest], variances[first] + variances[rest])
-        # Off the diagonal a pair counts twice, which cancels the ½.
-        pair = weights[drawn, first, None] * weights[drawn, rest]
-        pair[:, 0] *= 0.5
-        score.index_add_(0, drawn, pair @ distance, alpha=-1)
-    return score
+def crps_mixture(member_mean: Array, member_variance: Array, target: Array) -> Tensor:
+    """Mean continuous ranked probability score of the equally weighted mixture of members, of whole arrays."""
+    return _mean_of(MixtureCRPS(), member_mean, member_variance, target)
 
 
-def expected_distance(difference: Tensor, variance: Tensor) -> Tensor:
-    """E|X| of X ~ N(difference, variance): 2σφ(d/σ) + d·erf(d/(σ√2)); |d| for σ = 0."""
-    # In place: this is evaluated for every pair of members.
-    width = (2 * variance).sqrt_()
-    scaled = difference / width
-    distance = scaled.square().neg_().exp_().mul_(width).mul_(1 / math.sqrt(math.pi))
-    distance.addcmul_(scaled.erf_(), difference)
-    return torch.where(variance == 0, difference.abs(), distance)
+def nll_categorical(probs: Array, target: Array) -> Tensor:
+    """Mean of −log of the probability of the target class of whole arrays. probs: (…, class)."""
+    return _mean_of(CategoricalNLL(), probs, target)
 
 
-def interval_score(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
-    """Winkler score of the central 90 % interval per pixel: its length, plus 2/α times what the target lies outside."""
-    half = INTERVAL_HALF_WIDTH * variance.to(torch.float64).sqrt()
-    outside = ((mean.to(torch.float64) - target).abs() - half).clamp(min=0)
-    return 2 * half + (2 / INTERVAL_ALPHA) * outside
+def brier(probs: Array, target: Array) -> Tensor:
+    """Mean Brier score of whole arrays. probs: (…, class)."""
+    return _mean_of(BrierScore(), probs, target)
 
 
-def brier_score(probs: Tensor, target: Tensor) -> Tensor:
-    """Σ over classes (p − onehot)² per pixel, in float64. probs: (draw, pixel, class); target: (1, pixel)."""
-    probs = probs.to(torch.float64)
-    index = target.to(torch.int64).expand(probs.shape[0], -1)[:, :, None]
-    return probs.square().scatter_(2, index, (1 - probs.gather(2, index)).square()).sum(2)
-
-
-def categorical_nll(probs: Tensor, target: Tensor) -> Tensor:
-    """−log of the probability of the target class per pixel; ∞ where it is 0. Shapes as in `brier_score`."""
-    return -target_probability(probs.to(torch.float64), target).log()
-
-
-def target_probability(probs: Tensor, target: Tensor) -> Tensor:
-    """The probability of the target class, (draw, pixel)."""
-    index = target.to(torch.int64).expand(probs.shape[0], -1)[:, :, None]
-    return probs.gather(2, index)[:, :, 0]
+def _mean_of(metric: MeanScore, *pixels: Array) -> Tensor:
+    metric.update(*pixels)
+    return metric.compute()[metric.name]

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from epibench.metrics.checks import check_keys, same_pixels
 from epibench.metrics.conventions import Convention, check_convention
 from epibench.metrics.parallel import in_threads
 from epibench.metrics.ranking import (
@@ -15,7 +16,6 @@ from epibench.metrics.ranking import (
     accumulate,
     bin_edges,
     bin_index,
-    check_keys,
     covariance_in_random_order,
     cut_at,
     num_bins,
@@ -24,7 +24,7 @@ from epibench.metrics.ranking import (
     sum_of_first,
     sum_of_keys,
 )
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, same_pixels, trapezoid
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, trapezoid
 
 SparsificationError = Literal["rmse", "mae", "brier"]
 NUM_CUTS = 100
@@ -37,8 +37,9 @@ class Sparsification(StreamingMetric):
     `error="rmse"`, the absolute error for "mae", the Brier score for "brier". With `exact=True` all pixels are kept
     and sorted; otherwise they are binned by `bits` leading bits of their float32 pattern (2.5 MiB per draw at 16).
 
-    `compute()` gives `ause`, `ause_bound` (rigorous: the exact value is no farther) and `ause_standard_error` (if
-    pixels are in random order within a bin); `ause_mae` … for "mae". NaN without pixels.
+    `compute()` gives `ause`, `ause_bound` (rigorous: the exact value is no farther), `ause_standard_error` (if pixels
+    are in random order within a bin) and `ause_random` (what an uncertainty that knows nothing would score);
+    `ause_mae` … for "mae". NaN without pixels.
     """
 
     higher_is_better = False
@@ -99,20 +100,25 @@ class Sparsification(StreamingMetric):
         accumulate(bin_index(loss, self.bits), (self.loss_counts[rows], None), (self.loss_losses[rows], loss))
 
     def compute(self) -> dict[str, Tensor]:
-        """The area, its rigorous bound and its standard error, each one value per draw."""
+        """The area, its rigorous bound, its standard error and what chance would score, each one value per draw."""
         curves = self._curves()
         name = "ause" if self.error in ("rmse", "brier") else f"ause_{self.error}"
         return {
             name: self.result(curves.area()),
             f"{name}_bound": self.result(curves.bound()),
             f"{name}_standard_error": self.result(curves.standard_error),
+            f"{name}_random": self.result(curves.random()),
         }
 
     def curves(self) -> dict[str, Tensor]:
         """Error of what remains relative to the error of all (`curve`), and with the oracle's order (`oracle`)."""
         with self.all_processes():
             curves = self._curves()
-        return {"curve": self.result(curves.curve.value), "oracle": self.result(curves.oracle.value)}
+        return {
+            "x": torch.arange(NUM_CUTS, dtype=torch.float64, device=self.device) / NUM_CUTS,
+            "curve": self.result(curves.curve.value),
+            "oracle": self.result(curves.oracle.value),
+        }
 
     def _curves(self) -> _Curves:
         if not self.exact:
@@ -141,6 +147,10 @@ class _Curves(NamedTuple):
 
     def area(self) -> Tensor:
         return trapezoid(self.curve.value - self.oracle.value)
+
+    def random(self) -> Tensor:
+        # Removing pixels at random leaves the error as it is, on average.
+        return trapezoid((self.oracle.value[:, :1] > 0).to(torch.float64) - self.oracle.value)
 
     def bound(self) -> Tensor:
         low = trapezoid(self.curve.lower - self.oracle.upper)
@@ -176,7 +186,7 @@ def sparsification_curves(
 
 
 def _exact(uncertainty: Array, loss: Array, error: SparsificationError, convention: Convention) -> _Curves:
-    keys, losses = torch.as_tensor(uncertainty).reshape(1, -1), torch.as_tensor(loss).reshape(1, -1)
+    keys, losses = (to_tensor(values).reshape(1, -1).to(torch.float64) for values in (uncertainty, loss))
     same_pixels(uncertainty=keys, loss=losses)
     check_keys(keys, "uncertainty")
     check_keys(losses, "loss", finite=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self, SupportsFloat
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ GPU_PIECE = 2**25
 class StreamingMetric(Metric):
     """A torchmetrics.Metric whose states are sums, so that they stream, merge and sync by addition.
 
-    `compute()` returns a dict of named values, `curves()` a dict of named curves where the metric has any.
+    `compute()` returns a dict of named values, `curves()` a dict of named curves and their `x`, if there are any.
     """
 
     is_differentiable = False
@@ -54,7 +55,7 @@ class StreamingMetric(Metric):
 
     def rows(self, values: Array, trailing: int = 0) -> Tensor:
         """`values` as (draw, pixel, *trailing axes) on this metric's device; a missing draw axis is added."""
-        tensor = torch.as_tensor(values, device=self.device).detach()
+        tensor = to_tensor(values, self.device)
         tail = tensor.shape[tensor.ndim - trailing :]
         if self.num_draws is None:
             return tensor.reshape(1, -1, *tail)
@@ -67,7 +68,7 @@ class StreamingMetric(Metric):
 
     def shared(self, values: Array) -> Tensor:
         """What is the same for all draws, such as the target, as (1, pixel)."""
-        return torch.as_tensor(values, device=self.device).detach().reshape(1, -1)
+        return to_tensor(values, self.device).reshape(1, -1)
 
     def result(self, values: Tensor) -> Tensor:
         """Drop the draw axis again where the metric was made without one."""
@@ -79,6 +80,10 @@ class StreamingMetric(Metric):
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         )
         return context
+
+    def curves(self) -> dict[str, Tensor]:
+        """Named curves over the abscissa `x`, one row per draw; none by default."""
+        return {}
 
     def merge(self, other: Self) -> Self:
         """Add the state of `other`, which has seen other pixels, to this one."""
@@ -94,16 +99,19 @@ class StreamingMetric(Metric):
         return self
 
 
+def to_tensor(values: Array, device: torch.device | None = None) -> Tensor:
+    """Values as a tensor without a gradient; lists and numbers in float64, as NumPy has them."""
+    if isinstance(values, Tensor):
+        return values.detach().to(device)
+    array = np.asarray(values)
+    if not (array.dtype.isnative and array.flags.writeable and all(stride >= 0 for stride in array.strides)):
+        array = array.astype(array.dtype.newbyteorder("="))  # which torch would refuse, or warn about
+    return torch.from_numpy(array).to(device)
+
+
 def _settings(metric: StreamingMetric) -> dict[str, Any]:
     values = {name: getattr(metric, name) for name in metric.settings}
     return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
-
-
-def same_pixels(**tensors: Tensor) -> None:
-    """Raise unless all (draw, pixel, …) tensors have the same number of pixels."""
-    sizes = {name: tensor.shape[1] for name, tensor in tensors.items()}
-    if len(set(sizes.values())) > 1:
-        raise ValueError("the numbers of pixels differ: " + ", ".join(f"{k} has {v:,}" for k, v in sizes.items()))
 
 
 def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

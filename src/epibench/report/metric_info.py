@@ -8,7 +8,7 @@ from typing import Literal
 
 Better = Literal["lower", "higher", "zero", "neither"]
 
-COMPANIONS = ("_bound", "_standard_error", "_infinite")
+COMPANIONS = ("_bound", "_standard_error", "_infinite", "_random")
 GROUPS = ("Ranking of errors", "Calibration", "Accuracy", "Proper scores", "Other metrics")
 HEADLINES = {"gaussian": ("ause", "auce", "rmse"), "categorical": ("ause", "ece", "miou")}
 BETTER_TEXT: dict[Better, str] = {

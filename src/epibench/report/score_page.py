@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -29,6 +27,7 @@ from epibench.report.metric_info import metric_info
 from epibench.report.numbers import count, m_equals, percent
 from epibench.report.tables import all_members, class_table, metric_names, metric_tables
 from epibench.report.verdicts import card, confidence_sentence, gain, headline_names, title_with_unit
+from epibench.results import write_atomically
 
 KIND_TITLES = {"gaussian": "Regression", "categorical": "Classification"}
 PIXEL_WORDS = (("masked", "masked"), ("ignored", "with the ignored label"), ("skipped", "skipped as invalid"))
@@ -36,18 +35,8 @@ PIXEL_WORDS = (("masked", "masked"), ("ignored", "with the ignored label"), ("sk
 
 def write_score_page(results: dict[str, Any], folder: Path) -> Path:
     """Writes `folder/score.html` in one step and returns its path."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "score.html"
-    page = render_score_page(results)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".score-", suffix=".html")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(page)
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only the owner can read
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_atomically(path, render_score_page(results))
     return path
 
 

@@ -100,7 +100,7 @@ def _block(name: str, entries: Sequence[Entry], columns: list[int]) -> Block:
 
 def _column(name: str, entries: Sequence[Entry], m: int) -> list[Cell]:
     stats = [entry.stat(name, m) for entry in entries]
-    best = {label for group in comparable(entries) for label in _best_labels(name, group, m)}
+    best = {label for group in comparable(entries) for label in best_labels(name, group, m)}
     values = aligned([value_text(s.mean, s.std) if _scored(e, m) else "" for e, s in zip(entries, stats, strict=True)])
     cells = []
     for entry, stat, value in zip(entries, stats, values, strict=True):
@@ -115,7 +115,8 @@ def _scored(entry: Entry, m: int) -> bool:
     return m in entry.members
 
 
-def _best_labels(name: str, entries: Sequence[Entry], m: int) -> set[str]:
+def best_labels(name: str, entries: Sequence[Entry], m: int) -> set[str]:
+    """The files with the best mean of a metric at an M; none where there is nothing to compare."""
     better = metric_info(name).better
     keys = {entry.label: sort_key(better, mean) for entry in entries if (mean := entry.stat(name, m).mean) is not None}
     if better == "neither" or len(keys) < 2:
@@ -124,14 +125,17 @@ def _best_labels(name: str, entries: Sequence[Entry], m: int) -> set[str]:
 
 
 def _numerical_error(name: str, entries: Sequence[Entry]) -> str:
-    """The largest error that streaming may have added, in words; empty if there is none."""
+    """The largest error that streaming may have added, and what chance would score, in words; empty if neither is."""
     texts = []
     for suffix, words in (("_bound", "at most"), ("_standard_error", "standard error")):
         found = [entry.stat(name + suffix, m).mean for entry in entries for m in entry.members]
         largest = max((value for value in found if value is not None), default=0.0)
         if largest:
             texts.append(f"{words} {significant(largest, 2)}")
-    return f"Numerical error: {', '.join(texts)}." if texts else ""
+    found = [entry.stat(f"{name}_random", entry.members[-1]).mean for entry in entries]
+    chance = ", ".join(significant(value, 2) for value in dict.fromkeys(found) if value is not None)
+    said = [f"Numerical error: {', '.join(texts)}."] if texts else []
+    return " ".join([*said, f"By chance: {chance}."] if chance else said)
 
 
 def class_table(entries: Sequence[Entry]) -> ClassTable | None:

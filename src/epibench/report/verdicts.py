@@ -223,7 +223,7 @@ def gain(entry: Entry, name: str) -> Gain | None:
         return None
     values = f"{value_text(start.mean, start.std)} → {value_text(end.mean, end.std)}"
     moved = sort_key(info.better, start.mean) - sort_key(info.better, end.mean)
-    spread = max(start.std or 0.0, end.std or 0.0)
+    spread = max(entry.stat(name, m).std or 0.0 for m in members)
     if start.std is None and end.std is None:
         judgement, tone = "", "same"
     elif abs(moved) < CLOSE * spread or moved == 0:

@@ -1,0 +1,56 @@
+"""Checks of what metrics are given: on whole inputs, before anything of them is counted."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Probabilities that were stored in 16 bits, or averaged, can exceed 1 by so much.
+PROBABILITY_TOLERANCE = 1e-2
+
+
+def same_pixels(**tensors: Tensor) -> None:
+    """Raise unless all (draw, pixel, …) tensors have the same number of pixels."""
+    sizes = {name: tensor.shape[1] for name, tensor in tensors.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError("the numbers of pixels differ: " + ", ".join(f"{k} has {v:,}" for k, v in sizes.items()))
+
+
+def check_keys(keys: Tensor, name: str, *, finite: bool = False) -> None:
+    """Raise if a key is NaN or negative: a sort would put NaN last, the most certain among the uncertain."""
+    if not keys.numel():
+        return
+    low, high = keys.aminmax()
+    if not bool((low >= 0) & (high < torch.inf if finite else high <= torch.inf)):
+        bad = int((~((keys >= 0) & (keys < torch.inf if finite else keys <= torch.inf))).sum())
+        what = "NaN, infinite or negative" if finite else "NaN or negative"
+        raise ValueError(f"{bad:,} of {keys.numel():,} values of '{name}' are {what}")
+
+
+def check_finite(**tensors: Tensor) -> None:
+    """Raise if a value is NaN or infinite."""
+    for name, values in tensors.items():
+        if values.is_floating_point() and values.numel() and not bool(torch.stack(values.aminmax()).isfinite().all()):
+            bad = int((~values.isfinite()).sum())
+            raise ValueError(f"{bad:,} of {values.numel():,} values of '{name}' are NaN or infinite")
+
+
+def check_probabilities(**tensors: Tensor) -> None:
+    """Raise if a value is NaN or outside [0, 1]: NaN would be the maximum, and logits look like confidence."""
+    for name, values in tensors.items():
+        if values.numel():
+            low, high = values.aminmax()
+            if not bool((low >= -PROBABILITY_TOLERANCE) & (high <= 1 + PROBABILITY_TOLERANCE)):
+                raise ValueError(f"'{name}' has values that are NaN or outside [0, 1]: are these probabilities?")
+
+
+def check_numbers(numbers: Tensor, limit: int, name: str) -> None:
+    """Raise if one of the class or image numbers is not in 0 … limit − 1: it would be counted somewhere else."""
+    if numbers.numel():
+        if numbers.is_floating_point():
+            raise ValueError(f"'{name}' must hold whole numbers")
+        if numbers.dtype in (torch.uint16, torch.uint32, torch.uint64):
+            numbers = numbers.to(torch.int64)  # aminmax does not take them
+        low, high = (int(extreme) for extreme in numbers.aminmax())
+        if low < 0 or high >= limit:
+            raise ValueError(f"'{name}' holds {low} … {high}, but only 0 … {limit - 1} are possible")
