@@ -151,7 +151,7 @@ CPU_ONLY = {paper_way, argsort_cumsum, torch_uncertainty_ause}
 
 
 def peak_memory() -> int:
-    """The most bytes this process has held since `forget_peak`."""
+    """The most bytes this process has held since its peak was last forgotten."""
     status = Path("/proc/self/status").read_text()
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found.group(1)) * 1024 if found else 0
@@ -201,7 +201,7 @@ def main() -> None:
     state = sum(getattr(Sparsification(), name).nbytes for name in Sparsification()._defaults)
     console.print(f"state of AUSE: {state / 2**20:.2f} MiB per draw, whatever the number of pixels")
     for metric, ways in WAYS.items():
-        table = Table("way", "pixels", "seconds", "pixels/s", "× slowest", "peak memory", "value", title=metric)
+        table = Table("way", "pixels", "seconds", "pixels/s", "× first", "peak memory", "value", title=metric)
         for number in arguments.pixels:
             slowest = None
             for name, way in ways.items():

@@ -65,7 +65,6 @@ def write_segmentation(path: Path, scale: float) -> int:
 
 
 CASES = {
-    # Six sizes share 100 draws: 17 each but for those with fewer sets.
     "depth": (write_depth, ["--members", "1,2,4,8,16,32", "--draws", "17"]),
     "segmentation": (write_segmentation, ["--members", "1,2,4,8,16", "--draws", "8"]),
     "billion": (write_billion, []),

@@ -26,6 +26,7 @@ NUM_MEMBERS = 16
 NUM_IMAGES = 12
 HEIGHT, WIDTH = 48, 96
 NUM_FEATURES = 60
+NUM_POINTS = 1500
 CLASS_NAMES = ("road", "building", "tree", "sky")
 
 
@@ -94,29 +95,29 @@ def softmax(logits: Array) -> Array:
     return powers
 
 
-def members_of(method: str, seed: int) -> list[tuple[Callable[[Array], Array], Array]]:
-    """For each member its hidden layer and the training points that it sees."""
+def members_of(method: str, seed: int) -> list[tuple[Callable[[Array], Array], npt.NDArray[np.int64]]]:
+    """For each member its hidden layer and the numbers of the training points that it is fitted to."""
     rng = np.random.default_rng(seed)
-    points = rng.uniform(-3, 3, (1500, 2))
-    shared = random_features(rng)
+    shared, every = random_features(rng), np.arange(NUM_POINTS)
     if method == "ensemble":
-        return [(random_features(rng), points) for _ in range(NUM_MEMBERS)]
-    return [(shared, points[rng.integers(0, len(points), len(points))]) for _ in range(NUM_MEMBERS)]
+        return [(random_features(rng), every) for _ in range(NUM_MEMBERS)]
+    return [(shared, rng.integers(0, NUM_POINTS, NUM_POINTS)) for _ in range(NUM_MEMBERS)]
 
 
 def write_depth(path: Path, method: str, domain: str) -> None:
     """Fit the members on noisy depths and store what they predict for each image."""
     rng = np.random.default_rng(1)
+    points = rng.uniform(-3, 3, (NUM_POINTS, 2))
+    measured = depth_of(points) + noise_of(points) * rng.normal(size=NUM_POINTS)
     images = inputs_of_images(domain, rng)
     targets = depth_of(images) + noise_of(images) * rng.normal(size=images.shape[:-1])
     with StoreWriter(path, kind="gaussian", method=method, domain=domain, unit="m", overwrite=True) as store:
         for number, target in enumerate(targets):
             store.write_target(number, target)
-        for member, (features, points) in enumerate(members_of(method, seed=2)):
-            hidden = features(points)
-            measured = depth_of(points) + noise_of(points) * np.random.default_rng(3).normal(size=len(points))
-            mean_weights = ridge(hidden, measured)
-            residuals = np.log((measured - hidden @ mean_weights) ** 2 + 1e-6) + 1.27  # E log χ² = −1.27
+        for member, (features, chosen) in enumerate(members_of(method, seed=2)):
+            hidden = features(points[chosen])
+            mean_weights = ridge(hidden, measured[chosen])
+            residuals = np.log((measured[chosen] - hidden @ mean_weights) ** 2 + 1e-6) + 1.27  # E log χ² = −1.27
             variance_weights = ridge(hidden, residuals)
             for number, image in enumerate(images):
                 outputs = features(image)
@@ -126,14 +127,16 @@ def write_depth(path: Path, method: str, domain: str) -> None:
 
 def write_classes(path: Path, method: str, domain: str) -> None:
     """Fit the members on labelled points and store what they predict for each image."""
-    images = inputs_of_images(domain, np.random.default_rng(4))
+    rng = np.random.default_rng(4)
+    points = rng.uniform(-3, 3, (NUM_POINTS, 2))
+    images = inputs_of_images(domain, rng)
     with StoreWriter(
         path, kind="categorical", method=method, domain=domain, class_names=CLASS_NAMES, overwrite=True
     ) as store:
         for number, image in enumerate(images):
             store.write_target(number, class_of(image))
-        for member, (features, points) in enumerate(members_of(method, seed=5)):
-            weights = logistic(features(points), class_of(points))
+        for member, (features, chosen) in enumerate(members_of(method, seed=5)):
+            weights = logistic(features(points[chosen]), class_of(points[chosen]))
             for number, image in enumerate(images):
                 store.write(member, number, probs=softmax(features(image) @ weights))
 
