@@ -218,3 +218,28 @@ def test_skipped_pixels_are_noted_and_do_not_count(tmp_path):
     assert skipped["pixels"]["skipped"] == 3
     assert any("infinite values: 3." in note for note in skipped["notes"])
     assert skipped["draws"] == score(tmp_path / "masked.zarr")["draws"]
+
+
+def test_uncertainty_that_is_worse_than_chance_is_noted(tmp_path):
+    rng = np.random.default_rng(0)
+    variance = rng.gamma(2, 1, (1, 500))
+    target = rng.normal(size=500) / variance[0]
+    write_store(tmp_path / "a.zarr", kind="gaussian", mean=np.zeros((1, 500)), variance=variance, target=target)
+    result = score(tmp_path / "a.zarr")
+    assert result["draws"][0]["metrics"]["ause"] > result["draws"][0]["metrics"]["ause_random"]
+    assert any("worse than chance" in note for note in result["notes"])
+
+
+def test_an_infinite_nll_is_noted(tmp_path):
+    arrays = {"mean": np.zeros((2, 50)), "variance": np.zeros((2, 50)), "target": np.ones(50)}
+    write_store(tmp_path / "a.zarr", kind="gaussian", **arrays)
+    result = score(tmp_path / "a.zarr")
+    assert result["summary"]["2"]["nll"]["mean"] is None
+    assert any("NLL is infinite for 3 of 3 draws" in note for note in result["notes"])
+
+
+def test_values_too_large_to_compute_with_are_an_input_error(tmp_path):
+    arrays = {"mean": np.full((2, 50), 1e200), "variance": np.ones((2, 50)), "target": np.ones(50)}
+    write_store(tmp_path / "a.zarr", kind="gaussian", **arrays)
+    with pytest.raises(InputError, match=r"a\.zarr.*check the unit and size"):
+        score(tmp_path / "a.zarr")

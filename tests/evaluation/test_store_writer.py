@@ -407,3 +407,50 @@ def test_chunks_of_all_members_fit_into_a_block(tmp_path):
     chunks = zarr.open_group(tmp_path / "p.zarr")["probs"].chunks
     assert chunks[:2] + chunks[3:] == (1, 1, 2048, 19)
     assert 26 * np.prod(chunks) * 4 <= 64 * 2**20
+
+
+def stopped_writer(path):
+    with StoreWriter(path, kind="gaussian") as writer:
+        writer.write_target(0, TARGET[0])
+        writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
+        raise RuntimeError("stopped")
+
+
+def test_a_store_whose_writer_was_stopped_is_not_complete(tmp_path):
+    with pytest.raises(RuntimeError, match="stopped"):
+        stopped_writer(tmp_path / "a.zarr")
+    assert not open_store(tmp_path / "a.zarr").complete
+
+
+def test_a_store_whose_writer_finished_is_complete(tmp_path):
+    with StoreWriter(tmp_path / "a.zarr", kind="gaussian") as writer:
+        writer.write_target(0, TARGET[0])
+        writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
+    assert open_store(tmp_path / "a.zarr").complete
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.zip"])
+def test_a_closed_writer_refuses_to_write(tmp_path, name):
+    with StoreWriter(tmp_path / name, kind="gaussian") as writer:
+        writer.write_target(0, TARGET[0])
+        writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
+    with pytest.raises(InputError, match="the writer is closed"):
+        writer.write(1, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
+
+
+def test_what_lies_beside_a_store_is_left_alone(tmp_path):
+    (tmp_path / "a.zarr.old").mkdir()
+    (tmp_path / "a.zarr.old" / "precious.txt").write_text("precious")
+    for _ in range(2):
+        write_store(tmp_path / "a.zarr", kind="gaussian", mean=MEAN, variance=VARIANCE, target=TARGET, overwrite=True)
+    assert (tmp_path / "a.zarr.old" / "precious.txt").read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zarr", "a.zarr.old"]
+
+
+def test_a_zip_that_is_no_store_is_not_replaced(tmp_path):
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr("a.jpg", b"a picture")
+    with pytest.raises(InputError, match="is not a prediction store, and not replaced"):
+        write_store(
+            tmp_path / "photos.zip", kind="gaussian", mean=MEAN, variance=VARIANCE, target=TARGET, overwrite=True
+        )
