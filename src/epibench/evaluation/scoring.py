@@ -110,7 +110,7 @@ class Scorer:
         ause, chance = float(values["ause"][draws].mean()), float(values["ause_random"][draws].mean())
         if ause > chance:
             notes.append(
-                f"At M = {size} its uncertainty ranks errors worse than chance: AUSE {ause:.3g}, not {chance:.3g}."
+                f"At M = {size} its uncertainty ranks errors worse than chance: AUSE {ause:.3g}, chance {chance:.3g}."
             )
         if undefined := int((values["nll_infinite"] > 0).sum()):
             notes.append(
