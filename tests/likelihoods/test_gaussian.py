@@ -46,7 +46,7 @@ def brute_force(outputs: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
     return {name: torch.tensor(values, dtype=torch.float64) for name, values in found.items()}
 
 
-def same_moments(found: GaussianPredictive, expected: dict[str, Tensor], **tolerance: float) -> None:
+def assert_same_moments(found: GaussianPredictive, expected: dict[str, Tensor], **tolerance: float) -> None:
     for name, values in expected.items():
         torch.testing.assert_close(getattr(found, name), values, **tolerance)
 
@@ -61,7 +61,7 @@ def same_moments(found: GaussianPredictive, expected: dict[str, Tensor], **toler
 def test_moments_equal_brute_force_for_every_draw(seed: int, members: int, pixels: int, plan: str) -> None:
     outputs = random_outputs(seed, members, pixels)
     draws = make_draws(members, range(1, members + 1), plan=plan, seed=seed, max_draws=4)
-    same_moments(combine(outputs, draws.weights), brute_force(outputs, draws), rtol=1e-9, atol=1e-10)
+    assert_same_moments(combine(outputs, draws.weights), brute_force(outputs, draws), rtol=1e-9, atol=1e-10)
 
 
 @in_any_time
@@ -70,7 +70,9 @@ def test_moments_equal_brute_force_for_any_means(means: list[float]) -> None:
     outputs = outputs_of(means, std=1.0)
     draws = Draws(len(means), (tuple(range(len(means))),))
     spread = max(means) - min(means)
-    same_moments(combine(outputs, draws.weights), brute_force(outputs, draws), rtol=1e-9, atol=1e-13 * spread**2 + 1e-9)
+    assert_same_moments(
+        combine(outputs, draws.weights), brute_force(outputs, draws), rtol=1e-9, atol=1e-13 * spread**2 + 1e-9
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -164,7 +166,7 @@ def test_pixels_can_be_split_anywhere(seed: int, pixels: int, data: st.DataObjec
 def test_any_float_comes_out_as_float64(dtype: torch.dtype) -> None:
     outputs = {name: values.to(dtype) for name, values in random_outputs(3, 4, 9).items()}
     draws = make_draws(4)
-    same_moments(combine(outputs, draws.weights.to(dtype)), brute_force(outputs, draws), rtol=1e-9, atol=1e-9)
+    assert_same_moments(combine(outputs, draws.weights.to(dtype)), brute_force(outputs, draws), rtol=1e-9, atol=1e-9)
 
 
 def test_no_pixels_give_an_empty_predictive() -> None:

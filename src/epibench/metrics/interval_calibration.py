@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epibench.metrics.checks import check_finite, check_keys, same_pixels
 from epibench.metrics.ranking import accumulate, bin_edges, bin_index
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, trapezoid
 
@@ -47,11 +46,7 @@ class IntervalCalibration(StreamingMetric):
 
     def update(self, mean: Array, std: Array, target: Array) -> None:
         """Add pixels. mean, std: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
-        means, stds, targets = self.rows(mean), self.rows(std), self.shared(target)
-        same_pixels(mean=means, std=stds, target=targets)
-        check_keys(stds, "std", finite=True)
-        check_finite(mean=means, target=targets)
-        each_row(self._add, means, stds, targets)
+        each_row(self._add, *self.gaussian_pixels(mean, target, std=std))
 
     def _add(self, rows: slice, mean: Tensor, std: Tensor, target: Tensor) -> None:
         std = std.to(torch.float64)

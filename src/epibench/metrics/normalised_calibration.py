@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from epibench.metrics.accuracy import squared_error
-from epibench.metrics.checks import check_finite, check_keys, same_pixels
+from epibench.metrics.checks import check_keys, same_pixels
 from epibench.metrics.ranking import (
     PartialSum,
     accumulate,
@@ -51,11 +51,7 @@ class NormalisedCalibration(StreamingMetric):
 
     def update(self, mean: Array, variance: Array, target: Array) -> None:
         """Add pixels. mean, variance: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
-        means, variances, targets = self.rows(mean), self.rows(variance), self.shared(target)
-        same_pixels(mean=means, variance=variances, target=targets)
-        check_keys(variances, "variance", finite=True)
-        check_finite(mean=means, target=targets)
-        each_row(self._add, means, variances, targets)
+        each_row(self._add, *self.gaussian_pixels(mean, target, variance=variance))
 
     def _add(self, rows: slice, mean: Tensor, variance: Tensor, target: Tensor) -> None:
         index = bin_index(variance, self.bits)

@@ -63,11 +63,8 @@ class _GaussianScore(MeanScore):
 
     def update(self, mean: Array, variance: Array, target: Array) -> None:
         """Add pixels. mean, variance: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
-        means, variances, targets = self.rows(mean), self.rows(variance), self.shared(target)
-        same_pixels(mean=means, variance=variances, target=targets)
-        check_keys(variances, "variance", finite=True)
-        check_finite(mean=means, target=targets)
-        each_row(lambda rows, *piece: self.add(rows, self.score(*piece)), means, variances, targets)
+        pixels = self.gaussian_pixels(mean, target, variance=variance)
+        each_row(lambda rows, *piece: self.add(rows, self.score(*piece)), *pixels)
 
 
 class GaussianNLL(_GaussianScore):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from epibench.metrics.checks import check_finite, check_keys, same_pixels
 from epibench.metrics.parallel import in_threads
 
 Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
@@ -69,6 +70,15 @@ class StreamingMetric(Metric):
     def shared(self, values: Array) -> Tensor:
         """What is the same for all draws, such as the target, as (1, pixel)."""
         return to_tensor(values, self.device).reshape(1, -1)
+
+    def gaussian_pixels(self, mean: Array, target: Array, **spread: Array) -> tuple[Tensor, Tensor, Tensor]:
+        """Means and their `std` or `variance` (draw, pixel), and targets (1, pixel), checked."""
+        ((name, values),) = spread.items()
+        means, spreads, targets = self.rows(mean), self.rows(values), self.shared(target)
+        same_pixels(mean=means, target=targets, **{name: spreads})
+        check_keys(spreads, name, finite=True)
+        check_finite(mean=means, target=targets)
+        return means, spreads, targets
 
     def result(self, values: Tensor) -> Tensor:
         """Drop the draw axis again where the metric was made without one."""
