@@ -7,23 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from epibench.cli import main
 from epibench.evaluation.scoring import Scorer
 from epibench.evaluation.store_writer import write_store
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run `epibench …` in this process: as the shell does, without the seconds of starting Python."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["epibench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
 
 
 def gaussian_store(path, seed=0, **attributes):

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import fake_results
@@ -53,7 +54,7 @@ def test_one_draw_supports_no_claim() -> None:
 def test_overlapping_draws_are_judged_at_a_smaller_m() -> None:
     found = entries((1.0, 0.001), (1.5, 0.001), overlap=0.8)
     for entry, mean in zip(found, (1.6, 1.2), strict=True):
-        entry.raw["summary"]["2"] = {"rmse": {"mean": mean, "std": 0.1, "n": 2}}
+        entry.summary["2"] = {"rmse": {"mean": mean, "std": 0.1, "n": 2}}
     said = words(card("rmse", found))
     assert said.startswith("a is ahead, not clearly")
     assert "The draws share 80 % of their members there, so that their std says little" in said
@@ -67,28 +68,27 @@ def test_equal_values_have_no_leader() -> None:
 def test_a_gap_within_the_numerical_bound_is_too_close() -> None:
     found = entries((0.1, 1e-6), (0.1001, 1e-6), name="ause")
     for entry in found:
-        entry.raw["summary"]["4"]["ause_bound"] = {"mean": 1e-3, "std": 0.0, "n": 2}
+        entry.summary["4"]["ause_bound"] = {"mean": 1e-3, "std": 0.0, "n": 2}
     assert "numerical error" in words(card("ause", found))
 
 
 def test_files_of_different_domains_are_not_ranked() -> None:
     found = entries((1.0, 0.1), (2.0, 0.1))
-    found[0].raw["domain"] = "train"
+    found[0] = replace(found[0], domain="train")
     assert "Not ranked" in words(card("rmse", found))
 
 
 def test_no_common_m_is_said() -> None:
     found = entries((1.0, 0.1), (2.0, 0.1))
-    found[0].raw["summary"] = {"8": found[0].raw["summary"]["4"]}
+    found[0] = replace(found[0], summary={"8": found[0].summary["4"]})
     assert "share no M" in words(card("rmse", found))
 
 
 def test_a_gain_names_the_m_that_brings_most_of_it() -> None:
     (entry,) = entries((1.0, 0.01))
-    entry.raw["summary"] = {
-        m: {"rmse": {"mean": mean, "std": 0.01, "n": 8}} for m, mean in {"1": 2.0, "2": 1.08, "4": 1.0}.items()
-    }
-    found = gain(entry, "rmse")
+    means = {"1": 2.0, "2": 1.08, "4": 1.0}
+    summary = {m: {"rmse": {"mean": mean, "std": 0.01, "n": 8}} for m, mean in means.items()}
+    found = gain(replace(entry, summary=summary), "rmse")
     assert found is not None
     assert (found.change, found.judgement, found.reached) == ("−50\u00a0%", "better", "90\u00a0% by M\u00a0=\u00a02")
 
@@ -96,16 +96,16 @@ def test_a_gain_names_the_m_that_brings_most_of_it() -> None:
 def test_an_m_in_between_that_beats_both_ends_is_named() -> None:
     (entry,) = entries((1.0, 0.01))
     means = {"1": 2.0, "2": 0.5, "4": 1.0}
-    entry.raw["summary"] = {m: {"rmse": {"mean": x, "std": 0.01, "n": 8}} for m, x in means.items()}
-    found = gain(entry, "rmse")
+    summary = {m: {"rmse": {"mean": x, "std": 0.01, "n": 8}} for m, x in means.items()}
+    found = gain(replace(entry, summary=summary), "rmse")
     assert found is not None
     assert found.reached == "best at M\u00a0=\u00a02: 0.500"
 
 
 def test_a_change_within_the_spread_is_no_gain() -> None:
     (entry,) = entries((1.0, 0.01))
-    entry.raw["summary"] = {m: {"rmse": {"mean": x, "std": 0.5, "n": 8}} for m, x in {"1": 1.2, "4": 1.0}.items()}
-    found = gain(entry, "rmse")
+    summary = {m: {"rmse": {"mean": x, "std": 0.5, "n": 8}} for m, x in {"1": 1.2, "4": 1.0}.items()}
+    found = gain(replace(entry, summary=summary), "rmse")
     assert found is not None
     assert found.judgement == "no clear change"
 
@@ -113,8 +113,8 @@ def test_a_change_within_the_spread_is_no_gain() -> None:
 def confidence(area: float, signed: float, at_90: float | None = None) -> str:
     (entry,) = entries((1.0, 0.01))
     coverage = {"x": [0.9], "M": {"4": {"coverage": {"mean": [at_90], "std": None}}}}
-    entry.raw["curves"] = {"calibration": coverage} if at_90 is not None else {}
-    entry.raw["summary"]["4"] |= {
+    entry = replace(entry, curves={"calibration": coverage} if at_90 is not None else {})
+    entry.summary["4"] |= {
         "auce": {"mean": area, "std": 0.0, "n": 2},
         "auce_signed": {"mean": signed, "std": 0.0, "n": 2},
     }

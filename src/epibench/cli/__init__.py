@@ -1,4 +1,4 @@
-"""The command line: `epibench score` and what will join it.
+"""The command line: `epibench run`, `recipes`, `report`, `reference` and `score`.
 
 What a command needs is imported when it runs: help and complaints come at once.
 """
@@ -90,6 +90,46 @@ def score(
     run_score(files, plan, settings, json, report)
 
 
+@app.command()
+def run(
+    recipe: Annotated[str, typer.Argument(help="A recipe (see epibench recipes), or a recipe file (.json).")],
+    out: Annotated[Path | None, typer.Option(help="The folder of the run. Default: runs/RECIPE.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="key=value, as seed=3 or sgld.num_epochs=9600; may be given several times."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    executor: Annotated[str, typer.Option(help="Where it runs: local.")] = "local",
+) -> None:
+    """Train, evaluate, report. A run that was stopped goes on where it stopped."""
+    from epibench.cli.run import run_recipe
+
+    run_recipe(recipe, out, settings or [], device, executor)
+
+
+@app.command()
+def recipes() -> None:
+    """All recipes, with what they do and cost."""
+    from rich.console import Console
+
+    from epibench.cli.run import print_recipes
+
+    print_recipes(Console())
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or their results.json.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The page. Default: RUN/report.html, or report.html of several.")
+    ] = None,
+) -> None:
+    """Make the page of a run anew, or one page of several; with what was published beside it."""
+    from epibench.cli.report import run_report
+
+    run_report(runs, out)
+
+
 def main() -> None:
     """Run; what the user can mend becomes one line and exit status 2, an interruption 130."""
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a plain terminal has no ±
@@ -102,7 +142,7 @@ def main() -> None:
         command = error.ctx.command_path if getattr(error, "ctx", None) else "epibench"
         sys.exit(_complain(f"{error.format_message() or 'no command given'} (see {command} --help)", 2))
     except (KeyboardInterrupt, typer.Abort):
-        sys.exit(_complain("interrupted; finished files are kept, the same command starts anew", INTERRUPTED))
+        sys.exit(_complain("interrupted; what is finished is kept, the same command goes on from there", INTERRUPTED))
     except (OSError, MemoryError) as error:
         sys.exit(_complain(f"{type(error).__name__}: {error}", 1))
     sys.exit(status)

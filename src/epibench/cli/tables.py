@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from epibench.report.entries import Entry, read_entries
 from epibench.report.metric_info import metric_info
-from epibench.report.numbers import measured
+from epibench.report.numbers import measured, plain_powers
 from epibench.report.tables import best_labels
 from epibench.report.verdicts import title_with_unit
 
@@ -22,9 +21,6 @@ COLUMNS = {
     "categorical": ("ause", "ece", "miou", "brier", "nll", "accuracy"),
 }
 COLUMN_WIDTH = 19
-# Powers of ten as 1.2e-5, which is shorter.
-_POWER = re.compile("×10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
-_PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 LEFT_WIDTH = 17
 
 
@@ -67,7 +63,7 @@ def table_of(entries: list[Entry], names: Sequence[str]) -> Table:
 def cell(name: str, entry: Entry, size: int, entries: list[Entry]) -> Text:
     """One metric of one file at one M."""
     stat = entry.stat(name, size)
-    text = Text(_POWER.sub(lambda found: "e" + found[1].translate(_PLAIN), measured(stat.mean, stat.std)))
+    text = Text(plain_powers(measured(stat.mean, stat.std)))
     rivals = [other for other in entries if (other.domain, other.unit) == (entry.domain, entry.unit)]
     if entry.label in best_labels(name, rivals, size):
         text.stylize("bold green")

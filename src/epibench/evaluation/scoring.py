@@ -18,7 +18,7 @@ from epibench.evaluation.store import PredictionStore
 from epibench.evaluation.suite import Observed, Suite, SuiteSettings, check_uncertainty, make_suite
 from epibench.likelihoods import LIKELIHOODS, Likelihood
 from epibench.metrics import Convention
-from epibench.metrics.parallel import in_threads, silenced_torch_threads
+from epibench.parallel import in_threads, silenced_torch_threads
 from epibench.results import per_draw, summarise, summarise_curves
 
 # Elements (draw × pixel × class) of a chunk: 16 MiB in float64; on a GPU enough to fill it.

@@ -64,3 +64,14 @@ def entropy(probs: Tensor) -> Tensor:
     """−Σ p log p over the last axis, with 0·log 0 = 0."""
     terms: Tensor = torch.special.entr(probs)
     return terms.sum(-1).clamp(min=0)  # rounding can lift p above 1
+
+
+def loss(logits: Tensor, target: Tensor) -> Tensor:
+    """Negative log-likelihood of each pixel. logits: (…, class, pixel); target: (…, pixel)."""
+    return -torch.log_softmax(logits, -2).gather(-2, target.unsqueeze(-2)).squeeze(-2)
+
+
+def slope(logits: Tensor, target: Tensor) -> Tensor:
+    """The derivative of the loss in the logits, softmax − one-hot."""
+    probs = torch.softmax(logits, -2)
+    return probs.scatter_add_(-2, target.unsqueeze(-2), -torch.ones_like(probs[..., :1, :]))

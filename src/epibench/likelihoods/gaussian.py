@@ -55,3 +55,15 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> GaussianPredictiv
         members = torch.nonzero(weight).flatten()
         epistemic[draw] = weight[members] @ (mean[members] - drawn[draw]).square_()
     return GaussianPredictive(drawn, weights @ variance, epistemic, mean, variance, weights)
+
+
+def loss(mean: Tensor, log_variance: Tensor, target: Tensor) -> Tensor:
+    """Negative log-likelihood of each pixel without its constant, ½((y − μ)²/σ² + log σ²)."""
+    return 0.5 * ((target - mean).square() * torch.exp(-log_variance) + log_variance)
+
+
+def slope(mean: Tensor, log_variance: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The derivative of the loss in the mean and in the log variance."""
+    error = mean - target
+    in_mean = torch.exp(-log_variance).mul_(error)
+    return in_mean, error.mul_(in_mean).neg_().add_(1).mul_(0.5)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from epibench.metrics import pixel_scores
 from epibench.metrics.checks import check_finite, check_keys, check_numbers, check_probabilities, same_pixels
-from epibench.metrics.parallel import in_threads
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, to_tensor
+from epibench.parallel import in_threads
 
 # Pieces of pixels whose scores are held until they are added up in order.
 PIECES_AT_ONCE = 16

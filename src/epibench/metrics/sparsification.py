@@ -9,7 +9,6 @@ from torch import Tensor
 
 from epibench.metrics.checks import check_keys, same_pixels
 from epibench.metrics.conventions import Convention, check_convention
-from epibench.metrics.parallel import in_threads
 from epibench.metrics.ranking import (
     Cut,
     PartialSum,
@@ -25,6 +24,7 @@ from epibench.metrics.ranking import (
     sum_of_keys,
 )
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, trapezoid
+from epibench.parallel import in_threads
 
 SparsificationError = Literal["rmse", "mae", "brier"]
 NUM_CUTS = 100

@@ -18,7 +18,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from epibench.metrics.checks import check_finite, check_keys, same_pixels
-from epibench.metrics.parallel import in_threads
+from epibench.parallel import in_threads
 
 Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
 

@@ -11,8 +11,10 @@ from xml.etree.ElementTree import Element
 from markupsafe import Markup
 
 from epibench.report.entries import Stat, Values
-from epibench.report.svg import Axis, Plot, canvas, element, frame, markup, style_class
+from epibench.report.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class
 
+Remark = tuple[float, float, str, str]  # shares of the way across and up, anchor, text
+Look = Literal["file", "solid", "oracle", "published", "level"]
 MARKERS = (  # around (0, 0); the same order as the colours of the style sheet
     "M-3.6,0a3.6,3.6 0 1,0 7.2,0a3.6,3.6 0 1,0 -7.2,0z",
     "M-3.2,-3.2h6.4v6.4h-6.4z",
@@ -27,7 +29,10 @@ MARKERS = (  # around (0, 0); the same order as the colours of the style sheet
 
 @dataclass(frozen=True)
 class Series:
-    """One line: values at x, their std, and the text that the read-out shows at each x."""
+    """One line: values at x, their std, and the text that the read-out shows at each x.
+
+    A level is one value that does not depend on x, drawn across and marked once.
+    """
 
     label: str
     style: int
@@ -36,7 +41,8 @@ class Series:
     std: Values
     texts: list[str]
     hollow: Sequence[bool] = ()
-    look: Literal["file", "solid", "oracle"] = "file"
+    look: Look = "file"
+    name: str = ""  # what the key calls it, where that is not its label
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,8 @@ class Decor:
     zero: bool = False
     markers: bool = False
     fill_between: bool = False
-    remarks: list[tuple[float, float, str, str]] = field(default_factory=list)  # x and y share, anchor, text
+    floors: list[tuple[float, str]] = field(default_factory=list)  # below it values mean nothing; its name
+    remarks: list[Remark] = field(default_factory=list)
 
 
 def line_chart(
@@ -100,7 +107,7 @@ def readout(plot: Plot, layer: Layer) -> str:
     rows = []
     for series in layer.series:
         texts = dict(zip(series.x, series.texts, strict=True))
-        name = "oracle" if series.look == "oracle" else style_class(series.style)
+        name = series.look if series.look in ("oracle", "published") else style_class(series.style)
         rows.append({"label": series.label, "style": name, "texts": "|".join(texts.get(x, "") for x in positions)})
     top, bottom = round(plot.top, 1), round(plot.bottom, 1)
     data = {
@@ -119,24 +126,37 @@ def _draw_guides(root: Element, plot: Plot, decor: Decor) -> None:
     if decor.zero and plot.y_axis.lower <= 0 <= plot.y_axis.upper:
         room = 10 if decor.markers else 0
         element(guides, "line", class_="guide", x1=plot.left - room, x2=plot.right + room, y1=plot.y(0), y2=plot.y(0))
+    for number, (floor, text) in enumerate(decor.floors):
+        _draw_floor(guides, plot, floor, text, number)
     for x, y, anchor, text in decor.remarks:
         across, down = plot.left + x * (plot.right - plot.left), plot.bottom - y * (plot.bottom - plot.top)
         element(guides, "text", text, class_="remark", x=across, y=down, text_anchor=anchor)
 
 
+def _draw_floor(guides: Element, plot: Plot, floor: float, text: str, number: int) -> None:
+    """A zone from the bottom up to the floor, its line, and its name beneath it, or above where there is no room."""
+    top, left, right = plot.y(floor), plot.left - 10, plot.right + 10
+    element(guides, "rect", class_="floor", x=left, y=top, width=right - left, height=plot.bottom - top)
+    element(guides, "line", class_="floor-line", x1=left, x2=right, y1=top, y2=top)
+    beneath = plot.bottom - top >= 14
+    element(guides, "text", text, class_="floor-name", x=left + 6 + 150 * number, y=top + 11 if beneath else top - 4)
+
+
 def _draw_series(parent: Element, plot: Plot, series: Series, markers: bool) -> None:
-    group = element(parent, "g", class_=f"series {style_class(series.style)} {series.look}", data_label=series.label)
+    group = element(
+        parent, "g", class_=f"series {style_class(series.style)} {series.look}", data_label=series.name or series.label
+    )
     for run in runs(series.y, series.std):
         if len(run) > 1:
             element(group, "path", class_="band", d=_band(plot, series, run))
     for run in runs(series.y):
         if len(run) > 1:
-            element(group, "path", class_="line", d="M" + "L".join(_point(plot, series, i) for i in run))
+            element(group, "path", class_="line", d=polyline(_point(plot, series, i) for i in run))
     if not markers:
         return
     alone = sum(y is not None for y in series.y) == 1
     for i, (x, y, std) in enumerate(zip(series.x, series.y, series.std, strict=True)):
-        if y is None:
+        if y is None or (series.look == "level" and i > 0):
             continue
         if alone and std is not None:
             element(group, "line", class_="whisker", x1=plot.x(x), x2=plot.x(x), y1=plot.y(y - std), y2=plot.y(y + std))
@@ -168,20 +188,20 @@ def runs(*columns: Sequence[float | None]) -> Iterator[list[int]]:
         yield run
 
 
-def _point(plot: Plot, series: Series, i: int, shift: float = 0.0) -> str:
-    return f"{plot.x(series.x[i]):.1f},{plot.y((series.y[i] or 0.0) + shift):.1f}"
+def _point(plot: Plot, series: Series, i: int, shift: float = 0.0) -> Point:
+    return plot.x(series.x[i]), plot.y((series.y[i] or 0.0) + shift)
 
 
 def _band(plot: Plot, series: Series, run: list[int]) -> str:
     above = [_point(plot, series, i, series.std[i] or 0.0) for i in run]
     below = [_point(plot, series, i, -(series.std[i] or 0.0)) for i in reversed(run)]
-    return "M" + "L".join(above + below) + "Z"
+    return polyline(above + below) + "Z"
 
 
 def _draw_between(parent: Element, plot: Plot, upper: Series, lower: Series) -> None:
     for run in runs(upper.y, lower.y):
         edge = [_point(plot, upper, i) for i in run] + [_point(plot, lower, i) for i in reversed(run)]
-        element(parent, "path", class_=f"between {style_class(upper.style)}", d="M" + "L".join(edge) + "Z")
+        element(parent, "path", class_=f"between {style_class(upper.style)}", d=polyline(edge) + "Z")
 
 
 def swatch(style: int) -> Markup:
@@ -192,18 +212,25 @@ def swatch(style: int) -> Markup:
     return markup(root)
 
 
-def lollipop(stat: Stat, style: int, lower: float, upper: float, description: str, hollow: bool = False) -> Markup:
-    """One value as a dot on a stem from zero, with a whisker of ± std, in a strip of any width."""
+def lollipop(
+    stat: Stat, style: int, lower: float, upper: float, description: str, hollow: bool = False, log: bool = False
+) -> Markup:
+    """One value as a dot with a whisker of ± std, in a strip of any width; its stem starts at zero.
+
+    On a logarithmic scale, which has no zero, the stem starts at the lower end.
+    """
     root = element(None, "svg", class_=f"strip {style_class(style)}", role="img", aria_label=description)
     element(root, "title", description)
     if stat.mean is None:
         return markup(root)
 
-    def at(value: float) -> str:
-        return f"{4 + 92 * min(max((value - lower) / (upper - lower), 0.0), 1.0) if upper > lower else 50:.2f}%"
+    axis, origin = Axis(lower, upper, [], log=log), lower if log else 0.0
 
-    element(root, "line", class_="origin", x1=at(0), x2=at(0), y1=0, y2="100%")
-    element(root, "line", class_="stem", x1=at(0), x2=at(stat.mean), y1="50%", y2="50%")
+    def at(value: float) -> str:
+        return f"{4 + 92 * min(max(axis.share(value), 0.0), 1.0):.2f}%"
+
+    element(root, "line", class_="origin", x1=at(origin), x2=at(origin), y1=0, y2="100%")
+    element(root, "line", class_="stem", x1=at(origin), x2=at(stat.mean), y1="50%", y2="50%")
     if stat.std is not None:
         element(
             root, "line", class_="whisker", x1=at(stat.mean - stat.std), x2=at(stat.mean + stat.std), y1="50%", y2="50%"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -38,50 +38,41 @@ class Curve:
 
 @dataclass(frozen=True)
 class Entry:
-    """One scored file, with a short label and a place in the order of styles."""
+    """One scored file, or one method of a run on one domain, with a short label and a place in the order of styles."""
 
     index: int
     label: str
-    raw: dict[str, Any]
-
-    @property
-    def kind(self) -> str:
-        """The kind of predictions, gaussian or categorical."""
-        return str(self.raw.get("kind") or "unknown")
-
-    @property
-    def domain(self) -> str:
-        """The domain, or an empty text."""
-        return str(self.raw.get("domain") or "")
-
-    @property
-    def unit(self) -> str:
-        """The target's unit, or an empty text."""
-        return str(self.raw.get("unit") or "")
+    kind: str
+    summary: dict[str, Any]
+    curves: dict[str, Any] = field(default_factory=dict)
+    domain: str = ""
+    unit: str = ""
+    overlaps: dict[str, Any] = field(default_factory=dict)
+    raw: dict[str, Any] = field(default_factory=dict)  # all that a scored file says, such as its path and notes
 
     @property
     def members(self) -> list[int]:
         """Every M that was scored, ascending."""
-        return sorted(int(m) for m in self.raw["summary"])
+        return sorted(int(m) for m in self.summary)
 
     @property
     def metrics(self) -> list[str]:
         """Metrics of any M that are single numbers, in the order of the page."""
-        names = [name for metrics in self.raw["summary"].values() for name in metrics]
+        names = [name for metrics in self.summary.values() for name in metrics]
         return [name for name in ordered(names, self.kind) if not self._is_list(name)]
 
     def _is_list(self, name: str) -> bool:
-        means = [metrics[name].get("mean") for metrics in self.raw["summary"].values() if name in metrics]
+        means = [metrics[name].get("mean") for metrics in self.summary.values() if name in metrics]
         return name == "iou_per_class" or any(isinstance(mean, list) for mean in means)
 
     def stat(self, name: str, m: int) -> Stat:
         """A metric at an M."""
-        found = self.raw["summary"].get(str(m), {}).get(name) or {}
+        found = self.summary.get(str(m), {}).get(name) or {}
         return Stat(finite(found.get("mean")), finite(found.get("std")), int(found.get("n") or 0))
 
     def per_class(self, m: int) -> list[Stat]:
         """The IoU of each class at an M; empty if there is none."""
-        found = self.raw["summary"].get(str(m), {}).get("iou_per_class") or {}
+        found = self.summary.get(str(m), {}).get("iou_per_class") or {}
         means, n = found.get("mean"), int(found.get("n") or 0)
         if not isinstance(means, list):
             return []
@@ -90,7 +81,7 @@ class Entry:
 
     def overlap(self, m: int) -> float | None:
         """The share of members that two draws have in common."""
-        return finite((self.raw.get("overlap") or {}).get(str(m)))
+        return finite(self.overlaps.get(str(m)))
 
     def overlaps_much(self, m: int) -> bool:
         """Whether draws share so many members that their std says little; one draw alone has no std."""
@@ -98,11 +89,11 @@ class Entry:
 
     def num_draws(self, m: int) -> int:
         """How many draws were scored at an M."""
-        return max((int(stat.get("n") or 0) for stat in self.raw["summary"].get(str(m), {}).values()), default=0)
+        return max((int(stat.get("n") or 0) for stat in self.summary.get(str(m), {}).values()), default=0)
 
     def curve(self, name: str, part: str, m: int) -> Curve | None:
         """One part of a curve at an M, if it was kept."""
-        found = (self.raw.get("curves") or {}).get(name) or {}
+        found = self.curves.get(name) or {}
         kept = ((found.get("M") or {}).get(str(m)) or {}).get(part)
         if not kept or not kept.get("mean"):
             return None
@@ -128,9 +119,23 @@ def read_entries(results: dict[str, Any]) -> list[Entry]:
     seen: Counter[str] = Counter()
     entries = []
     for file, label in zip(files, distinct_labels(files), strict=True):
-        entries.append(Entry(seen[str(file.get("kind"))], label, file))
+        entries.append(_scored_file(seen[str(file.get("kind"))], label, file))
         seen[str(file.get("kind"))] += 1
     return entries
+
+
+def _scored_file(index: int, label: str, file: dict[str, Any]) -> Entry:
+    return Entry(
+        index,
+        label,
+        kind=str(file.get("kind") or "unknown"),
+        summary=file["summary"],
+        curves=file.get("curves") or {},
+        domain=str(file.get("domain") or ""),
+        unit=str(file.get("unit") or ""),
+        overlaps=file.get("overlap") or {},
+        raw=file,
+    )
 
 
 def distinct_labels(files: Sequence[dict[str, Any]]) -> list[str]:

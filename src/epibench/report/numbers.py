@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 MISSING = "–"
 NO_BREAK_SPACE = "\u00a0"
@@ -10,6 +11,8 @@ FIGURE_SPACE = "\u2007"
 PUNCTUATION_SPACE = "\u2008"
 MAX_DECIMALS = 6
 MAX_SIGNIFICANT = 6
+_POWER = re.compile("×10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
+_PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -43,6 +46,11 @@ def scientific(value: float, digits: int = 2) -> str:
     """A number as 1.2×10⁻⁷."""
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     return f"{mantissa.replace('-', '−')}×10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+
+
+def plain_powers(text: str) -> str:
+    """A text with powers of ten as 1.2e-5, which is shorter and known to every terminal."""
+    return _POWER.sub(lambda found: "e" + found[1].translate(_PLAIN), text)
 
 
 def spelled(value: float, decimals: int, digits: int) -> str:
@@ -84,6 +92,19 @@ def count(value: object) -> str:
     """A whole number with thousands separators."""
     number = finite(value)
     return MISSING if number is None else fixed(number, 0)
+
+
+def duration(seconds: object) -> str:
+    """A time as 4.2 s, 7 min 12 s or 3 h 5 min."""
+    number = finite(seconds)
+    if number is None:
+        return MISSING
+    if number < 60:
+        return f"{significant(number, 2)}{NO_BREAK_SPACE}s"
+    minutes, rest = divmod(round(number), 60)
+    if minutes < 60:
+        return f"{minutes}{NO_BREAK_SPACE}min {rest}{NO_BREAK_SPACE}s"
+    return f"{minutes // 60}{NO_BREAK_SPACE}h {minutes % 60}{NO_BREAK_SPACE}min"
 
 
 def m_equals(m: int) -> str:

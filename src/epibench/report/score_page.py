@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
-from epibench.report.charts import swatch
 from epibench.report.entries import MUCH_OVERLAP, Entry, clean, comparable, read_entries
 from epibench.report.figures import (
     LARGE,
@@ -25,6 +18,8 @@ from epibench.report.figures import (
 )
 from epibench.report.metric_info import metric_info
 from epibench.report.numbers import count, m_equals, percent
+from epibench.report.page import listed, render
+from epibench.report.switches import Switch, switch_rules
 from epibench.report.tables import all_members, class_table, metric_names, metric_tables
 from epibench.report.verdicts import card, confidence_sentence, gain, headline_names, title_with_unit
 from epibench.results import write_atomically
@@ -42,37 +37,19 @@ def write_score_page(results: dict[str, Any], folder: Path) -> Path:
 
 def render_score_page(results: dict[str, Any]) -> str:
     """The whole page as text."""
-    environment = _environment()
-    script = _source(environment, "score.js")
     results = clean(results)
     entries = read_entries(results)
     kinds = list(dict.fromkeys(entry.kind for entry in entries))
-    return environment.get_template("score.html").render(
-        style=Markup(_source(environment, "score.css")),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    sections = [
+        _section(number, [entry for entry in entries if entry.kind == kind]) for number, kind in enumerate(kinds)
+    ]
+    return render(
+        "score.html",
+        ["page.css"],
+        [rule for section in sections for rule in switch_rules(section["id"], [section["switch"]])],
         header=_header(results, entries),
-        sections=[
-            _section(number, [entry for entry in entries if entry.kind == kind]) for number, kind in enumerate(kinds)
-        ],
-        swatch=swatch,
+        sections=sections,
     )
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("epibench.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _source(environment: Environment, name: str) -> str:
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]
 
 
 def _header(results: dict[str, Any], entries: Sequence[Entry]) -> dict[str, Any]:
@@ -80,21 +57,16 @@ def _header(results: dict[str, Any], entries: Sequence[Entry]) -> dict[str, Any]
     domains = list(dict.fromkeys(entry.domain for entry in entries if entry.domain))
     methods = list(dict.fromkeys(str(e.raw.get("method") or e.label) for e in entries))
     return {
-        "title": _listed(methods) if len(methods) <= 3 else f"{len(entries)} files",
-        "domain": _listed(domains),
+        "title": listed(methods) if len(methods) <= 3 else f"{len(entries)} files",
+        "domain": listed(domains),
         "convention": results.get("convention", ""),
         "epibench": results.get("epibench", ""),
         "draws": settings.get("draws", ""),
         "seed": settings.get("seed", ""),
-        "plans": _listed(dict.fromkeys(str(e.raw["plan"]) for e in entries if e.raw.get("plan"))),
-        "pixels": _listed(sorted({count((e.raw.get("pixels") or {}).get("valid")) for e in entries})),
+        "plans": listed(list(dict.fromkeys(str(e.raw["plan"]) for e in entries if e.raw.get("plan")))),
+        "pixels": listed(sorted({count((e.raw.get("pixels") or {}).get("valid")) for e in entries})),
         "settings": settings,
     }
-
-
-def _listed(words: Any) -> str:
-    words = list(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
@@ -116,7 +88,7 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
         "confidence": [(entry, text) for entry in entries if (text := confidence_sentence(entry))],
         "main_figures": [metric_figure(name, entries, LARGE) for name in headlines] if several else [],
         "more_figures": [metric_figure(name, entries, SMALL) for name in names if name not in headlines],
-        "choices": choices,
+        "switch": Switch("m", "Curves at M =", choices),
         "sparsification": together,
         "sparsification_panels": panels,
         "calibration": calibration_figures(entries, choices),
@@ -171,7 +143,7 @@ def _overlap_warnings(entries: Sequence[Entry]) -> list[str]:
             shares = ", ".join(f"{percent(entry.overlap(m) or 0.0)} at {m_equals(m)}" for m in much[:4])
             labels.setdefault(shares + (f" and {len(much) - 4} more" if len(much) > 4 else ""), []).append(entry.label)
     return [
-        f"{_listed(names)}: two draws share more than {percent(MUCH_OVERLAP)} of their members ({shares}). "
+        f"{listed(names)}: two draws share more than {percent(MUCH_OVERLAP)} of their members ({shares}). "
         "The std there says little about how much another set of members would differ."
         for shares, names in labels.items()
     ]

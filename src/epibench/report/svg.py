@@ -5,17 +5,20 @@ Elements are made with ElementTree, so that text from files is escaped wherever 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from markupsafe import Markup
 
-from epibench.report.numbers import fixed, magnitude, scientific
+from epibench.report.numbers import fixed, magnitude, scientific, significant
 
 NUM_STYLES = 8
 CHARACTER_WIDTH = 6.3  # of the 11 px tick labels, on the generous side
+
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,14 @@ class Axis:
     upper: float
     ticks: list[tuple[float, str]]
     label: str = ""
-    log2: bool = False
+    log: bool = False
+
+    def share(self, value: float) -> float:
+        """Where a value lies between the ends; on a logarithmic axis, zero lies infinitely far below."""
+        lower, upper, position = self.lower, self.upper, value
+        if self.log:
+            lower, upper, position = math.log(lower), math.log(upper), math.log(value) if value > 0 else -math.inf
+        return (position - lower) / (upper - lower) if upper > lower else 0.5
 
 
 @dataclass(frozen=True)
@@ -42,17 +52,11 @@ class Plot:
 
     def x(self, value: float) -> float:
         """The horizontal position of a value."""
-        return self.left + (self.right - self.left) * _share(self.x_axis, value)
+        return self.left + (self.right - self.left) * self.x_axis.share(value)
 
     def y(self, value: float) -> float:
         """The vertical position of a value; outside the range it stays at the edge."""
-        return self.bottom - (self.bottom - self.top) * min(max(_share(self.y_axis, value), 0.0), 1.0)
-
-
-def _share(axis: Axis, value: float) -> float:
-    lower, upper = (math.log2(axis.lower), math.log2(axis.upper)) if axis.log2 else (axis.lower, axis.upper)
-    position = math.log2(value) if axis.log2 else value
-    return (position - lower) / (upper - lower) if upper > lower else 0.5
+        return self.bottom - (self.bottom - self.top) * min(max(self.y_axis.share(value), 0.0), 1.0)
 
 
 def element(parent: Element | None, tag: str, text: str | None = None, **attributes: object) -> Element:
@@ -77,6 +81,19 @@ def canvas(width: float, height: float, description: str) -> Element:
 def markup(root: Element) -> Markup:
     """The drawing as text for the page."""
     return Markup(tostring(root, encoding="unicode"))
+
+
+def polyline(points: Iterable[Point]) -> str:
+    """A path through points, to a tenth of a pixel, by steps from one to the next: shorter than by places."""
+    tenths = [(round(10 * x), round(10 * y)) for x, y in points]
+    if not tenths:
+        return ""
+    steps = [f"{_tenth(x1 - x0)},{_tenth(y1 - y0)}" for (x0, y0), (x1, y1) in itertools.pairwise(tenths)]
+    return f"M{_tenth(tenths[0][0])},{_tenth(tenths[0][1])}l" + " ".join(steps)
+
+
+def _tenth(value: int) -> str:
+    return f"{value / 10:g}"
 
 
 def style_class(index: int) -> str:
@@ -112,13 +129,23 @@ def tick_text(value: float, step: float) -> str:
     return fixed(value, decimals)
 
 
+def log_axis(lower: float, upper: float, label: str = "") -> Axis:
+    """A logarithmic axis with ticks at 1, 2 and 5 times powers of ten, or at the powers where these are many."""
+    decades = math.log10(upper / lower)
+    factors = (1,) if decades > 3 else (1, 3) if decades > 2 else (1, 2, 5)
+    powers = range(magnitude(lower), magnitude(upper) + 1)
+    values = [factor * 10.0**power for power in powers for factor in factors]
+    ticks = [(value, significant(value, 1)) for value in values if lower <= value <= upper]
+    return Axis(lower, upper, ticks, label, log=True)
+
+
 def percent_axis(label: str, step: int = 25) -> Axis:
     """An axis from 0 to 100 %."""
     return Axis(0.0, 1.0, [(i / 100, f"{i} %") for i in range(0, 101, step)], label)
 
 
 def member_axis(members: Sequence[int], width: float) -> Axis:
-    """A log2 axis over M; powers of two and the ends are labelled first, others where there is room."""
+    """A logarithmic axis over M; powers of two and the ends are labelled first, others where there is room."""
     lower, upper = min(members), max(members)
     scale = width / math.log2(upper / lower) if upper > lower else 0.0
     preferred = sorted(members, key=lambda m: (m not in (lower, upper), m & (m - 1) != 0, m))

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from epibench.metrics.parallel import in_threads, silenced_torch_threads
+from epibench.parallel import in_threads, silenced_torch_threads
 
 
 @pytest.fixture(autouse=True)

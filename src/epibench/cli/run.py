@@ -1,0 +1,58 @@
+"""`epibench run`: train, evaluate, report; and `epibench recipes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from epibench.cli.progress import ConsoleReporter
+from epibench.cli.report import print_run_tables
+from epibench.cli.score import resolve_device
+from epibench.errors import InputError
+from epibench.execution import RunFolder, run_toy
+from epibench.recipes import RECIPES, apply_settings, find_recipe
+from epibench.recipes.toy import QUICK
+from epibench.report import write_run_page
+from epibench.report.runs import load_results
+
+RUNS = Path("runs")
+
+
+def run_recipe(name: str, out: Path | None, settings: list[str], device: str, executor: str) -> None:
+    """Carry a recipe out in its folder, or go on where it stopped; then show what came out."""
+    if executor != "local":
+        raise InputError(f"--executor '{executor}' is unknown: there is local")
+    recipe = apply_settings(find_recipe(name), settings)
+    folder = RunFolder(out if out is not None else RUNS / recipe.name)
+    reporter = ConsoleReporter(Console(stderr=True))
+    reporter.say(f"{recipe.name} in {folder.path}")
+    if folder.results.exists():
+        folder.claim(recipe)
+        results = load_results(folder.results)
+        reporter.say("finished already; remove its results.json to evaluate it again")
+    else:
+        results = run_toy(recipe, folder, torch.device(resolve_device(device)), reporter)
+    page = write_run_page([results], folder.report)
+    print_run_tables(results, Console())
+    reporter.say(f"results: {folder.results}")
+    reporter.say(f"report:  {page}")
+
+
+def print_recipes(console: Console) -> None:
+    """All recipes with what they do and cost; the quick variants in one line."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("recipe", no_wrap=True)
+    table.add_column("what it does")
+    table.add_column("networks", justify="right")
+    table.add_column("minutes", justify="right")
+    for recipe in RECIPES.values():
+        if not recipe.name.endswith(QUICK):
+            networks = sum(recipe.method(name).num_trained for name in recipe.methods)
+            table.add_row(recipe.name, recipe.about, f"{networks:,}", f"{recipe.minutes:g}")
+    console.print(table)
+    console.print(
+        f"\nMinutes are on two cores. Each also as RECIPE{QUICK}, smaller: under two minutes.", highlight=False
+    )

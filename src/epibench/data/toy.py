@@ -1,0 +1,147 @@
+"""The two toy problems of the paper (Section 4.1, Appendix B): made from a seed, or read from a file.
+
+Regression: x uniform in [−3, 3]; y ~ N(sin x, σ²(x)), σ(x) = 0.15 / (1 + e^(−x)). Classification: points uniform in
+[−3, 3]²; class 0 within a distance of 2.4 from the origin, class 1 beyond; only points with x₁ > 0 are shown.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from epibench.errors import InputError
+
+ToyName = Literal["toy-regression", "toy-classification"]
+Array = npt.NDArray[np.float64]
+
+RADIUS = 2.4
+NUM_TRAIN = {"toy-regression": 1000, "toy-classification": 1040}
+GRID_SIDE = {"toy-regression": 1000, "toy-classification": 60}
+
+
+@dataclass(frozen=True)
+class ToyData:
+    """Points and their targets. inputs: (point, feature) float32; target: (point,), float32 or int64 classes."""
+
+    inputs: Tensor
+    target: Tensor
+
+
+@dataclass(frozen=True)
+class ToyProblem:
+    """A toy problem: what there is to learn from, and the grid on which predictions are compared."""
+
+    name: ToyName
+    train: ToyData
+
+    @property
+    def kind(self) -> str:
+        """The kind of predictions."""
+        return "gaussian" if self.name == "toy-regression" else "categorical"
+
+    @property
+    def grid(self) -> Tensor:
+        """1,000 points of [−7, 7], or 60 × 60 points of [−6, 6]² with x₁ varying fastest, (point, feature)."""
+        side = GRID_SIDE[self.name]
+        if self.name == "toy-regression":
+            return torch.linspace(-7, 7, side)[:, None]
+        axis = torch.linspace(-6, 6, side)
+        return torch.stack((axis.repeat(side), axis.repeat_interleave(side)), 1)
+
+    @property
+    def inside(self) -> Tensor:
+        """Which grid points lie in the region that training data comes from, (point,) bool."""
+        return in_region(self.name, self.grid)
+
+
+def make_toy(name: ToyName, seed: int = 0, path: Path | None = None) -> ToyProblem:
+    """A toy problem with training data made from a seed, or read from an `.npz` file."""
+    if name not in get_args(ToyName):
+        raise InputError(f"toy problem '{name}' is unknown; there are {', '.join(get_args(ToyName))}")
+    return ToyProblem(name, sample(name, "train", NUM_TRAIN[name], seed) if path is None else read_data(name, path))
+
+
+def sample(name: ToyName, region: Literal["train", "grid"], num_points: int, seed: int) -> ToyData:
+    """Fresh points with targets from the true generator: from the training region, or from all of the grid's region."""
+    regression = name == "toy-regression"
+    rng = np.random.default_rng([seed, 0 if regression else 1, 0 if region == "train" else 1])
+    if regression:
+        reach = 3.0 if region == "train" else 7.0
+        x = rng.uniform(-reach, reach, num_points)
+        y = true_mean(x) + true_std(x) * rng.standard_normal(num_points)
+        return ToyData(torch.from_numpy(x[:, None]).float(), torch.from_numpy(y).float())
+    reach = 3.0 if region == "train" else 6.0
+    points = rng.uniform(-reach, reach, (num_points, 2))
+    if region == "train":
+        points[:, 0] = np.abs(points[:, 0])  # the generator is symmetric; only x₁ > 0 is shown
+    inputs = torch.from_numpy(points).float()
+    return ToyData(inputs, true_class(inputs))
+
+
+def true_mean(x: Array) -> Array:
+    """The mean of the regression problem."""
+    mean: Array = np.sin(x)
+    return mean
+
+
+def true_std(x: Array) -> Array:
+    """The standard deviation of the regression problem."""
+    std: Array = 0.15 / (1 + np.exp(-x))
+    return std
+
+
+def true_class(inputs: Tensor) -> Tensor:
+    """The class of each point of the classification problem, (point,) int64."""
+    return (inputs.square().sum(1) >= RADIUS**2).long()
+
+
+def in_region(name: ToyName, inputs: Tensor) -> Tensor:
+    """Which points lie where training data comes from: [−3, 3], or [0, 3] × [−3, 3]."""
+    within = (inputs.abs() <= 3).all(1)
+    return within if name == "toy-regression" else within & (inputs[:, 0] >= 0)
+
+
+def read_data(name: ToyName, path: Path) -> ToyData:
+    """Training data from an `.npz` with `x` and `y`, or `regression_x`, `classification_x` and so on."""
+    prefix = name.removeprefix("toy-")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            names = [f"{prefix}_{axis}" if f"{prefix}_{axis}" in file else axis for axis in "xy"]
+            if missing := [known for known in names if known not in file]:
+                there = ", ".join(file.files) or "nothing"
+                raise InputError(f"{path}: no array '{missing[0]}' or '{prefix}_{missing[0]}'; it holds {there}")
+            x, y = (np.asarray(file[known]) for known in names)
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file (data.path)") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        raise InputError(f"{path}: not a readable .npz file of plain arrays ({error})") from None
+    return _checked(name, path, x, y)
+
+
+def _checked(name: ToyName, path: Path, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> ToyData:
+    features = 1 if name == "toy-regression" else 2
+    if x.ndim == 1 and features == 1:
+        x = x[:, None]
+    if x.ndim != 2 or x.shape[1] != features or y.shape != x.shape[:1] or len(y) == 0:
+        raise InputError(
+            f"{path}: {name} needs inputs of shape (point, {features}) and targets of shape (point,), "
+            f"not {x.shape} and {y.shape}"
+        )
+    for array, word in ((x, "inputs"), (y, "targets")):
+        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            raise InputError(f"{path}: the {word} must be finite numbers")
+    inputs = torch.from_numpy(x.astype(np.float32))
+    if name == "toy-regression":
+        return ToyData(inputs, torch.from_numpy(y.astype(np.float32)))
+    if not np.isin(y, (0, 1)).all():
+        raise InputError(f"{path}: the classes must be 0 and 1")
+    return ToyData(inputs, torch.from_numpy(y.astype(np.int64)))

@@ -1,0 +1,150 @@
+"""Pools: what evaluation asks of a method, and one pass over points for every draw of every M."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from epibench.evaluation.draws import Draws, Plan
+from epibench.evaluation.pixels import Pixels
+from epibench.evaluation.scoring import evaluate
+from epibench.evaluation.suite import SuiteSettings, check_uncertainty, make_suite
+from epibench.likelihoods import LIKELIHOODS
+
+# Elements (member × point × class) whose outputs are computed at once.
+POINTS_AT_ONCE = 2**22
+
+
+class Pool(Protocol):
+    """Members, numbered from 0."""
+
+    @property
+    def num_members(self) -> int:
+        """How many members there are."""
+
+    @property
+    def group(self) -> tuple[int, ...] | None:
+        """The network or chain behind each member, if there are several members of one; equal ones lie together."""
+
+    @property
+    def plan(self) -> Plan:
+        """How draws are made from it."""
+
+    def outputs(
+        self, inputs: Tensor, members: slice, first: int = 0, max_log_variance: float | None = None
+    ) -> dict[str, Tensor]:
+        """What members predict: `mean` and `variance`, (member, point), or `probs`, (member, point, class).
+
+        inputs: (point, feature); first: the number of the first point in its data set, so that what is random at
+        prediction does not depend on batches.
+        """
+
+
+@dataclass(frozen=True)
+class Part:
+    """Members that are drawn from by themselves, with the draws among them: rows of `weights` (draw, member)."""
+
+    members: slice
+    draws: list[int]
+    weights: Tensor
+
+
+def parts_of(pool: Pool, draws: Draws) -> list[Part]:
+    """The groups that draws stay within, one after another; the whole pool where draws mix members of groups.
+
+    Members are run once either way; but what is computed for pairs of members, or kept for all of them, stays small.
+    """
+    ends = _group_ends(pool.group, pool.num_members) if pool.plan in ("prefix", "spread") else [pool.num_members]
+    weights, found, start = draws.weights, [], 0
+    for end in ends:
+        numbers = [number for number, members in enumerate(draws.sets) if start <= members[0] < end]
+        found.append(Part(slice(start, end), numbers, weights[numbers, start:end]))
+        start = end
+    return [part for part in found if part.draws]
+
+
+def _group_ends(group: Sequence[int] | None, num_members: int) -> list[int]:
+    if group is None:
+        return [num_members]
+    return [end for end in range(1, num_members + 1) if end == num_members or group[end] != group[end - 1]]
+
+
+def point_slices(pool: Pool, part: Part, num_points: int) -> Iterator[slice]:
+    """Points in stretches that bound the memory."""
+    size = max(1, POINTS_AT_ONCE // (part.members.stop - part.members.start))
+    return (slice(start, min(start + size, num_points)) for start in range(0, num_points, size))
+
+
+def predict(
+    pool: Pool,
+    draws: Draws,
+    kind: str,
+    inputs: Tensor,
+    max_log_variance: float | None = None,
+    progress: Callable[[int], None] = lambda draws: None,
+) -> dict[str, Tensor]:
+    """What every draw predicts: `mean`, `aleatoric`, `epistemic`, (draw, point), or `probs`, (draw, point, class)."""
+    names = ("mean", "aleatoric", "epistemic") if kind == "gaussian" else ("probs",)
+    found: dict[str, Tensor] = {}
+    for part in parts_of(pool, draws):
+        for points in point_slices(pool, part, len(inputs)):
+            outputs = pool.outputs(inputs[points], part.members, points.start, max_log_variance)
+            predictive = LIKELIHOODS[kind].combine(outputs, part.weights)
+            for name in names:
+                values = getattr(predictive, name).cpu()
+                if name not in found:
+                    found[name] = values.new_empty((len(draws.sets), len(inputs), *values.shape[2:]))
+                found[name][part.draws, points] = values
+        progress(len(part.draws))
+    return found
+
+
+def score(
+    pool: Pool,
+    draws: Draws,
+    settings: SuiteSettings,
+    inputs: Tensor,
+    target: Tensor,
+    progress: Callable[[int], None] = lambda draws: None,
+) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
+    """Every metric of every draw on points with known targets, and their curves; each member is run once."""
+    values: dict[str, Tensor] = {}
+    curves: dict[str, dict[str, Tensor]] = {}
+    for part in parts_of(pool, draws):
+        suite = make_suite(part.weights, settings)
+        evaluate(_blocks(pool, part, inputs, target), LIKELIHOODS[settings.kind], part.weights, suite)
+        _place(values, suite.compute(), part, len(draws.sets))
+        for family, found in suite.curves().items():
+            _place(curves.setdefault(family, {"x": found["x"]}), _without_x(found), part, len(draws.sets))
+        progress(len(part.draws))
+    return values, curves
+
+
+def _blocks(pool: Pool, part: Part, inputs: Tensor, target: Tensor) -> Iterator[Pixels]:
+    for points in point_slices(pool, part, len(inputs)):
+        outputs = {
+            name: output.cpu() for name, output in pool.outputs(inputs[points], part.members, points.start).items()
+        }
+        wanted = torch.float64 if target.is_floating_point() else torch.int64
+        yield Pixels(outputs, target[points].to(wanted), None, points.stop - points.start)
+
+
+def _without_x(curves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: curve for name, curve in curves.items() if name != "x"}
+
+
+def _place(into: dict[str, Tensor], values: Mapping[str, Tensor], part: Part, num_draws: int) -> None:
+    """Put the values of a part's draws in their places among all draws."""
+    for name, value in values.items():
+        if name not in into:
+            into[name] = value.new_zeros((num_draws, *value.shape[1:]))
+        into[name][part.draws] = value
+
+
+def toy_suite_settings(kind: str) -> SuiteSettings:
+    """All metrics of a kind under our convention, sparsification exact."""
+    return SuiteSettings(kind, "pooled", check_uncertainty(kind, None), exact=True, num_classes=2)

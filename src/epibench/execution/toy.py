@@ -1,0 +1,274 @@
+"""Carry out a toy recipe: fit every method, compare its draws with the reference and the truth, write the results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from epibench.data.toy import ToyData, ToyProblem, in_region, make_toy, sample
+from epibench.evaluation.divergence import MAX_LOG_VARIANCE, divergences
+from epibench.evaluation.draws import Draws, make_draws
+from epibench.evaluation.pool import Pool, predict, score, toy_suite_settings
+from epibench.execution.environment import environment
+from epibench.execution.pictures import draw_pictures
+from epibench.execution.run_folder import RunFolder
+from epibench.methods import Method, Problem, Watch
+from epibench.methods.contract import finite
+from epibench.networks.mlp import StackedMLP
+from epibench.recipes import changes
+from epibench.recipes.toy import SHIPPED, ToyRecipe
+from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
+from epibench.results import VERSION, per_draw, summarise, summarise_curves, to_plain, write_json
+from epibench.training.objectives import OBJECTIVES
+from epibench.training.stacked import State, TrainingData
+
+SAVE_SECONDS = 10.0
+OUTPUTS = {"gaussian": 1, "categorical": 2}
+
+Advance = Callable[[int], None]
+
+
+class Reporter(Protocol):
+    """How a run tells what it does."""
+
+    def step(self, name: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
+        """A step of `total` units, of which some may be done; the function that it gives hears of further ones."""
+
+    def say(self, text: str) -> None:
+        """One line."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What a run found out about one method."""
+
+    draws: Draws
+    grid: dict[str, Tensor]
+    facts: dict[str, Any]
+    summary: dict[str, Any]
+    curves: dict[str, Any]
+    per_draw: dict[str, Any]
+    kl: dict[str, Any]
+    kl_draws: dict[str, Any]
+    cost: dict[str, Any]
+
+
+def run_toy(recipe: ToyRecipe, folder: RunFolder, device: torch.device, reporter: Reporter) -> dict[str, Any]:
+    """The whole run; what is finished is found in the folder and not done again."""
+    toy = make_toy(recipe.problem, recipe.data.seed, None if recipe.data.path is None else Path(recipe.data.path))
+    reference = find_reference(recipe, toy)
+    folder.claim(recipe)
+    begun = time.perf_counter()
+    problem = Problem(
+        toy.kind, TrainingData(toy.train.inputs, toy.train.target), network_of(recipe, toy), recipe.prior_scale, device
+    )
+    found = {}
+    for name in recipe.methods:
+        parameters, seconds = train_method(name, recipe, problem, folder, reporter)
+        kept = finite(parameters.to(device))
+        pool = recipe.method(name).pool(problem, kept, recipe.seed)
+        evaluated = evaluate_method(name, recipe, toy, reference, pool, seconds, reporter)
+        if len(kept) < len(parameters):
+            evaluated.facts["num_networks"] = len(kept)
+            evaluated.facts["notes"].append(
+                f"{len(parameters) - len(kept)} of {len(parameters)} diverged and are left out."
+            )
+        found[name] = evaluated
+    results = document(recipe, toy, reference, found, problem, device)
+    results["seconds"] = time.perf_counter() - begun
+    write_json(folder.results, results)
+    return results
+
+
+def network_of(recipe: ToyRecipe, toy: ToyProblem) -> StackedMLP:
+    """The networks of a recipe: mean and log variance apart, or one with two logits."""
+    return StackedMLP(toy.grid.shape[1], OUTPUTS[toy.kind], OBJECTIVES[toy.kind].heads, recipe.hidden)
+
+
+def find_reference(recipe: ToyRecipe, toy: ToyProblem) -> Reference | None:
+    """The reference that the recipe names, checked against its problem."""
+    if recipe.reference.path is None:
+        return None
+    path = shipped_reference(recipe.problem) if recipe.reference.path == SHIPPED else Path(recipe.reference.path)
+    reference = load_reference(path)
+    check_fits(reference, toy, recipe.prior_scale, recipe.hidden)
+    return reference
+
+
+def train_method(
+    name: str, recipe: ToyRecipe, problem: Problem, folder: RunFolder, reporter: Reporter
+) -> tuple[Tensor, float]:
+    """The parameters of a method and the seconds that they took: found in the folder, or trained to the end."""
+    if (done := folder.load_members(name)) is not None:
+        reporter.say(f"{name}: trained already")
+        return done[0], float(done[1]["seconds"])
+    method, begun = recipe.method(name), time.perf_counter()
+    unfinished = folder.load_state(name, problem.device)
+    state, before = (None, 0.0) if unfinished is None else (unfinished[0], float(unfinished[1]["seconds"]))
+    done_epochs, saved = 0 if state is None else state.epoch, begun
+
+    def seconds() -> float:
+        return before + time.perf_counter() - begun
+
+    def save(state: State) -> None:
+        nonlocal saved
+        if time.perf_counter() - saved > SAVE_SECONDS:
+            folder.save_state(name, state, {"seconds": seconds()})
+            saved = time.perf_counter()
+
+    with reporter.step(f"train {name}", method.training(problem).num_epochs, done_epochs) as advance:
+        last = done_epochs
+
+        def progress(epoch: int, total: int) -> None:
+            nonlocal last
+            advance(epoch - last)
+            last = epoch
+
+        parameters = method.train(problem, recipe.seed, Watch(progress, lambda: state, save))
+    folder.save_members(name, parameters, {"seconds": seconds()})
+    return parameters, seconds()
+
+
+def evaluate_method(
+    name: str,
+    recipe: ToyRecipe,
+    toy: ToyProblem,
+    reference: Reference | None,
+    pool: Pool,
+    train_seconds: float,
+    reporter: Reporter,
+) -> Evaluated:
+    """Every draw of a pool against the reference on the grid, and against the truth on fresh points."""
+    method, begun = recipe.method(name), time.perf_counter()
+    sizes = (1,) if method.single else recipe.members
+    draws = make_draws(
+        pool.num_members, sizes, plan=pool.plan, max_draws=recipe.draws, seed=recipe.seed, group=pool.group
+    )
+    tests = test_data(recipe, toy)
+    with reporter.step(f"evaluate {name}", (2 + len(tests)) * len(draws.sets)) as advance:
+        # The grid is small: what all draws predict on it is kept, for the divergences and the pictures.
+        grids = {
+            convention: with_variance(predict(pool, draws, toy.kind, toy.grid, limit, advance))
+            for convention, limit in MAX_LOG_VARIANCE.items()
+        }
+        predicted = time.perf_counter() - begun
+        scored = {
+            domain: score(pool, draws, toy_suite_settings(toy.kind), data.inputs, data.target, advance)
+            for domain, data in tests.items()
+        }
+    kl = (
+        {}
+        if reference is None
+        else {
+            convention: divergences(reference.predictive(convention), grid, toy.inside, convention)
+            for convention, grid in grids.items()
+        }
+    )
+    return Evaluated(
+        draws=draws,
+        grid=grids["pooled"],
+        facts=facts_of(recipe, name, method, pool),
+        summary={domain: summarise(draws.sets, values) for domain, (values, _) in scored.items()},
+        curves={domain: summarise_curves(draws.sets, curves) for domain, (_, curves) in scored.items()},
+        per_draw={domain: without_members(per_draw(draws.sets, values)) for domain, (values, _) in scored.items()},
+        kl=over_leaves(kl, lambda values: {m: cell["kl"] for m, cell in summarise(draws.sets, {"kl": values}).items()}),
+        kl_draws=over_leaves(
+            kl, lambda values: {str(size): to_plain(values[draws.of_size(size)]) for size in draws.sizes}
+        ),
+        cost={
+            "parameters": network_of(recipe, toy).num_parameters,
+            "train_seconds": train_seconds,
+            "predict_seconds": predicted,
+        },
+    )
+
+
+def test_data(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, ToyData]:
+    """Fresh points with true targets, inside and outside of the training region."""
+    if not recipe.test_points:
+        return {}
+    # Seeds of training data are small numbers: this one is far from them.
+    seed = recipe.data.seed + 2**32
+    inside = sample(toy.name, "train", recipe.test_points, seed)
+    wide = sample(toy.name, "grid", 16 * recipe.test_points, seed)
+    outside = torch.nonzero(~in_region(toy.name, wide.inputs)).flatten()[: recipe.test_points]
+    return {"inside": inside, "outside": ToyData(wide.inputs[outside], wide.target[outside])}
+
+
+def with_variance(predicted: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The prediction with its total variance, if it is Gaussian."""
+    if "mean" not in predicted:
+        return predicted
+    return {**predicted, "variance": predicted["aleatoric"] + predicted["epistemic"]}
+
+
+def facts_of(recipe: ToyRecipe, name: str, method: Method, pool: Pool) -> dict[str, Any]:
+    """What a reader should know of a method before its numbers."""
+    return {
+        "label": recipe.label(name),
+        "method": method.name,
+        "num_networks": method.num_trained,
+        "num_members": pool.num_members,
+        "num_groups": None if pool.group is None else len(set(pool.group)),
+        "plan": pool.plan,
+        "notes": [],
+    }
+
+
+def without_members(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Draws without the lists of their members, which the recipe gives again."""
+    return [{key: value for key, value in entry.items() if key != "members"} for entry in entries]
+
+
+def over_leaves(tree: Any, function: Callable[[Tensor], Any]) -> Any:
+    """The tree with the function applied to each of its tensors."""
+    if isinstance(tree, Tensor):
+        return function(tree)
+    return {key: over_leaves(value, function) for key, value in tree.items()}
+
+
+def document(
+    recipe: ToyRecipe,
+    toy: ToyProblem,
+    reference: Reference | None,
+    found: dict[str, Evaluated],
+    problem: Problem,
+    device: torch.device,
+) -> dict[str, Any]:
+    """The results of a run as plain data."""
+    return {
+        "version": VERSION,
+        **environment(device),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "recipe": recipe.model_dump(mode="json"),
+        "changes": changes(recipe),
+        "problem": toy.name,
+        "kind": toy.kind,
+        "methods": {name: each.facts for name, each in found.items()},
+        "summary": {name: each.summary for name, each in found.items()},
+        "curves": {name: each.curves for name, each in found.items()},
+        "draws": {name: each.per_draw for name, each in found.items()},
+        "kl": {name: each.kl for name, each in found.items()},
+        "kl_draws": {name: each.kl_draws for name, each in found.items()},
+        "reference": None if reference is None else reference_facts(recipe, reference),
+        "pictures": draw_pictures(recipe, toy, reference, {n: (e.draws, e.grid) for n, e in found.items()}, problem),
+        "cost": {name: each.cost for name, each in found.items()},
+    }
+
+
+def reference_facts(recipe: ToyRecipe, reference: Reference) -> dict[str, Any]:
+    """What the results say of the reference."""
+    return {
+        "path": recipe.reference.path,
+        "about": reference.about,
+        "floor": reference.floor(),
+        "notes": list(reference.notes),
+    }

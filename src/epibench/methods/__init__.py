@@ -1,0 +1,25 @@
+"""Methods that estimate epistemic uncertainty, one file each, behind one contract."""
+
+from __future__ import annotations
+
+from epibench.evaluation.pool import Pool
+from epibench.methods.contract import Method, Problem, Watch
+from epibench.methods.cyclical import Cyclical
+from epibench.methods.ensemble import Ensemble
+from epibench.methods.map import MAP
+from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.ml import MaximumLikelihood
+from epibench.methods.sghmc import SGHMC
+from epibench.methods.sgld import SGLD
+
+METHODS: dict[str, type[Method]] = {
+    "map": MAP,
+    "ml": MaximumLikelihood,
+    "ensemble": Ensemble,
+    "mc_dropout": MCDropout,
+    "sgld": SGLD,
+    "sghmc": SGHMC,
+    "cyclical": Cyclical,
+}
+
+__all__ = ["METHODS", "Method", "Pool", "Problem", "Watch"]

@@ -1,0 +1,36 @@
+"""Ensembling: networks trained from different initial weights (Lakshminarayanan, Pritzel, Blundell 2017)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from epibench.evaluation.pool import Pool
+from epibench.methods.contract import Problem
+from epibench.methods.optimised import Optimised
+from epibench.methods.pools import StackedPool
+
+
+class Ensemble(Optimised):
+    """Each member is a network of its own; draws are sets of networks that share none."""
+
+    name: ClassVar[str] = "ensemble"
+    label: ClassVar[str] = "Ensembling"
+
+    num_members: int = Field(1024, ge=1)
+
+    @property
+    def num_trained(self) -> int:
+        """One network per member."""
+        return self.num_members
+
+    @property
+    def largest_draw(self) -> int:
+        """All networks."""
+        return self.num_members
+
+    def pool(self, problem: Problem, parameters: Tensor, seed: int) -> Pool:
+        """The trained networks."""
+        return StackedPool(problem.network, problem.objective, parameters[:, -1], plan="disjoint")

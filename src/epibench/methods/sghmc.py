@@ -1,0 +1,49 @@
+"""Stochastic gradient Hamiltonian Monte Carlo (Chen, Fox, Guestrin 2014)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from epibench.methods.chains import Chains
+from epibench.training.rules import Rule, RuleState, Step
+
+
+@dataclass(frozen=True)
+class HamiltonianRule:
+    """r ← (1 − η) r − α ∇(U/N) + √(2ηα/N) ε, then θ ← θ + r with the new momentum."""
+
+    friction: float = 0.1
+    noisy = True
+
+    def start(self, parameters: Tensor) -> RuleState:
+        """The momentum, at rest."""
+        return {"momentum": torch.zeros_like(parameters)}
+
+    def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
+        """One step of every chain."""
+        rate, temperature = step.pace
+        momentum = state["momentum"].mul_(1 - self.friction).add_(gradient, alpha=-rate)
+        if step.noise is not None:
+            momentum.add_(step.noise, alpha=math.sqrt(2 * self.friction * rate * temperature / step.num_points))
+        parameters.add_(momentum)
+
+
+class SGHMC(Chains):
+    """Hamiltonian dynamics with friction and gradients of batches."""
+
+    name: ClassVar[str] = "sghmc"
+    label: ClassVar[str] = "SGHMC"
+
+    learning_rate: float = Field(0.001, gt=0, allow_inf_nan=False)
+    friction: float = Field(0.1, gt=0, le=1)
+
+    @property
+    def rule(self) -> Rule:
+        """Hamilton's, with friction."""
+        return HamiltonianRule(self.friction)

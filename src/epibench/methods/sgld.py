@@ -1,0 +1,42 @@
+"""Stochastic gradient Langevin dynamics (Welling and Teh 2011)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from epibench.methods.chains import Chains
+from epibench.training.rules import Rule, RuleState, Step
+
+
+@dataclass(frozen=True)
+class LangevinRule:
+    """θ ← θ − α ∇(U/N) + √(2α/N) ε: on U itself, a step of α/N."""
+
+    noisy = True
+
+    def start(self, parameters: Tensor) -> RuleState:
+        """It remembers nothing."""
+        return {}
+
+    def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
+        """One step of every chain."""
+        rate, temperature = step.pace
+        parameters.add_(gradient, alpha=-rate)
+        if step.noise is not None:
+            parameters.add_(step.noise, alpha=math.sqrt(2 * rate * temperature / step.num_points))
+
+
+class SGLD(Chains):
+    """Langevin dynamics with gradients of batches."""
+
+    name: ClassVar[str] = "sgld"
+    label: ClassVar[str] = "SGLD"
+
+    @property
+    def rule(self) -> Rule:
+        """Langevin's."""
+        return LangevinRule()

@@ -1,0 +1,63 @@
+"""Recipes: all that an experiment fixes, as frozen, typed objects. A recipe is a function that returns a full one."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from epibench.errors import InputError
+from epibench.recipes import toy
+from epibench.recipes.settings import apply_settings, differences, validated
+from epibench.recipes.toy import ToyRecipe
+
+_FULL: tuple[Callable[[], ToyRecipe], ...] = (
+    toy.toy_regression,
+    toy.toy_regression_sgd,
+    toy.toy_regression_momentum,
+    toy.toy_regression_less_training,
+    toy.toy_regression_dropout,
+    toy.toy_classification,
+    toy.toy_classification_sgd,
+    toy.toy_classification_momentum,
+    toy.toy_classification_dropout,
+)
+RECIPES: dict[str, ToyRecipe] = {recipe.name: recipe for make in _FULL for recipe in (make(), toy.quick(make()))}
+
+
+def find_recipe(name: str) -> ToyRecipe:
+    """The recipe of that name, or the one in a file that ends in .json."""
+    if name in RECIPES:
+        return RECIPES[name]
+    if name.endswith(".json") or Path(name).is_file():
+        return read_recipe(Path(name))
+    nearest = difflib.get_close_matches(name, RECIPES, 1, 0.0)[0]
+    raise InputError(f"recipe '{name}' is unknown; the nearest is {nearest} (see epibench recipes)")
+
+
+def read_recipe(path: Path) -> ToyRecipe:
+    """A recipe from a file, as `recipe.json` of a run."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such recipe file") from None
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"{path}: not a readable recipe ({error})") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: a recipe is a JSON object, as the recipe.json of a run")
+    try:
+        return validated(ToyRecipe, content)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def changes(recipe: ToyRecipe) -> list[str]:
+    """The settings in which a recipe differs from the one that its name stands for, as `sgld.num_chains=24`."""
+    if recipe.name not in RECIPES:
+        return []
+    named, given = (each.model_dump(mode="json") for each in (RECIPES[recipe.name], recipe))
+    return [f"{key}={json.dumps(now)}" for key, _, now in differences(named, given)]
+
+
+__all__ = ["RECIPES", "ToyRecipe", "apply_settings", "changes", "find_recipe", "read_recipe"]

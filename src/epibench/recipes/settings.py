@@ -1,0 +1,95 @@
+"""Settings over a recipe, as `key=value`: dotted keys; values are JSON if they parse, otherwise text; the last wins."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from epibench.errors import InputError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def apply_settings(recipe: Model, settings: Sequence[str]) -> Model:
+    """The recipe with these settings; an unknown key or a value that does not fit is an error that names it."""
+    values = recipe.model_dump(mode="json")
+    for setting in settings:
+        key, value = parse_setting(setting)
+        _put(values, recipe, key, value)
+    return validated(type(recipe), values)
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`sgld.num_epochs=9600` as key and value."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"--set '{text}': give key=value, as seed=3")
+    try:
+        return key.strip(), json.loads(value)
+    except ValueError:
+        return key.strip(), value
+
+
+def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
+    """The model of these values; the first value that does not fit becomes one line that names its key."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InputError(describe(error)) from None
+
+
+def describe(error: ValidationError) -> str:
+    """The first complaint of pydantic as `key: what is wrong (given value)`."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    given = "" if first["type"] == "value_error" or first["type"] == "missing" else f", not {first['input']!r}"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{key + ': ' if key else ''}{message[:1].lower()}{message[1:]}{given}{more}"
+
+
+def _put(values: dict[str, Any], recipe: BaseModel, key: str, value: Any) -> None:
+    """Put a value in its place; every part of the key must be there already."""
+    *path, last = key.split(".")
+    place: Any = values
+    for part in path:
+        place = place.get(part) if isinstance(place, dict) else None
+    if not isinstance(place, dict) or last not in place:
+        known = sorted(set(known_keys(values)))
+        nearest = difflib.get_close_matches(key, known, 1, 0.0)
+        raise InputError(f"--set {key}: {recipe_name(recipe)} has no such setting; the nearest is {nearest[0]}")
+    place[last] = value
+
+
+def known_keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Every dotted key."""
+    for name, value in values.items():
+        yield prefix + name
+        if isinstance(value, dict):
+            yield from known_keys(value, f"{prefix}{name}.")
+
+
+def recipe_name(recipe: BaseModel) -> str:
+    """What to call a recipe in a message."""
+    return f"recipe '{getattr(recipe, 'name', type(recipe).__name__)}'"
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every key whose values differ, with both."""
+    for name in dict.fromkeys((*old, *new)):
+        before, now = old.get(name), new.get(name)
+        if isinstance(before, dict) and isinstance(now, dict):
+            yield from differences(before, now, f"{prefix}{name}.")
+        elif before != now:
+            yield f"{prefix}{name}", before, now
+
+
+def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
+    """The first key whose values differ, with both, as `sgld.num_epochs (9600 there, 38400 now)`."""
+    for key, before, now in differences(old, new):
+        return f"{key} ({json.dumps(before)} there, {json.dumps(now)} now)"
+    return None

@@ -1,0 +1,184 @@
+"""A reference posterior predictive on the grid, with its two halves, as a small file; reading it needs no sampler."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from epibench.data.toy import ToyProblem
+from epibench.errors import InputError
+from epibench.evaluation.divergence import divergences
+from epibench.metrics.conventions import Convention
+
+Array = npt.NDArray[Any]
+
+CONVENTIONS: tuple[Convention, ...] = ("pooled", "gustafsson2020")
+# Row 0 of every array of predictions is all chains; rows 1 and 2 are two disjoint halves of them.
+WHOLE, HALVES = 0, (1, 2)
+GAUSSIAN = ("mean", "aleatoric", "aleatoric_clipped", "epistemic")
+# Training data made on another machine may differ in the last bits of a sine.
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Predictions on a grid. values: arrays (whole and halves, point, …) by name; see `GAUSSIAN`, or `probs`.
+
+    about: how it was made and how well it has converged. A file of other origin has predictions and nothing else.
+    """
+
+    path: Path
+    kind: str
+    inputs: Tensor
+    values: dict[str, Tensor]
+    train_inputs: Tensor | None = None
+    train_target: Tensor | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def predictive(self, convention: Convention, row: int = WHOLE) -> dict[str, Tensor]:
+        """`mean`, `aleatoric`, `epistemic` and `variance`, (point,), or `probs`, (point, class), in float64."""
+        if self.kind == "categorical":
+            return {"probs": self.values["probs"][row]}
+        clipped = "aleatoric_clipped" if convention == "gustafsson2020" else "aleatoric"
+        found = {"mean": self.values["mean"][row], "aleatoric": self.values[clipped][row]}
+        found["epistemic"] = self.values["epistemic"][row]
+        return {**found, "variance": found["aleatoric"] + found["epistemic"]}
+
+    def halves(self, convention: Convention) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+        """The predictives of two disjoint halves of the chains, if they are known."""
+        if len(next(iter(self.values.values()))) == 1:
+            return None
+        first, second = (self.predictive(convention, row) for row in HALVES)
+        return first, second
+
+    @cached_property
+    def inside(self) -> Tensor:
+        """Which grid points lie in the training region: a box around the training data, (point,) bool."""
+        lowest, highest = (-3.0, 3.0) if self.inputs.shape[1] == 1 else (torch.tensor([0.0, -3.0]), 3.0)
+        return ((self.inputs >= lowest) & (self.inputs <= highest)).all(1)
+
+    def floor(self) -> dict[str, dict[str, dict[str, float | None]]]:
+        """The KL between the two halves, by convention, direction and region; the first half is the reference."""
+        found: dict[str, dict[str, dict[str, float | None]]] = {}
+        for convention in CONVENTIONS:
+            halves = self.halves(convention)
+            if halves is None:
+                unknown: dict[str, float | None] = {"grid": None, "train": None}
+                found[convention] = {"reference_to_method": unknown, "method_to_reference": unknown}
+                continue
+            drawn = {name: value[None] for name, value in halves[1].items()}
+            trees = divergences(halves[0], drawn, self.inside, convention)
+            found[convention] = {
+                direction: {region: value.item() for region, value in regions.items()}
+                for direction, regions in trees.items()
+            }
+        return found
+
+
+def shipped_reference(name: str) -> Path:
+    """The file that ships with the package for a toy problem."""
+    return Path(str(resources.files("epibench.reference") / "shipped" / f"{name}.npz"))
+
+
+def write_reference(reference: Reference) -> None:
+    """Write the file of a reference in one step."""
+    arrays: dict[str, Array] = {name: value.numpy().astype(np.float32) for name, value in reference.values.items()}
+    arrays["inputs"] = reference.inputs.numpy()
+    for name in ("train_inputs", "train_target"):
+        if (value := getattr(reference, name)) is not None:
+            arrays[name] = value.numpy()
+    reference.path.parent.mkdir(parents=True, exist_ok=True)
+    beside = reference.path.with_name(f".{reference.path.name}.part")
+    try:
+        with beside.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, about=np.array(json.dumps(reference.about)), **arrays)
+        beside.replace(reference.path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def load_reference(path: Path) -> Reference:
+    """Read a reference; a file with `x`, `mean` and `variance` alone, such as a published one, will do."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: np.asarray(file[name]) for name in file.files}
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such reference; make one with epibench reference") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        raise InputError(f"{path}: not a readable .npz file of plain arrays ({error})") from None
+    try:
+        return _foreign(path, arrays) if "about" not in arrays else _own(path, arrays)
+    except KeyError as error:
+        there = ", ".join(arrays) or "nothing"
+        raise InputError(f"{path}: no array {error} in this reference; it holds {there}") from None
+
+
+def _own(path: Path, arrays: Mapping[str, Array]) -> Reference:
+    try:
+        about = json.loads(str(arrays["about"]))
+    except ValueError:
+        raise InputError(
+            f"{path}: what it says about itself is not JSON; make it anew with epibench reference"
+        ) from None
+    kind = "categorical" if "probs" in arrays else "gaussian"
+    names = ("probs",) if kind == "categorical" else GAUSSIAN
+    values = {name: _finite(path, name, arrays[name]) for name in names}
+    inputs = torch.from_numpy(arrays["inputs"])
+    for name, value in values.items():
+        if value.ndim < 2 or value.shape[0] not in (1, 3) or value.shape[1] != len(inputs):
+            raise InputError(f"{path}: '{name}' has shape {tuple(value.shape)}, for {len(inputs)} grid points")
+    train_inputs, train_target = (torch.from_numpy(arrays[name]) for name in ("train_inputs", "train_target"))
+    return Reference(path, kind, inputs, values, train_inputs, train_target, about)
+
+
+def _foreign(path: Path, arrays: Mapping[str, Array]) -> Reference:
+    inputs = torch.from_numpy(np.atleast_2d(arrays["x"].astype(np.float32)))
+    inputs = inputs.T if inputs.shape[0] == 1 else inputs
+    note = "It does not say how it was made: neither its training data nor its convergence can be checked."
+    if "probs" in arrays:
+        values = {"probs": _finite(path, "probs", arrays["probs"])[None]}
+        return Reference(path, "categorical", inputs, values, notes=(note,))
+    mean, variance = (_finite(path, name, arrays[name])[None] for name in ("mean", "variance"))
+    aleatoric = _finite(path, "aleatoric", arrays["aleatoric"])[None] if "aleatoric" in arrays else variance
+    values = {"mean": mean, "aleatoric": aleatoric, "aleatoric_clipped": aleatoric, "epistemic": variance - aleatoric}
+    return Reference(path, "gaussian", inputs, values, notes=(note,))
+
+
+def _finite(path: Path, name: str, array: Array) -> Tensor:
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        raise InputError(f"{path}: '{name}' must hold finite numbers")
+    return torch.from_numpy(array.astype(np.float64))
+
+
+def check_fits(
+    reference: Reference, problem: ToyProblem, prior_scale: float = 1.0, hidden: tuple[int, ...] = (10, 10)
+) -> None:
+    """Refuse a reference of another problem: other grid, training data, prior or network."""
+    remedy = f"make one with epibench reference {problem.name}, or set reference.path=null"
+    if reference.kind != problem.kind or not _alike(reference.inputs, problem.grid):
+        raise InputError(f"{reference.path}: a reference for another grid than that of {problem.name}; {remedy}")
+    if reference.train_inputs is None or reference.train_target is None:
+        return  # its notes say that it cannot be checked
+    pairs = ((reference.train_inputs, problem.train.inputs), (reference.train_target, problem.train.target))
+    if not all(_alike(own, given) for own, given in pairs):
+        raise InputError(f"{reference.path}: made from other training data than these; {remedy} --data FILE")
+    for key, wanted in (("prior_scale", prior_scale), ("hidden", list(hidden))):
+        made = reference.about.get(key, wanted)
+        if made != wanted:
+            raise InputError(f"{reference.path}: made with {key} {made}, not {wanted}; {remedy}")
+
+
+def _alike(first: Tensor, second: Tensor) -> bool:
+    return first.shape == second.shape and torch.allclose(first.double(), second.double(), atol=TOLERANCE)

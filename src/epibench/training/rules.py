@@ -1,0 +1,81 @@
+"""Update rules: how parameters move, given the gradient of the mean loss. Samplers have theirs beside their method.
+
+A rule changes parameters of any shape in place, entry by entry, so that it serves stacked networks and single large
+ones alike.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from epibench.training.schedules import Pace
+
+RuleState = dict[str, Tensor]
+
+
+class Step(NamedTuple):
+    """What a rule may ask about the step it takes."""
+
+    number: int  # from 1
+    pace: Pace
+    num_points: int  # N: the loss is U/N
+    noise: Tensor | None  # standard normal, in the shape of the parameters; None if the rule asks for none
+
+
+class Rule(Protocol):
+    """One way to move parameters; `state` is what it remembers between steps, in the shape of the parameters."""
+
+    @property
+    def noisy(self) -> bool:
+        """Whether it needs noise."""
+
+    def start(self, parameters: Tensor) -> RuleState:
+        """The state before the first step."""
+
+    def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
+        """Move the parameters in place."""
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Gradient descent; momentum as in PyTorch: v ← m·v + g, θ ← θ − α·v."""
+
+    momentum: float = 0.0
+    noisy = False
+
+    def start(self, parameters: Tensor) -> RuleState:
+        """The velocity, if there is momentum."""
+        return {"velocity": torch.zeros_like(parameters)} if self.momentum else {}
+
+    def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
+        """One step down the gradient."""
+        if self.momentum:
+            gradient = state["velocity"].mul_(self.momentum).add_(gradient)
+        parameters.add_(gradient, alpha=-step.pace.rate)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba 2015), as in PyTorch."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    noisy = False
+
+    def start(self, parameters: Tensor) -> RuleState:
+        """Both moments."""
+        return {"first": torch.zeros_like(parameters), "second": torch.zeros_like(parameters)}
+
+    def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
+        """One step along the first moment, scaled by the second."""
+        first = state["first"].lerp_(gradient, 1 - self.beta1)
+        second = state["second"].mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
+        scale = math.sqrt(1 - self.beta2**step.number)
+        size = step.pace.rate / (1 - self.beta1**step.number)
+        parameters.addcdiv_(first, second.sqrt().div_(scale).add_(self.epsilon), value=-size)

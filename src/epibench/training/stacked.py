@@ -1,0 +1,227 @@
+"""Train many small networks at once; member i comes out the same, bit for bit, alone or among a thousand.
+
+Every member has its own initial weights, its own order of the data and its own noise, each a function of the member's
+keys and the step (see `randomness`). On a CPU, blocks of members that fit into the cache are trained side by side in
+threads. Training is cut into segments: after each, progress is told and the state can be saved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from epibench import randomness
+from epibench.errors import InputError
+from epibench.networks.mlp import StackedMLP
+from epibench.parallel import in_threads
+from epibench.training.objectives import Objective
+from epibench.training.rules import Rule, RuleState, Step
+from epibench.training.schedules import Schedule
+
+BLOCK = 128  # networks of a block: what they compute at once fits into the cache
+SEGMENT_SECONDS = 1.0
+NOISE_STEPS = 8
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """inputs: (point, feature); target: (point,)."""
+
+    inputs: Tensor
+    target: Tensor
+
+
+@dataclass(frozen=True)
+class Training:
+    """Everything that fixes how stacked networks are trained, besides their number.
+
+    prior_precision: 1/σ² of the Gaussian prior, 0 for none; keep: epochs, from 1, at whose ends parameters are kept.
+    """
+
+    network: StackedMLP
+    objective: Objective
+    data: TrainingData
+    rule: Rule
+    schedule: Schedule
+    num_epochs: int
+    batch_size: int
+    keep: tuple[int, ...]
+    prior_precision: float = 1.0
+    dropout: float = 0.0
+    drop_diverged: bool = False  # whether members that become NaN are left behind, instead of stopping all
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches of an epoch; the last one may be smaller."""
+        return -(-len(self.data.target) // self.batch_size)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of every member for each purpose, (member,) each."""
+
+    initial: Tensor
+    order: Tensor
+    noise: Tensor
+    dropout: Tensor
+
+    @classmethod
+    def of(cls, seed: int, method: str, members: Sequence[int], device: torch.device) -> Keys:
+        """The keys of these members of a method."""
+        return cls(
+            *(
+                randomness.member_keys(seed, method, purpose, members).to(device)
+                for purpose in ("initial", "order", "noise", "dropout")
+            )
+        )
+
+    def part(self, members: slice) -> Keys:
+        """The keys of some members."""
+        return Keys(self.initial[members], self.order[members], self.noise[members], self.dropout[members])
+
+
+@dataclass(frozen=True)
+class State:
+    """Where training stands after some epochs. kept: (member, kept epoch, parameter), filled as they come."""
+
+    epoch: int
+    parameters: Tensor
+    rule: RuleState
+    kept: Tensor
+
+
+class DivergedError(InputError):
+    """Parameters are no longer finite."""
+
+    def __init__(self, members: list[int], epoch: int):
+        self.members, self.epoch = members, epoch
+        super().__init__(f"members {members} diverged in epoch {epoch}")
+
+
+def start(training: Training, keys: Keys) -> State:
+    """The state before the first epoch."""
+    parameters = training.network.initialise(keys.initial)
+    kept = parameters.new_zeros((len(parameters), len(training.keep), parameters.shape[1]))
+    return State(0, parameters, training.rule.start(parameters), kept)
+
+
+def train(
+    training: Training,
+    keys: Keys,
+    state: State | None = None,
+    after_segment: Callable[[State], None] = lambda state: None,
+) -> Tensor:
+    """Train all members to the end, from the start or from a saved state; returns (member, kept epoch, parameter)."""
+    state = start(training, keys) if state is None else state
+    device = state.parameters.device
+    data = TrainingData(training.data.inputs.to(device), training.data.target.to(device))
+    training = replace(training, data=data)
+    blocks = block_slices(len(state.parameters) * training.network.heads, training.network.heads, device)
+    epochs = 1
+    while state.epoch < training.num_epochs:
+        last = min(state.epoch + epochs, training.num_epochs)
+        begun = time.perf_counter()
+        run_blocks([Block(training, keys.part(members), part_of(state, members)) for members in blocks], last)
+        state = replace(state, epoch=last)
+        check_finite(state, training.drop_diverged)
+        after_segment(state)
+        epochs = next_segment(epochs, time.perf_counter() - begun)
+    return state.kept
+
+
+def run_blocks(blocks: list[Block], last: int) -> None:
+    """Train all blocks to the end of epoch `last`, side by side."""
+    in_threads(lambda block: block.run(last), blocks)
+
+
+def block_slices(num_networks: int, heads: int, device: torch.device) -> list[slice]:
+    """Cut the members into blocks; a GPU takes all of them at once."""
+    num_members = num_networks // heads
+    size = num_members if device.type != "cpu" else max(1, BLOCK // heads)
+    return [slice(first, min(first + size, num_members)) for first in range(0, num_members, size)]
+
+
+def part_of(state: State, members: slice) -> State:
+    """Views of some members' state: what happens to them happens to the whole."""
+    rule = {name: tensor[members] for name, tensor in state.rule.items()}
+    return State(state.epoch, state.parameters[members], rule, state.kept[members])
+
+
+def next_segment(epochs: int, seconds: float) -> int:
+    """So many epochs that the next segment takes about SEGMENT_SECONDS; it grows at most fourfold."""
+    return max(1, min(4 * epochs, int(epochs * SEGMENT_SECONDS / max(seconds, 1e-3))))
+
+
+def check_finite(state: State, drop: bool) -> None:
+    """Stop where members have diverged; where these are dropped, only if none is left."""
+    broken = ~torch.isfinite(state.parameters).all(1)
+    if broken.all() or (broken.any() and not drop):
+        raise DivergedError(torch.nonzero(broken).flatten().tolist(), state.epoch)
+
+
+class Block:
+    """Some members, trained together by one thread."""
+
+    def __init__(self, training: Training, keys: Keys, state: State):
+        self.training, self.keys, self.state = training, keys, state
+        self.gradient = torch.empty_like(state.parameters)
+        self.layers = training.network.layers(state.parameters)
+        self.gradients = training.network.layers(self.gradient)
+        self.noise: Tensor | None = None
+
+    def run(self, last: int) -> None:
+        """Train from where the state stands to the end of epoch `last`."""
+        training = self.training
+        for epoch in range(self.state.epoch, last):
+            order = randomness.permutations(self.keys.order, epoch, len(training.data.target))
+            inputs = training.data.inputs[order].transpose(1, 2).contiguous()  # (member, feature, point)
+            target = training.data.target[order]
+            for number in range(training.steps_per_epoch):
+                part = slice(number * training.batch_size, (number + 1) * training.batch_size)
+                self.step(epoch * training.steps_per_epoch + number, inputs[:, :, part], target[:, part])
+            if epoch + 1 in training.keep:
+                self.state.kept[:, training.keep.index(epoch + 1)] = self.state.parameters
+
+    def step(self, number: int, inputs: Tensor, target: Tensor) -> None:
+        """One step of every member on its own batch. inputs: (member, feature, point); target: (member, point)."""
+        training, parameters = self.training, self.state.parameters
+        network, (members, points) = training.network, target.shape
+        keep = self.dropout(number, points) if training.dropout else None
+        activations = network.forward(self.layers, inputs, keep)
+        raw = activations[-1].view(members, network.heads, network.num_outputs, points)
+        slope = training.objective.slope(raw, target).div_(points)
+        network.backward(self.layers, self.gradients, activations, slope.view_as(activations[-1]), keep)
+        num_points = len(training.data.target)
+        if training.prior_precision:
+            self.gradient.add_(parameters, alpha=training.prior_precision / num_points)
+        pace = training.schedule(number + 1, training.num_epochs * training.steps_per_epoch)
+        noise = self.next_noise(number) if training.rule.noisy and pace.temperature else None
+        training.rule.update(parameters, self.gradient, self.state.rule, Step(number + 1, pace, num_points, noise))
+
+    def next_noise(self, number: int) -> Tensor:
+        """Standard normal noise for a step, (member, parameter); made for several steps at a time."""
+        members, parameters = self.state.parameters.shape
+        pairs = -(-parameters // 2)
+        first = number - number % NOISE_STEPS
+        if self.noise is None or number == first:
+            noise = randomness.normal(self.keys.noise, first * pairs, NOISE_STEPS * pairs)
+            noise = noise.view(members, 2, NOISE_STEPS, pairs).permute(2, 0, 1, 3)
+            self.noise = noise.reshape(NOISE_STEPS, members, 2 * pairs)[:, :, :parameters]
+        return self.noise[number - first]
+
+    def dropout(self, number: int, points: int) -> Tensor:
+        """What the first hidden layer is multiplied with in a step, (network, unit, point)."""
+        network = self.training.network
+        count = network.heads * network.hidden[0] * self.training.batch_size
+        uniform = randomness.uniform(self.keys.dropout, number * count, count)
+        uniform = uniform.view(-1, network.hidden[0], self.training.batch_size)[:, :, :points]
+        return dropout_factor(uniform, self.training.dropout)
+
+
+def dropout_factor(uniform: Tensor, rate: float) -> Tensor:
+    """0 with probability `rate`, otherwise 1 / (1 − rate)."""
+    return (uniform >= rate).to(uniform.dtype).mul_(1 / (1 - rate))

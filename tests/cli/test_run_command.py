@@ -1,0 +1,119 @@
+"""`epibench run`, `recipes` and `report` as a user calls them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_recipes import SETTINGS
+
+from epibench.recipes import RECIPES
+
+
+def settings(*more: str) -> list[str]:
+    return [part for setting in (*SETTINGS, *more) for part in ("--set", setting)]
+
+
+def test_a_run_writes_recipe_members_results_and_page(tmp_path: Path, run) -> None:
+    out = tmp_path / "mine"
+    status, _, said = run("run", "toy-regression", "--out", out, *settings('methods=["map", "ensemble"]'))
+    assert status == 0
+    assert {path.name for path in out.iterdir()} == {"recipe.json", "members", "results.json", "report.html"}
+    assert sorted(path.name for path in (out / "members").iterdir()) == ["ensemble.safetensors", "map.safetensors"]
+    assert str(out / "report.html") in said
+    assert "train ensemble" in said
+
+
+def test_a_finished_run_is_shown_again_without_training(tmp_path: Path, run) -> None:
+    command = ("run", "toy-classification", "--out", tmp_path / "run", *settings('methods=["ensemble"]'))
+    run(*command)
+    before = (tmp_path / "run" / "results.json").read_text()
+    status, _, said = run(*command)
+    assert status == 0
+    assert "finished already" in said
+    assert (tmp_path / "run" / "results.json").read_text() == before
+
+
+def test_the_recipe_of_a_run_gives_the_same_numbers(tmp_path: Path, run) -> None:
+    run("run", "toy-regression", "--out", tmp_path / "one", *settings('methods=["ensemble"]'))
+    assert run("run", tmp_path / "one" / "recipe.json", "--out", tmp_path / "two")[0] == 0
+    one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
+    assert one["summary"] == two["summary"]
+
+
+def test_report_makes_one_page_of_two_runs(tmp_path: Path, run) -> None:
+    for name in ("toy-regression", "toy-classification"):
+        run("run", name, "--out", tmp_path / name, *settings('methods=["ensemble"]'))
+    page = tmp_path / "both.html"
+    status, _, said = run("report", tmp_path / "toy-regression", tmp_path / "toy-classification", "--out", page)
+    assert status == 0
+    assert page.stat().st_size > 10_000
+    assert str(page) in said
+
+
+def test_recipes_lists_all_of_them(run) -> None:
+    status, printed, _ = run("recipes")
+    assert status == 0
+    assert all(name in printed for name in RECIPES if not name.endswith("-quick"))
+    assert "-quick" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "toy-regresion"), ["toy-regresion", "toy-regression"]),
+        (("run", "toy-regression", "--set", "sgld.epochs=3"), ["sgld.epochs", "sgld.num_epochs"]),
+        (("run", "toy-regression", "--set", "prior_scale=0"), ["prior_scale", "greater than 0"]),
+        (("run", "toy-regression", "--set", "members=[512]"), ["M = 512", "256"]),
+        (("run", "toy-regression", "--set", "data.path=missing.npz"), ["missing.npz"]),
+        (("run", "toy-regression", "--set", "reference.path=missing.npz"), ["missing.npz", "epibench reference"]),
+        (("run", "toy-regression", "--executor", "cloud"), ["cloud", "local"]),
+        (("run", "toy-regression", "--device", "tpu"), ["tpu"]),
+        (("report", "nowhere"), ["nowhere"]),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(arguments, words, run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, said = run(*arguments)
+    complaint = said.strip().splitlines()[-1]
+    assert status == 2
+    assert complaint.startswith("epibench: ")
+    assert all(word in complaint for word in words), complaint
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_data_file_without_the_arrays_names_file_and_array(tmp_path: Path, run, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "data.npz", a=np.zeros(3))
+    status, _, said = run("run", "toy-regression", "--set", f"data.path={tmp_path / 'data.npz'}")
+    assert status == 2
+    assert "data.npz: no array 'x' or 'regression_x'; it holds a" in said
+
+
+def test_another_recipe_in_the_folder_is_refused(tmp_path: Path, run) -> None:
+    run("run", "toy-regression", "--out", tmp_path / "run", *settings('methods=["ensemble"]'))
+    status, _, said = run("run", "toy-regression", "--out", tmp_path / "run", *settings('methods=["map"]'))
+    assert status == 2
+    assert "another recipe: methods" in said
+
+
+def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    long = settings('methods=["map", "sgld"]', "sgld.num_epochs=4000", "sgld.learning_rate=0.001")
+    command = [sys.executable, "-m", "epibench", "run", "toy-regression", "--out", str(out), *long]
+    stopped = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    finished, deadline = out / "members" / "map.safetensors", time.monotonic() + 60
+    while not finished.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(stopped.pid, signal.SIGINT)
+    _, said = stopped.communicate(timeout=60)
+    assert stopped.returncode == 130
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
+    assert finished.exists()
+    assert not (out / "results.json").exists()

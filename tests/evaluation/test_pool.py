@@ -1,0 +1,116 @@
+"""Pools are evaluated group by group and stretch by stretch; the numbers are those of the whole pool at once."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from epibench.evaluation import pool as evaluation
+from epibench.evaluation.draws import Plan, make_draws
+from epibench.evaluation.pool import parts_of, predict, score, toy_suite_settings
+from epibench.likelihoods import LIKELIHOODS
+
+POINTS = 23
+
+
+@dataclass(frozen=True)
+class GivenPool:
+    """Members whose outputs are given; it notes which it is asked for."""
+
+    outputs_of: dict[str, Tensor]
+    plan: Plan
+    group: tuple[int, ...] | None
+    asked: list[tuple[slice, int, int]]
+
+    @property
+    def num_members(self) -> int:
+        return len(next(iter(self.outputs_of.values())))
+
+    def outputs(
+        self, inputs: Tensor, members: slice, first: int = 0, max_log_variance: float | None = None
+    ) -> dict[str, Tensor]:
+        self.asked.append((members, first, len(inputs)))
+        found = {name: value[members, first : first + len(inputs)] for name, value in self.outputs_of.items()}
+        if max_log_variance is not None and "variance" in found:
+            found["variance"] = found["variance"].clamp(max=torch.tensor(max_log_variance).exp().item())
+        return found
+
+
+def make_pool(kind: str, plan: Plan = "prefix", grouped: bool = True) -> GivenPool:
+    torch.manual_seed(1)
+    if kind == "gaussian":
+        outputs = {"mean": torch.randn(12, POINTS), "variance": torch.rand(12, POINTS) * 20 + 0.1}
+    else:
+        outputs = {"probs": torch.softmax(torch.randn(12, POINTS, 2), 2)}
+    return GivenPool(outputs, plan, tuple(member // 4 for member in range(12)) if grouped else None, [])
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "categorical"])
+@pytest.mark.parametrize(
+    ("plan", "grouped"), [("prefix", True), ("spread", True), ("disjoint", True), ("random", False)]
+)
+@pytest.mark.parametrize("budget", [2**22, 20])
+def test_predictions_are_those_of_the_whole_pool(kind, plan, grouped, budget, monkeypatch) -> None:
+    monkeypatch.setattr(evaluation, "POINTS_AT_ONCE", budget)
+    pool = make_pool(kind, plan, grouped)
+    draws = make_draws(12, (1, 2, 4), plan=plan, group=pool.group)
+    found = predict(pool, draws, kind, torch.zeros(POINTS, 1))
+    whole = LIKELIHOODS[kind].combine(pool.outputs_of, draws.weights)
+    for name, values in found.items():
+        torch.testing.assert_close(values, getattr(whole, name), rtol=1e-12, atol=1e-12)
+
+
+def test_every_member_is_run_once_for_each_point() -> None:
+    pool = make_pool("gaussian")
+    draws = make_draws(12, (1, 2, 4), plan="prefix", group=pool.group)
+    predict(pool, draws, "gaussian", torch.zeros(POINTS, 1))
+    assert pool.asked == [(slice(start, start + 4), 0, POINTS) for start in (0, 4, 8)]
+
+
+def test_groups_are_taken_apart_only_where_draws_stay_within_them() -> None:
+    for plan, count in (("prefix", 3), ("spread", 3), ("disjoint", 1), ("random", 1)):
+        pool = make_pool("gaussian", plan)
+        draws = make_draws(12, (1, 2), plan=plan, group=pool.group)
+        assert len(parts_of(pool, draws)) == count
+
+
+def test_groups_without_a_draw_are_not_run() -> None:
+    pool = make_pool("gaussian")
+    draws = make_draws(12, (2,), plan="prefix", group=pool.group, max_draws=2)
+    predict(pool, draws, "gaussian", torch.zeros(POINTS, 1))
+    assert [members for members, _, _ in pool.asked] == [slice(0, 4), slice(4, 8)]
+
+
+def test_the_log_variance_is_limited_where_asked() -> None:
+    pool = make_pool("gaussian")
+    draws = make_draws(12, (1,), plan="prefix", group=pool.group)
+    limited = predict(pool, draws, "gaussian", torch.zeros(POINTS, 1), 2.0)["aleatoric"]
+    free = predict(pool, draws, "gaussian", torch.zeros(POINTS, 1))["aleatoric"]
+    assert free.max() > limited.max()
+    assert limited.max() == pytest.approx(torch.tensor(2.0).exp().item())
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "categorical"])
+def test_scores_do_not_depend_on_parts(kind, monkeypatch) -> None:
+    pool = make_pool(kind)
+    target = torch.randn(POINTS) if kind == "gaussian" else torch.randint(0, 2, (POINTS,))
+    draws = make_draws(12, (1, 2, 4), plan="prefix", group=pool.group)
+    values, curves = score(pool, draws, toy_suite_settings(kind), torch.zeros(POINTS, 1), target)
+    whole = GivenPool(pool.outputs_of, "disjoint", None, [])  # its plan makes it one part; the draws are the same
+    other, other_curves = score(whole, draws, toy_suite_settings(kind), torch.zeros(POINTS, 1), target)
+    assert values.keys() == other.keys()
+    for name in values:
+        torch.testing.assert_close(values[name], other[name], rtol=1e-9, atol=1e-9)
+    for family in curves:
+        for name in curves[family]:
+            torch.testing.assert_close(
+                curves[family][name], other_curves[family][name], rtol=1e-9, atol=1e-9, equal_nan=True
+            )
+
+
+def test_progress_hears_of_every_draw() -> None:
+    pool, heard = make_pool("gaussian"), []
+    draws = make_draws(12, (1, 2), plan="prefix", group=pool.group)
+    predict(pool, draws, "gaussian", torch.zeros(POINTS, 1), progress=heard.append)
+    assert sum(heard) == len(draws.sets)

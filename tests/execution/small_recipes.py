@@ -1,0 +1,37 @@
+"""Recipes that run in a second: few networks, few epochs, every method."""
+
+from epibench.recipes import RECIPES, apply_settings
+from epibench.recipes.toy import ToyRecipe
+
+SETTINGS = [
+    "members=[1,2,4]",
+    "draws=3",
+    "test_points=20",
+    "pictures.members=[2,4]",
+    "map.num_restarts=2",
+    "map.num_epochs=2",
+    "ml.num_restarts=2",
+    "ml.num_epochs=2",
+    "ensemble.num_members=8",
+    "ensemble.num_epochs=2",
+    "mc_dropout.num_networks=2",
+    "mc_dropout.num_passes=4",
+    "mc_dropout.num_epochs=2",
+    "mc_dropout.repeats=1",
+    "sgld.num_chains=2",
+    "sgld.num_epochs=24",
+    "sgld.num_snapshots=4",
+    "sghmc.num_chains=2",
+    "sghmc.num_epochs=24",
+    "sghmc.num_snapshots=4",
+    "cyclical.num_chains=2",
+    "cyclical.num_epochs=24",
+    "cyclical.num_snapshots=4",
+    "cyclical.num_cycles=2",
+    "reference.path=null",
+]
+
+
+def small(problem: str = "toy-regression", *settings: str) -> ToyRecipe:
+    """The recipe of a problem, cut down."""
+    return apply_settings(RECIPES[problem], [*SETTINGS, *settings])

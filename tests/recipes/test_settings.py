@@ -1,0 +1,87 @@
+"""Settings: dotted keys, JSON values, and complaints that name the key."""
+
+import pytest
+
+from epibench.errors import InputError
+from epibench.recipes import RECIPES, apply_settings, changes
+from epibench.recipes.settings import first_difference, parse_setting
+
+RECIPE = RECIPES["toy-regression"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("seed=3", "seed", 3),
+        ("sgld.num_epochs=9600", "sgld.num_epochs", 9600),
+        ('methods=["ensemble", "sgld"]', "methods", ["ensemble", "sgld"]),
+        ("data.path=folder/a=b.npz", "data.path", "folder/a=b.npz"),
+        ("reference.path=null", "reference.path", None),
+        ("ensemble.optimiser=sgd", "ensemble.optimiser", "sgd"),
+        ("about=", "about", ""),
+    ],
+)
+def test_a_value_is_json_if_it_parses_and_text_otherwise(text: str, key: str, value: object) -> None:
+    assert parse_setting(text) == (key, value)
+
+
+def test_the_last_setting_of_a_key_wins() -> None:
+    assert apply_settings(RECIPE, ["seed=1", "seed=2"]).seed == 2
+
+
+def test_settings_change_nothing_else() -> None:
+    changed = apply_settings(RECIPE, ["sgld.num_epochs=9600"])
+    assert changed.model_copy(update={"sgld": RECIPE.sgld}) == RECIPE
+    assert changed.sgld == RECIPE.sgld.model_copy(update={"num_epochs": 9600})
+
+
+def test_lists_are_replaced() -> None:
+    assert apply_settings(RECIPE, ["members=[8]"]).members == (8,)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("sgld.nm_epochs=1", ["sgld.nm_epochs", "toy-regression", "sgld.num_epochs"]),
+        ("seeed=1", ["seeed", "nearest is seed"]),
+        ("seed.x=1", ["seed.x"]),
+        ("seed", ["'seed'", "key=value"]),
+        ("=3", ["key=value"]),
+        ("sgld.num_epochs=0", ["sgld.num_epochs", "greater than or equal to 1", "0"]),
+        ("sgld.learning_rate=fast", ["sgld.learning_rate", "'fast'"]),
+        ("sgld.learning_rate=NaN", ["sgld.learning_rate", "finite"]),
+        ("prior_scale=0", ["prior_scale", "greater than 0"]),
+        ("prior_scale=-1", ["prior_scale", "greater than 0", "-1"]),
+        ("members=[512]", ["M = 512", "mc_dropout", "256"]),
+        ("members=[]", ["members"]),
+        ("hidden=[]", ["hidden"]),
+        ('methods=["sgdl"]', ["'sgdl'", "sgld"]),
+        ("methods=[]", ["methods"]),
+        ("ensemble.optimiser=lbfgs", ["ensemble.optimiser", "'lbfgs'"]),
+        ('variants={"x": {"method": "bogus", "label": "x"}}', ["bogus"]),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_key(setting: str, words: list[str]) -> None:
+    with pytest.raises(InputError) as error:
+        apply_settings(RECIPE, [setting])
+    assert all(word in str(error.value) for word in words), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_variant_with_an_option_that_its_method_lacks_is_refused() -> None:
+    settings = ['variants={"x": {"method": "sgld", "label": "x", "options": {"rate": 1}}}', 'methods=["x"]']
+    with pytest.raises(InputError, match="rate"):
+        apply_settings(RECIPE, settings)
+
+
+def test_changes_name_what_differs_from_the_recipe_of_that_name() -> None:
+    assert changes(RECIPE) == []
+    changed = apply_settings(RECIPE, ["sgld.num_chains=24", "data.path=a.npz"])
+    assert changes(changed) == ['data.path="a.npz"', "sgld.num_chains=24"]
+
+
+def test_the_first_difference_of_two_recipes_is_named_with_both_values() -> None:
+    other = apply_settings(RECIPE, ["sgld.num_epochs=9600", "sghmc.num_epochs=9600"])
+    there, now = (recipe.model_dump(mode="json") for recipe in (RECIPE, other))
+    assert first_difference(there, now) == "sgld.num_epochs (38400 there, 9600 now)"
+    assert first_difference(there, there) is None

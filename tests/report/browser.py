@@ -1,0 +1,42 @@
+"""A headless browser for tests: the document after its scripts, and what was logged."""
+
+import html
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+OPTIONS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-dev-shm-usage --enable-logging=stderr"
+)
+# A browser window has a least width, a frame has none; a frame made from text may be looked into.
+FRAME = """<!DOCTYPE html><iframe width="400" height="900" style="border: 0" srcdoc="{page}"></iframe>
+<script>addEventListener("load", () => {{
+  const view = document.querySelector("iframe").contentWindow, page = view.document;
+  const look = {look};
+  const facts = {{ inner: view.innerWidth, scroll: page.documentElement.scrollWidth, ...look(view, page) }};
+  const out = document.createElement("pre");
+  out.id = "facts";
+  out.textContent = JSON.stringify(facts);
+  document.body.append(out);
+}});</script>"""
+
+
+def dump(chromium: str, page: Path, profile: Path) -> tuple[str, str]:
+    """The page's document after its scripts, and what the browser logged."""
+    command = [chromium, *OPTIONS.split(), f"--user-data-dir={profile}", "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout, done.stderr
+
+
+def on_a_phone(chromium: str, text: str, look: str, folder: Path) -> dict[str, Any]:
+    """What the function `look(view, page)` finds in the page, 400 pixels wide, and its widths; nothing is logged."""
+    wrapper = folder / "wrapper.html"
+    wrapper.write_text(FRAME.format(page=html.escape(text), look=look), encoding="utf-8")
+    document, log = dump(chromium, wrapper, folder / "profile")
+    assert "CONSOLE" not in log, log
+    (found,) = re.findall(r'<pre id="facts">(.*?)</pre>', document, flags=re.DOTALL)
+    facts: dict[str, Any] = json.loads(html.unescape(found))
+    return facts

@@ -1,0 +1,33 @@
+"""The run's page in a real browser: its script runs under its own policy, its pictures load, its switches work."""
+
+from pathlib import Path
+
+import fake_run
+import pytest
+from browser import dump, on_a_phone
+
+from epibench.report import write_run_page
+
+SWITCHED = """(view, page) => {
+  for (const end of ["convention-gustafsson2020", "direction-method_to_reference", "region-train"])
+    page.querySelector(`[id$='-kl-${end}']`).checked = true;
+  const layers = [...page.querySelectorAll("div.layer")];
+  return { seen: layers.filter((e) => view.getComputedStyle(e).display !== "none").map((e) => e.dataset.m) };
+}"""
+
+
+@pytest.mark.parametrize("scene", ["regression", "classification", "hostile"])
+def test_script_runs_without_errors_under_the_page_policy(scene: str, chromium: str, tmp_path: Path) -> None:
+    page = write_run_page(fake_run.SCENES[scene](), tmp_path / "report.html")
+    document, log = dump(chromium, page, tmp_path / "profile")
+    assert "CONSOLE" not in log, log
+    assert "<figure>" in document
+
+
+@pytest.mark.parametrize("scene", ["two_runs", "classification"])
+def test_fits_a_phone_and_shows_the_chosen_view(scene: str, chromium: str, tmp_path: Path) -> None:
+    text = write_run_page(fake_run.SCENES[scene](), tmp_path / "report.html").read_text(encoding="utf-8")
+    facts = on_a_phone(chromium, text, SWITCHED, tmp_path)
+    assert facts["inner"] == 400
+    assert facts["scroll"] <= 400
+    assert facts["seen"] == ["gustafsson2020-method_to_reference-train"]
