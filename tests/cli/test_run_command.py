@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from small_recipes import SETTINGS
 
+from epibench.evaluation.divergence import DIRECTIONS
 from epibench.recipes import RECIPES
 
 
@@ -54,6 +55,19 @@ def test_report_makes_one_page_of_two_runs(tmp_path: Path, run) -> None:
     assert status == 0
     assert page.stat().st_size > 10_000
     assert str(page) in said
+
+
+def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
+    run("run", "toy-classification", "--out", tmp_path / "run", *settings('methods=["ensemble"]'))
+    content = json.loads((tmp_path / "run" / "results.json").read_text())
+    cells = {"8": {"mean": 0.25, "std": 0.5, "n": 4}}
+    tree = {direction: {region: cells for region in ("grid", "train")} for direction in DIRECTIONS}
+    content["kl"]["ensemble"] = {"pooled": tree, "gustafsson2020": tree}
+    (tmp_path / "run" / "results.json").write_text(json.dumps(content))
+    assert run("report", tmp_path / "run", "--markdown", tmp_path / "tables.md")[0] == 0
+    written = (tmp_path / "tables.md").read_text()
+    assert "| Ensembling | – | 0.25 ± 0.50 |" in written
+    assert "| classification | Ensembling | 8 | 0.0885 ± 0.039 | 20 | 0.25 ± 0.5 | 1 |" in written
 
 
 def test_recipes_lists_all_of_them(run) -> None:

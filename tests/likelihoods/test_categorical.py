@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from epibench.evaluation.draws import Draws, make_draws
-from epibench.likelihoods.categorical import combine, entropy
+from epibench.likelihoods.categorical import combine, entropy, loss, slope
 
 in_any_time = settings(deadline=None, max_examples=25)  # the first example waits for torch's threads
 DTYPES = (torch.float16, torch.float32, torch.float64)
@@ -199,3 +199,32 @@ def test_a_probability_just_below_zero_does_not_hide_the_entropy():
     probs = torch.tensor([[[0.5, 0.5001, -1e-4]]], dtype=torch.float64)
     predictive = combine({"probs": probs}, torch.ones(1, 1))
     assert float(predictive.entropy) == pytest.approx(0.6931, abs=1e-3)
+
+
+def random_logits(seed: int, scale: float) -> tuple[Tensor, Tensor]:
+    rng = np.random.default_rng(seed)
+    return torch.from_numpy(scale * rng.standard_normal((3, 5, 7))), torch.from_numpy(rng.integers(0, 5, (3, 7)))
+
+
+@in_any_time
+@given(seed=st.integers(0, 2**32), scale=st.sampled_from([0.1, 1.0, 100.0]))
+def test_the_loss_is_the_negative_log_likelihood(seed: int, scale: float) -> None:
+    logits, target = random_logits(seed, scale)
+    expected = -torch.distributions.Categorical(logits=logits.movedim(1, 2)).log_prob(target)
+    torch.testing.assert_close(loss(logits, target), expected, rtol=1e-10, atol=1e-12)
+
+
+@in_any_time
+@given(seed=st.integers(0, 2**32), scale=st.sampled_from([0.1, 1.0, 100.0]))
+def test_the_slope_is_the_derivative_of_the_loss(seed: int, scale: float) -> None:
+    logits, target = random_logits(seed, scale)
+    leaf = logits.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(loss(leaf, target).sum(), leaf)
+    torch.testing.assert_close(slope(logits, target), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_the_slope_leaves_its_input_alone() -> None:
+    logits, target = random_logits(0, 1.0)
+    before = logits.clone()
+    slope(logits, target)
+    assert torch.equal(logits, before)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from epibench.evaluation.draws import Draws, make_draws
-from epibench.likelihoods.gaussian import GaussianPredictive, combine
+from epibench.likelihoods.gaussian import GaussianPredictive, combine, loss, slope
 
 in_any_time = settings(deadline=None, max_examples=25)  # the first example waits for torch's threads
 DTYPES = (torch.float16, torch.float32, torch.float64)
@@ -192,3 +192,29 @@ def test_members_outside_of_a_draw_leave_no_rounding_in_it():
     alone = combine({name: values[:3] for name, values in outputs.items()}, torch.full((1, 3), 1 / 3))
     among = combine(outputs, torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0]]))
     torch.testing.assert_close(among.epistemic, alone.epistemic, rtol=1e-9, atol=0)
+
+
+@in_any_time
+@given(seed=st.integers(0, 2**32), scale=st.sampled_from([0.1, 1.0, 5.0]))
+def test_the_loss_is_the_negative_log_likelihood_without_its_constant(seed: int, scale: float) -> None:
+    mean, log_variance, target = torch.from_numpy(scale * np.random.default_rng(seed).standard_normal((3, 4, 7)))
+    exact = -torch.distributions.Normal(mean, (0.5 * log_variance).exp()).log_prob(target)
+    constant = 0.5 * np.log(2 * np.pi)
+    torch.testing.assert_close(loss(mean, log_variance, target), exact - constant, rtol=1e-10, atol=1e-12)
+
+
+@in_any_time
+@given(seed=st.integers(0, 2**32), scale=st.sampled_from([0.1, 1.0, 5.0]))
+def test_the_slope_is_the_derivative_of_the_loss(seed: int, scale: float) -> None:
+    mean, log_variance, target = torch.from_numpy(scale * np.random.default_rng(seed).standard_normal((3, 4, 7)))
+    leaves = [values.clone().requires_grad_() for values in (mean, log_variance)]
+    expected = torch.autograd.grad(loss(*leaves, target).sum(), leaves)
+    for found, derivative in zip(slope(mean, log_variance, target), expected, strict=True):
+        torch.testing.assert_close(found, derivative, rtol=1e-12, atol=1e-13)
+
+
+def test_the_slope_leaves_its_input_alone() -> None:
+    inputs = torch.from_numpy(np.random.default_rng(0).standard_normal((3, 4, 7)))
+    before = inputs.clone()
+    slope(*inputs)
+    assert torch.equal(inputs, before)

@@ -123,11 +123,12 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The page. Default: RUN/report.html, or report.html of several.")
     ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write all tables to this file as Markdown, too.")] = None,
 ) -> None:
     """Make the page of a run anew, or one page of several; with what was published beside it."""
     from epibench.cli.report import run_report
 
-    run_report(runs, out)
+    run_report(runs, out, markdown)
 
 
 def main() -> None:

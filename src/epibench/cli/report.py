@@ -16,24 +16,31 @@ from epibench.report import write_run_page
 from epibench.report.figures import axis_members
 from epibench.report.kl_figures import view_name
 from epibench.report.kl_verdicts import Place, groups, places_at, verdict
+from epibench.report.markdown import render_markdown
 from epibench.report.numbers import plain_powers, significant
 from epibench.report.published_section import warnings_of
 from epibench.report.runs import VIEWS, Method, Run, View, all_members, by_problem, load_results, methods_of, read_runs
+from epibench.results import write_atomically
 
 PAGE_NAME = "report.html"
 FLOOR_WIDTH, WITH_STD, WITHOUT_STD = 9, 18, 9  # of columns, with the space before them
 
 
-def run_report(runs: list[Path], out: Path | None) -> None:
-    """Read every run, write the page, show the tables, and say where the page is."""
+def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> None:
+    """Read every run, write the page and the Markdown, show the tables, and say where everything is."""
     results = [load_results(path) for path in runs]
     folders = [(path if path.is_dir() else path.parent).resolve() for path in runs]
     page = out or (folders[0] / PAGE_NAME if len(runs) == 1 else Path(PAGE_NAME))
     if page.is_dir():
         raise InputError(f"--out {page} is a folder: give the name of a file in it")
     write_run_page(results, page, [folder.name for folder in folders])
-    print_runs(read_runs(results, [folder.name for folder in folders]), Console())
-    Console(stderr=True).print(f"report:  {page}", highlight=False, markup=False, soft_wrap=True)
+    read = read_runs(results, [folder.name for folder in folders])
+    if markdown is not None:
+        write_atomically(markdown, render_markdown(read))
+    print_runs(read, Console())
+    for word, path in (("report:  ", page), ("markdown:", markdown)):
+        if path is not None:
+            Console(stderr=True).print(f"{word} {path}", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_run_tables(results: dict[str, Any], console: Console) -> None:

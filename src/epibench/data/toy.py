@@ -7,6 +7,7 @@ Regression: x uniform in [−3, 3]; y ~ N(sin x, σ²(x)), σ(x) = 0.15 / (1 + e
 from __future__ import annotations
 
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -112,7 +113,8 @@ def read_data(name: ToyName, path: Path) -> ToyData:
     """Training data from an `.npz` with `x` and `y`, or `regression_x`, `classification_x` and so on."""
     prefix = name.removeprefix("toy-")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: NumPy leaves a file that is no zip open.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             names = [f"{prefix}_{axis}" if f"{prefix}_{axis}" in file else axis for axis in "xy"]
             if missing := [known for known in names if known not in file]:
                 there = ", ".join(file.files) or "nothing"
@@ -122,24 +124,23 @@ def read_data(name: ToyName, path: Path) -> ToyData:
         raise
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file (data.path)") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path}: not a readable .npz file of plain arrays ({error})") from None
     return _checked(name, path, x, y)
 
 
 def _checked(name: ToyName, path: Path, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> ToyData:
     features = 1 if name == "toy-regression" else 2
-    if x.ndim == 1 and features == 1:
-        x = x[:, None]
-    if x.ndim != 2 or x.shape[1] != features or y.shape != x.shape[:1] or len(y) == 0:
+    points = x[:, None] if x.ndim == 1 and features == 1 else x
+    if points.ndim != 2 or points.shape[1] != features or y.shape != x.shape[:1] or len(y) == 0:
         raise InputError(
             f"{path}: {name} needs inputs of shape (point, {features}) and targets of shape (point,), "
             f"not {x.shape} and {y.shape}"
         )
     for array, word in ((x, "inputs"), (y, "targets")):
-        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        if array.dtype.kind not in "fiu" or not (np.abs(array.astype(np.float64)) <= np.finfo(np.float32).max).all():
             raise InputError(f"{path}: the {word} must be finite numbers")
-    inputs = torch.from_numpy(x.astype(np.float32))
+    inputs = torch.from_numpy(points.astype(np.float32))
     if name == "toy-regression":
         return ToyData(inputs, torch.from_numpy(y.astype(np.float32)))
     if not np.isin(y, (0, 1)).all():

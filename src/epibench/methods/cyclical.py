@@ -33,18 +33,25 @@ class Cyclical(Chains):
         return LangevinRule() if self.sampler == "sgld" else HamiltonianRule(self.friction)
 
     @property
+    def cycle(self) -> int:
+        """Epochs of a cycle: whole ones, so that the end of an epoch lies at the same place in each."""
+        return -(-self.num_epochs // self.num_cycles)
+
+    @property
     def schedule(self) -> Schedule:
         """Cosine cycles of rate and temperature."""
-        return cyclical(self.learning_rate, self.num_cycles, self.exploration)
+        pace, epochs = cyclical(self.learning_rate, self.num_cycles, self.exploration), self.cycle * self.num_cycles
+        return lambda step, total: pace(step, total // self.num_epochs * epochs)
 
     @property
     def snapshots(self) -> tuple[int, ...]:
         """As many of each cycle as there is room for, evenly spread over the part that samples."""
-        length = self.num_epochs / self.num_cycles
         each = max(1, self.num_snapshots // self.num_cycles)
+        explored = min(math.ceil(self.exploration * self.cycle), self.cycle - 1)
         kept: list[int] = []
-        for cycle in range(self.num_cycles):
-            first = max(1, math.ceil((cycle + self.exploration) * length) + 1)
-            last = max(first, min(self.num_epochs, math.floor((cycle + 1) * length)))
-            kept += [first + position for position in spread(last - first + 1, min(each, last - first + 1))]
-        return tuple(sorted({epoch for epoch in kept if self.burn_in * self.num_epochs <= epoch <= self.num_epochs}))
+        for start in range(0, self.num_epochs, self.cycle):
+            room = min(start + self.cycle, self.num_epochs) - start - explored
+            if room > 0:
+                kept += [start + explored + 1 + position for position in spread(room, min(each, room))]
+        kept = [epoch for epoch in kept if epoch >= self.burn_in * self.num_epochs] or kept[-1:]
+        return tuple(kept[position] for position in spread(len(kept), min(self.num_snapshots, len(kept))))

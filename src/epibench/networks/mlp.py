@@ -77,12 +77,13 @@ class StackedMLP:
     def forward(self, layers: Sequence[Layer], inputs: Tensor, keep: Tensor | None = None) -> list[Tensor]:
         """The activations of every layer, inputs first, outputs last, each (network, unit, point).
 
-        inputs: (member, feature, point); keep: what dropout multiplies the first hidden layer with,
-        (network, unit, point).
+        inputs: (member, feature, point), or repeated for each network; keep: what dropout multiplies the first hidden
+        layer with, (network, unit, point).
         """
-        activations = [inputs.repeat_interleave(self.heads, 0) if self.heads > 1 else inputs]
+        repeated = self.heads == 1 or len(inputs) == len(layers[0].weight)
+        activations = [inputs if repeated else inputs.repeat_interleave(self.heads, 0)]
         for number, layer in enumerate(layers):
-            output = _product(layer.weight, activations[-1]).add_(layer.bias)
+            output = _affine(layer, activations[-1])
             if number < len(layers) - 1:
                 output.relu_()
             if number == 0 and keep is not None:
@@ -101,12 +102,12 @@ class StackedMLP:
         """Write the gradient of a loss into `gradients`, given its slope in the outputs, (network, unit, point)."""
         for number in reversed(range(len(layers))):
             before = activations[number]
-            gradients[number].bias.copy_(slope.sum(2, keepdim=True))
-            gradients[number].weight.copy_(_outer_sum(slope, before))
+            torch.sum(slope, 2, keepdim=True, out=gradients[number].bias)
+            _outer_sum(slope, before, gradients[number].weight)
             if number == 0:
                 return
             slope = _product(layers[number].weight.transpose(1, 2), slope)
-            slope.mul_(before.sign())  # the slope of the ReLU: 1 where it let something through
+            slope = torch.ops.aten.threshold_backward(slope, before, 0)  # 0 where the ReLU let nothing through
             if number == 1 and keep is not None:
                 slope.mul_(keep)
 
@@ -117,19 +118,25 @@ class StackedMLP:
         )
 
 
-def _product(weight: Tensor, before: Tensor) -> Tensor:
-    """(network, out, in) × (network, in, point); products with a single unit are faster without a matrix product."""
-    if weight.shape[2] == 1:
-        return weight * before
-    if weight.shape[1] == 1:
-        return (weight.transpose(1, 2) * before).sum(1, keepdim=True)
-    return torch.bmm(weight, before)
+def _affine(layer: Layer, before: Tensor) -> Tensor:
+    """weight × before + bias; products with a single unit are faster without a matrix product."""
+    if layer.weight.shape[2] == 1:
+        return torch.mul(layer.weight, before).add_(layer.bias)
+    if layer.weight.shape[1] == 1:
+        return torch.mul(layer.weight.transpose(1, 2), before).sum(1, keepdim=True).add_(layer.bias)
+    return torch.baddbmm(layer.bias, layer.weight, before)
 
 
-def _outer_sum(slope: Tensor, before: Tensor) -> Tensor:
+def _product(weight: Tensor, slope: Tensor) -> Tensor:
+    """(network, in, out) × (network, out, point)."""
+    return weight * slope if weight.shape[2] == 1 else torch.bmm(weight, slope)
+
+
+def _outer_sum(slope: Tensor, before: Tensor, out: Tensor) -> None:
     """Σ over points of slope × before, (network, out, in)."""
     if before.shape[1] == 1:
-        return (slope * before).sum(2, keepdim=True)
-    if slope.shape[1] == 1:
-        return (slope * before).sum(2)[:, None]
-    return torch.bmm(slope, before.transpose(1, 2))
+        torch.sum(slope * before, 2, keepdim=True, out=out)
+    elif slope.shape[1] == 1:
+        torch.sum(slope * before, 2, out=out[:, 0])
+    else:
+        out.copy_(torch.bmm(slope, before.transpose(1, 2)))  # a product straight into a view is five times as slow

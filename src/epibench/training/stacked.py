@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from epibench import randomness
 from epibench.errors import InputError
@@ -22,9 +22,10 @@ from epibench.training.objectives import Objective
 from epibench.training.rules import Rule, RuleState, Step
 from epibench.training.schedules import Schedule
 
-BLOCK = 128  # networks of a block: what they compute at once fits into the cache
+BLOCK = 256  # networks of a block: what they compute at once fits into the cache
 SEGMENT_SECONDS = 1.0
-NOISE_STEPS = 8
+NOISE = 2**16  # normal numbers of a block that are made at once, of as many steps as that is
+EVEN = 8  # batches are filled up to a multiple of it: products of matrices at odd addresses round differently
 
 
 @dataclass(frozen=True)
@@ -168,32 +169,50 @@ class Block:
 
     def __init__(self, training: Training, keys: Keys, state: State):
         self.training, self.keys, self.state = training, keys, state
+        self.filled = -(-training.batch_size // EVEN) * EVEN
         self.gradient = torch.empty_like(state.parameters)
         self.layers = training.network.layers(state.parameters)
         self.gradients = training.network.layers(self.gradient)
         self.noise: Tensor | None = None
+        self.noise_from = -1
 
     def run(self, last: int) -> None:
         """Train from where the state stands to the end of epoch `last`."""
         training = self.training
         for epoch in range(self.state.epoch, last):
-            order = randomness.permutations(self.keys.order, epoch, len(training.data.target))
-            inputs = training.data.inputs[order].transpose(1, 2).contiguous()  # (member, feature, point)
+            order, sizes = self.batches(epoch)
+            inputs = training.data.inputs[order].transpose(1, 2)  # (member, feature, point)
+            inputs = inputs.repeat_interleave(training.network.heads, 0)
             target = training.data.target[order]
-            for number in range(training.steps_per_epoch):
-                part = slice(number * training.batch_size, (number + 1) * training.batch_size)
-                self.step(epoch * training.steps_per_epoch + number, inputs[:, :, part], target[:, part])
+            batches = zip(sizes, torch.split(inputs, self.filled, 2), torch.split(target, self.filled, 1), strict=True)
+            for number, batch in enumerate(batches, epoch * training.steps_per_epoch):
+                self.step(number, *batch)
             if epoch + 1 in training.keep:
                 self.state.kept[:, training.keep.index(epoch + 1)] = self.state.parameters
 
-    def step(self, number: int, inputs: Tensor, target: Tensor) -> None:
-        """One step of every member on its own batch. inputs: (member, feature, point); target: (member, point)."""
+    def batches(self, epoch: int) -> tuple[Tensor, list[int]]:
+        """The points of all batches, (member, point), each filled up with some that count nothing; and their sizes."""
+        num_points, size = len(self.training.data.target), self.training.batch_size
+        order = randomness.permutations(self.keys.order, epoch, num_points)
+        sizes = [min(size, num_points - first) for first in range(0, num_points, size)]
+        if any(size % EVEN for size in sizes):
+            pieces = [nn.functional.pad(piece, (0, -piece.shape[1] % EVEN)) for piece in torch.split(order, size, 1)]
+            order = torch.cat(pieces, 1)
+        return order, sizes
+
+    def step(self, number: int, points: int, inputs: Tensor, target: Tensor) -> None:
+        """One step of every member on its own batch, of which the first `points` count.
+
+        inputs: (network, feature, point); target: (member, point).
+        """
         training, parameters = self.training, self.state.parameters
-        network, (members, points) = training.network, target.shape
-        keep = self.dropout(number, points) if training.dropout else None
+        network, (members, filled) = training.network, target.shape
+        keep = self.dropout(number, filled) if training.dropout else None
         activations = network.forward(self.layers, inputs, keep)
-        raw = activations[-1].view(members, network.heads, network.num_outputs, points)
+        raw = activations[-1].view(members, network.heads, network.num_outputs, filled)
         slope = training.objective.slope(raw, target).div_(points)
+        if filled > points:
+            slope[..., points:] = 0
         network.backward(self.layers, self.gradients, activations, slope.view_as(activations[-1]), keep)
         num_points = len(training.data.target)
         if training.prior_precision:
@@ -206,19 +225,20 @@ class Block:
         """Standard normal noise for a step, (member, parameter); made for several steps at a time."""
         members, parameters = self.state.parameters.shape
         pairs = -(-parameters // 2)
-        first = number - number % NOISE_STEPS
-        if self.noise is None or number == first:
-            noise = randomness.normal(self.keys.noise, first * pairs, NOISE_STEPS * pairs)
-            noise = noise.view(members, 2, NOISE_STEPS, pairs).permute(2, 0, 1, 3)
-            self.noise = noise.reshape(NOISE_STEPS, members, 2 * pairs)[:, :, :parameters]
+        steps = max(1, NOISE // (members * pairs))
+        first = number - number % steps
+        if self.noise is None or self.noise_from != first:
+            noise = randomness.normal(self.keys.noise, first * pairs, steps * pairs)
+            noise = noise.view(members, 2, steps, pairs).permute(2, 0, 1, 3)
+            self.noise, self.noise_from = noise.reshape(steps, members, 2 * pairs)[:, :, :parameters], first
         return self.noise[number - first]
 
     def dropout(self, number: int, points: int) -> Tensor:
         """What the first hidden layer is multiplied with in a step, (network, unit, point)."""
         network = self.training.network
-        count = network.heads * network.hidden[0] * self.training.batch_size
+        count = network.heads * network.hidden[0] * self.filled
         uniform = randomness.uniform(self.keys.dropout, number * count, count)
-        uniform = uniform.view(-1, network.hidden[0], self.training.batch_size)[:, :, :points]
+        uniform = uniform.view(-1, network.hidden[0], self.filled)[:, :, :points]
         return dropout_factor(uniform, self.training.dropout)
 
 

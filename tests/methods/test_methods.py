@@ -1,0 +1,427 @@
+"""One contract for every method: each entry of METHODS goes through all of it, on both problems."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from epibench.data.toy import sample
+from epibench.errors import InputError
+from epibench.evaluation.draws import make_draws
+from epibench.likelihoods import LIKELIHOODS
+from epibench.methods import METHODS, Method, Pool, Problem, Watch
+from epibench.methods.mc_dropout import MCDropout
+from epibench.networks.mlp import StackedMLP
+from epibench.training.stacked import State, TrainingData
+
+SMALL: dict[str, dict[str, object]] = {
+    "map": {"num_restarts": 3},
+    "ml": {"num_restarts": 3},
+    "ensemble": {"num_members": 5},
+    "mc_dropout": {"num_networks": 3, "num_passes": 4, "repeats": 2},
+    "sgld": {"num_chains": 3, "num_snapshots": 4},
+    "sghmc": {"num_chains": 3, "num_snapshots": 4},
+    "cyclical": {"num_chains": 3, "num_snapshots": 4, "num_cycles": 2},
+}
+# For each method the members of each group; None where the pool has no groups.
+GROUPS = {
+    "map": [1, 1, 1],
+    "ml": [1, 1, 1],
+    "ensemble": None,
+    "mc_dropout": [4] * 6,
+    "sgld": [4, 4, 4],
+    "sghmc": [4, 4, 4],
+    "cyclical": [4, 4, 4],
+}
+PROBLEMS = ("regression", "classification")
+CASES = [(name, problem) for name in METHODS for problem in PROBLEMS]
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+def make_problem(problem: str) -> Problem:
+    """Forty points."""
+    regression = problem == "regression"
+    points = sample("toy-regression" if regression else "toy-classification", "train", 40, 0)
+    network = StackedMLP(1, 1, heads=2) if regression else StackedMLP(2, 2)
+    return Problem("gaussian" if regression else "categorical", TrainingData(points.inputs, points.target), network)
+
+
+def make_method(name: str, **options: object) -> Method:
+    return METHODS[name](**{"num_epochs": 16, **SMALL[name], **options})
+
+
+def grid_of(problem: str, num_points: int = 30) -> Tensor:
+    return sample("toy-regression" if problem == "regression" else "toy-classification", "grid", num_points, 1).inputs
+
+
+def outputs_of(pool: Pool, inputs: Tensor, **options: float) -> dict[str, Tensor]:
+    """What all members predict."""
+    return pool.outputs(inputs, slice(0, pool.num_members), **options)
+
+
+def same_outputs(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    assert one.keys() == other.keys()
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_every_method_is_tried() -> None:
+    assert set(SMALL) == set(GROUPS) == set(METHODS)
+
+
+@every_method
+def test_a_method_is_listed_under_its_own_name(name: str) -> None:
+    assert METHODS[name].name == name
+    assert METHODS[name].label
+
+
+@pytest.mark.parametrize(("name", "problem"), CASES)
+class TestContract:
+    @pytest.fixture(scope="class")
+    def pools(self) -> dict[tuple[str, str], Pool]:
+        """Every method is fitted once."""
+        return {case: make_method(case[0]).fit(make_problem(case[1]), 0) for case in CASES}
+
+    @pytest.fixture
+    def pool(self, pools: dict[tuple[str, str], Pool], name: str, problem: str) -> Iterator[Pool]:
+        return pools[name, problem]
+
+    def test_train_makes_one_row_per_network(self, name: str, problem: str) -> None:
+        method, task = make_method(name), make_problem(problem)
+        parameters = method.train(task, 0)
+        assert parameters.shape[::2] == (method.num_trained, task.network.num_parameters)
+        assert torch.isfinite(parameters).all()
+
+    def test_the_pool_has_its_members_in_groups(self, name: str, problem: str, pool: Pool) -> None:
+        sizes = GROUPS[name]
+        if sizes is None:
+            assert (pool.group, pool.num_members) == (None, 5)
+        else:
+            assert pool.group == tuple(group for group, size in enumerate(sizes) for _ in range(size))
+            assert pool.num_members == sum(sizes)
+
+    def test_draws_can_be_made_as_the_pool_suggests(self, name: str, problem: str, pool: Pool) -> None:
+        draws = make_draws(pool.num_members, plan=pool.plan, group=pool.group)
+        outputs = outputs_of(pool, grid_of(problem))
+        predictive = LIKELIHOODS[make_problem(problem).kind].combine(outputs, draws.weights)
+        assert torch.isfinite(predictive.uncertainty()).all()
+
+    def test_the_largest_draw_is_what_the_method_says(self, name: str, problem: str, pool: Pool) -> None:
+        largest = make_method(name).largest_draw
+        make_draws(pool.num_members, [largest], plan=pool.plan, group=pool.group)
+        with pytest.raises(InputError, match=f"M = {largest + 1} is impossible"):
+            make_draws(pool.num_members, [largest + 1], plan=pool.plan, group=pool.group)
+
+    def test_no_draw_mixes_groups(self, name: str, problem: str, pool: Pool) -> None:
+        draws = make_draws(pool.num_members, plan=pool.plan, group=pool.group)
+        groups = pool.group or (0,) * pool.num_members
+        assert all(len({groups[member] for member in members}) == 1 for members in draws.sets)
+
+    def test_outputs_have_the_shapes_of_their_kind(self, name: str, problem: str, pool: Pool) -> None:
+        shapes = {key: tuple(values.shape) for key, values in outputs_of(pool, grid_of(problem)).items()}
+        members = pool.num_members
+        if problem == "regression":
+            assert shapes == {"mean": (members, 30), "variance": (members, 30)}
+        else:
+            assert shapes == {"probs": (members, 30, 2)}
+
+    def test_outputs_are_finite_and_proper(self, name: str, problem: str, pool: Pool) -> None:
+        outputs = outputs_of(pool, grid_of(problem))
+        assert all(torch.isfinite(values).all() for values in outputs.values())
+        if problem == "regression":
+            assert (outputs["variance"] > 0).all()
+        else:
+            assert (outputs["probs"] >= 0).all()
+            torch.testing.assert_close(outputs["probs"].sum(-1), torch.ones(pool.num_members, 30).double())
+
+    def test_members_of_a_pool_differ(self, name: str, problem: str, pool: Pool) -> None:
+        outputs = next(iter(outputs_of(pool, grid_of(problem)).values())).flatten(1)
+        assert len(torch.unique(outputs, dim=0)) == pool.num_members
+
+    @pytest.mark.parametrize("size", [1, 7, 16])
+    def test_outputs_do_not_depend_on_batches(self, name: str, problem: str, pool: Pool, size: int) -> None:
+        inputs = grid_of(problem)
+        whole = outputs_of(pool, inputs)
+        parts = [outputs_of(pool, inputs[first : first + size], first=first) for first in range(0, 30, size)]
+        joined = {key: torch.cat([part[key] for part in parts], 1) for key in whole}
+        for key in whole:
+            torch.testing.assert_close(joined[key], whole[key], rtol=2e-5, atol=1e-6)
+
+    @pytest.mark.parametrize("size", [1, 2, 3])
+    def test_outputs_do_not_depend_on_which_members_are_asked(
+        self, name: str, problem: str, pool: Pool, size: int
+    ) -> None:
+        inputs, number = grid_of(problem), pool.num_members
+        parts = [pool.outputs(inputs, slice(start, min(start + size, number))) for start in range(0, number, size)]
+        joined = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+        assert same_outputs(joined, outputs_of(pool, inputs))
+
+    def test_outputs_are_the_same_when_asked_again(self, name: str, problem: str, pool: Pool) -> None:
+        inputs = grid_of(problem)
+        assert same_outputs(outputs_of(pool, inputs), outputs_of(pool, inputs))
+
+    def test_the_log_variance_is_clipped_only_on_request(self, name: str, problem: str, pool: Pool) -> None:
+        inputs = 100 * grid_of(problem)
+        free, clipped = outputs_of(pool, inputs), outputs_of(pool, inputs, max_log_variance=-3.0)
+        if problem == "classification":
+            assert same_outputs(free, clipped)
+        else:
+            assert torch.equal(free["mean"], clipped["mean"])
+            limit = torch.tensor(-3.0).double().exp()
+            assert (free["variance"] > limit).any()
+            torch.testing.assert_close(clipped["variance"], free["variance"].clamp(max=float(limit)))
+
+    def test_the_pool_of_saved_parameters_is_the_fitted_one(self, name: str, problem: str, pool: Pool) -> None:
+        method, task = make_method(name), make_problem(problem)
+        again = method.pool(task, method.train(task, 0).clone(), 0)
+        assert same_outputs(outputs_of(again, grid_of(problem)), outputs_of(pool, grid_of(problem)))
+
+    def test_another_seed_is_another_pool(self, name: str, problem: str, pool: Pool) -> None:
+        other = make_method(name).fit(make_problem(problem), 1)
+        assert not same_outputs(outputs_of(other, grid_of(problem)), outputs_of(pool, grid_of(problem)))
+
+    def test_a_network_is_the_same_whatever_the_number_of_networks(self, name: str, problem: str) -> None:
+        number = next(option for option in SMALL[name] if option.startswith("num_"))
+        fewer = make_method(name, **{number: 2}).train(make_problem(problem), 0)
+        assert torch.equal(make_method(name).train(make_problem(problem), 0)[:2], fewer)
+
+
+@every_method
+class TestWatch:
+    def test_progress_ends_with_all_epochs(self, name: str) -> None:
+        told: list[tuple[int, int]] = []
+        make_method(name).train(make_problem("regression"), 0, Watch(progress=lambda *epochs: told.append(epochs)))
+        assert told[-1] == (16, 16)
+        assert [done for done, _ in told] == sorted({done for done, _ in told})
+
+    def test_training_goes_on_from_a_saved_state(self, name: str) -> None:
+        saved: list[State] = []
+
+        def save(state: State) -> None:
+            rule = {key: values.clone() for key, values in state.rule.items()}
+            saved.append(State(state.epoch, state.parameters.clone(), rule, state.kept.clone()))
+
+        method, task = make_method(name), make_problem("regression")
+        whole = method.train(task, 0, Watch(save=save))
+        assert saved[0].epoch < 16
+        assert torch.equal(method.train(task, 0, Watch(load=lambda: saved[0])), whole)
+
+
+@every_method
+class TestOptions:
+    def test_an_unknown_one_is_refused(self, name: str) -> None:
+        with pytest.raises(ValidationError, match="num_epoch\n"):
+            METHODS[name](num_epoch=3)
+
+    @pytest.mark.parametrize("option", ["num_epochs", "batch_size"])
+    @pytest.mark.parametrize("value", [0, -1, 1.5, "many"])
+    def test_counts_must_be_whole_and_positive(self, name: str, option: str, value: object) -> None:
+        with pytest.raises(ValidationError, match=option):
+            METHODS[name](**{option: value})
+
+    @pytest.mark.parametrize("value", [0, -0.1, float("nan"), float("inf")])
+    def test_the_learning_rate_must_be_positive_and_finite(self, name: str, value: float) -> None:
+        with pytest.raises(ValidationError, match="learning_rate"):
+            METHODS[name](learning_rate=value)
+
+    def test_every_number_of_networks_must_be_positive(self, name: str) -> None:
+        for option in SMALL[name]:
+            with pytest.raises(ValidationError, match=option):
+                METHODS[name](**{option: 0})
+
+    def test_they_cannot_be_changed_afterwards(self, name: str) -> None:
+        method = make_method(name)
+        with pytest.raises(ValidationError, match="frozen"):
+            method.num_epochs = 3
+
+    def test_they_survive_json(self, name: str) -> None:
+        method = make_method(name)
+        assert METHODS[name].model_validate_json(method.model_dump_json()) == method
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("map", {"optimiser": "adamw"}),
+        ("map", {"decay": "cosine"}),
+        ("mc_dropout", {"rate": 0}),
+        ("mc_dropout", {"rate": 1}),
+        ("mc_dropout", {"rate": float("nan")}),
+        ("sgld", {"burn_in": 1}),
+        ("sgld", {"burn_in": -0.1}),
+        ("sgld", {"burn_in": float("nan")}),
+        ("sgld", {"power": -1}),
+        ("sghmc", {"friction": 0}),
+        ("sghmc", {"friction": 1.1}),
+        ("cyclical", {"exploration": 1}),
+        ("cyclical", {"exploration": -0.1}),
+        ("cyclical", {"sampler": "hmc"}),
+    ],
+)
+def test_bad_values_are_refused(name: str, options: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(options))):
+        METHODS[name](**options)
+
+
+@pytest.mark.parametrize("name", ["map", "ensemble", "sgld", "sghmc"])
+def test_divergence_is_an_error_that_says_what_to_do(name: str) -> None:
+    options = {"optimiser": "sgd"} if name in ("map", "ensemble") else {}
+    method = make_method(name, learning_rate=1e6, **options)
+    with pytest.raises(
+        InputError, match=rf"{name}: \d of {method.num_trained} networks diverged .* lower {name}.learning_rate"
+    ):
+        method.fit(make_problem("regression"), 0)
+
+
+class TestPaper:
+    """What facts.md fixes."""
+
+    def test_ensembling(self) -> None:
+        method = METHODS["ensemble"]()
+        options = (method.num_members, method.num_epochs, method.batch_size, method.optimiser, method.learning_rate)
+        assert options == (1024, 150, 32, "adam", 1e-3)
+
+    def test_mc_dropout(self) -> None:
+        method = METHODS["mc_dropout"]()
+        assert (method.num_networks, method.num_epochs, method.rate) == (10, 300, 0.2)
+
+    @pytest.mark.parametrize(("name", "rate"), [("sgld", 0.01), ("sghmc", 0.001)])
+    def test_samplers(self, name: str, rate: float) -> None:
+        method = METHODS[name]()
+        assert (method.num_chains, method.num_epochs, method.batch_size) == (6, 256 * 150, 32)
+        assert (method.learning_rate, method.power) == (rate, 0.9)
+
+    def test_friction(self) -> None:
+        assert METHODS["sghmc"]().friction == 0.1
+
+    def test_the_prior_is_left_out_of_maximum_likelihood_alone(self) -> None:
+        precisions = {name: make_method(name).training(make_problem("regression")).prior_precision for name in METHODS}
+        assert precisions == {**dict.fromkeys(METHODS, 1.0), "ml": 0.0}
+
+    @every_method
+    def test_the_prior_has_the_scale_of_the_problem(self, name: str) -> None:
+        plain = make_problem("regression")
+        problem = Problem(plain.kind, plain.data, plain.network, prior_scale=0.5)
+        assert make_method(name).training(problem).prior_precision == (0.0 if name == "ml" else 4.0)
+
+
+class TestDropoutPool:
+    def pool(self, **options: object) -> Pool:
+        return make_method("mc_dropout", **options).fit(make_problem("regression"), 0)
+
+    def test_more_passes_change_no_earlier_one(self) -> None:
+        inputs = grid_of("regression")
+        few, many = (outputs_of(self.pool(num_passes=passes, repeats=1), inputs)["mean"] for passes in (3, 5))
+        assert torch.equal(few.view(3, 3, 30), many.view(3, 5, 30)[:, :3])
+
+    def test_more_repeats_change_no_earlier_one(self) -> None:
+        inputs = grid_of("regression")
+        one, two = (outputs_of(self.pool(repeats=repeats), inputs)["mean"] for repeats in (1, 2))
+        assert torch.equal(one.view(3, 4, 30), two.view(3, 8, 30)[:, :4])
+
+    def test_every_point_has_a_mask_of_its_own(self) -> None:
+        """A pass predicts differently at one and the same input, seen twice."""
+        outputs = outputs_of(self.pool(), torch.ones(50, 1))["mean"]
+        assert all(len(torch.unique(row)) > 1 for row in outputs)
+
+    def test_a_mask_belongs_to_the_number_of_its_point(self) -> None:
+        inputs = grid_of("regression")
+        pool = self.pool()
+        alone = outputs_of(pool, inputs[13:14], first=13)["mean"]
+        torch.testing.assert_close(alone, outputs_of(pool, inputs)["mean"][:, 13:14])
+        assert not torch.allclose(alone, outputs_of(pool, inputs[13:14], first=0)["mean"])
+
+    def test_the_average_of_many_passes_of_a_linear_unit_is_the_network_without_dropout(self) -> None:
+        """With one hidden layer the output is linear in the mask, whose mean is 1."""
+        plain = make_problem("regression")
+        problem = Problem(plain.kind, plain.data, StackedMLP(1, 1, heads=2, hidden=(10,)))
+        method = MCDropout(num_networks=1, num_passes=20_000, num_epochs=2)
+        parameters = method.train(problem, 0)
+        inputs = torch.tensor([[-1.0], [2.0]])
+        passes = outputs_of(method.pool(problem, parameters, 0), inputs)["mean"].double()
+        exact = outputs_of(METHODS["map"]().pool(problem, parameters, 0), inputs)["mean"][0].double()
+        error = (passes.mean(0) - exact) / (passes.std(0) / 20_000**0.5)
+        assert float(error.abs().max()) < 4.5
+
+
+class TestSnapshots:
+    @pytest.mark.parametrize("name", ["sgld", "sghmc"])
+    def test_are_evenly_spread_over_the_last_quarter(self, name: str) -> None:
+        assert METHODS[name](num_epochs=100, num_snapshots=6).snapshots == (75, 80, 85, 90, 95, 100)
+
+    def test_of_the_paper_begin_at_three_quarters_and_end_with_the_last_epoch(self) -> None:
+        snapshots = METHODS["sgld"]().snapshots
+        gaps = {after - before for before, after in itertools.pairwise(snapshots)}
+        assert (len(snapshots), snapshots[0], snapshots[-1]) == (256, 28_800, 38_400)
+        assert gaps <= {37, 38}
+
+    @pytest.mark.parametrize("size", [8, 16, 32, 64, 128, 256])
+    def test_draws_of_any_size_are_spread_over_all_of_them(self, size: int) -> None:
+        snapshots = METHODS["sgld"]().snapshots
+        (chosen,) = make_draws(256, [size], plan="spread").sets
+        epochs = [snapshots[member] for member in chosen]
+        even = [28_800 + position * 9_600 / (size - 1) for position in range(size)]
+        assert max(abs(a - b) for a, b in zip(epochs, even, strict=True)) < 76  # two gaps between snapshots
+
+    @pytest.mark.parametrize("epochs", [1, 2, 3, 5, 100])
+    def test_there_are_never_more_than_epochs_to_keep(self, epochs: int) -> None:
+        snapshots = METHODS["sgld"](num_epochs=epochs).snapshots
+        assert snapshots == tuple(range(max(1, int(0.75 * epochs)), epochs + 1))
+
+    def test_a_single_one_is_the_last_epoch(self) -> None:
+        assert METHODS["sgld"](num_epochs=100, num_snapshots=1).snapshots == (100,)
+
+
+def sampling_epochs(method: Method, steps_per_epoch: int) -> set[int]:
+    """The epochs at whose last step the noise is on."""
+    total = method.num_epochs * steps_per_epoch
+    return {
+        epoch
+        for epoch in range(1, method.num_epochs + 1)
+        if method.schedule(epoch * steps_per_epoch, total).temperature == 1
+    }
+
+
+class TestCyclicalSnapshots:
+    @pytest.mark.parametrize("steps_per_epoch", [1, 32, 33])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"num_epochs": 320, "num_cycles": 32},
+            {"num_epochs": 100, "num_cycles": 7},
+            {"num_epochs": 100, "num_cycles": 7, "exploration": 0.9},
+            {"num_epochs": 64, "num_cycles": 32},
+            {"num_epochs": 38_400, "num_cycles": 32},
+            {"num_epochs": 100, "num_cycles": 32},
+            {"num_epochs": 10, "num_cycles": 3, "exploration": 0.0},
+        ],
+        ids=str,
+    )
+    def test_are_from_sampling_phases_only(self, options: dict[str, float], steps_per_epoch: int) -> None:
+        method = METHODS["cyclical"](**options)
+        assert method.snapshots
+        assert set(method.snapshots) <= sampling_epochs(method, steps_per_epoch)
+
+    def test_every_cycle_gives_as_many(self) -> None:
+        snapshots = METHODS["cyclical"](num_epochs=320, num_cycles=4, num_snapshots=20).snapshots
+        cycles = [(epoch - 1) // 80 for epoch in snapshots]
+        assert [cycles.count(cycle) for cycle in range(4)] == [5, 5, 5, 5]
+
+    def test_the_last_epoch_of_every_cycle_is_among_them(self) -> None:
+        snapshots = METHODS["cyclical"](num_epochs=320, num_cycles=4, num_snapshots=20).snapshots
+        assert {80, 160, 240, 320} <= set(snapshots)
+
+    @pytest.mark.parametrize("epochs", [1, 2, 5, 31, 33])
+    def test_there_is_always_at_least_one(self, epochs: int) -> None:
+        assert METHODS["cyclical"](num_epochs=epochs).snapshots
+
+    def test_there_are_no_more_than_asked_for(self) -> None:
+        assert len(METHODS["cyclical"](num_epochs=320, num_cycles=32, num_snapshots=8).snapshots) <= 8
+
+    def test_burn_in_leaves_the_first_out(self) -> None:
+        snapshots = METHODS["cyclical"](num_epochs=320, num_cycles=4, num_snapshots=20, burn_in=0.5).snapshots
+        assert min(snapshots) >= 160
