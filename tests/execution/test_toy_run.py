@@ -127,7 +127,7 @@ def reference_of(recipe: ToyRecipe, path: Path) -> Path:
     torch.manual_seed(0)
     points = len(toy.grid)
     if toy.kind == "gaussian":
-        names = ("mean", "aleatoric", "aleatoric_clipped", "epistemic")
+        names = ("mean", "aleatoric", "epistemic")
         values = {name: torch.rand(3, points).double() + 0.1 for name in names}
     else:
         values = {"probs": torch.softmax(torch.randn(3, points, 2).double(), 2)}

@@ -131,6 +131,26 @@ def report(
     run_report(runs, out, markdown)
 
 
+@app.command()
+def reference(
+    name: Annotated[str, typer.Argument(help="toy-regression or toy-classification.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write. Default: NAME.npz.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Training data (.npz). Default: those of the recipe.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler.")] = 0,
+    prior_scale: Annotated[float, typer.Option(help="σ of the prior N(0, σ²) on every weight.")] = 1.0,
+    batches: Annotated[int | None, typer.Option(help="Populations that are cooled, each with its chains.")] = None,
+    chains: Annotated[int | None, typer.Option(help="Chains of each batch.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Draws of each chain.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    quick: Annotated[bool, typer.Option("--quick", help="About a minute on two cores; it will not converge.")] = False,
+) -> None:
+    """Sample the posterior of a toy problem with NUTS, and say how well that has converged."""
+    from epibench.cli.reference import resolve_settings, run_reference
+
+    settings = resolve_settings(name, quick, seed, prior_scale, batches, chains, samples)
+    run_reference(name, out or Path(f"{name}.npz"), settings, data, device, sys.argv[2:])
+
+
 def main() -> None:
     """Run; what the user can mend becomes one line and exit status 2, an interruption 130."""
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a plain terminal has no ±

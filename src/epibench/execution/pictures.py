@@ -32,7 +32,7 @@ def draw_pictures(
         "grid": _regression_grid(toy) if regression else _classification_grid(toy),
         "truth": _regression_truth(toy) if regression else {"class": true_class(toy.grid).tolist()},
         "data": _data(toy),
-        "reference": None if reference is None else _prediction(reference.predictive("pooled")),
+        "reference": None if reference is None else _prediction(reference.predictive()),
         "methods": {name: _examples(recipe, draws, grid) for name, (draws, grid) in found.items()},
     }
     if regression:

@@ -25,7 +25,7 @@ from epibench.methods.contract import finite
 from epibench.networks.mlp import StackedMLP
 from epibench.recipes import changes
 from epibench.recipes.toy import SHIPPED, ToyRecipe
-from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
+from epibench.reference.predictions import CONVENTIONS, Reference, check_fits, load_reference, shipped_reference
 from epibench.results import VERSION, per_draw, summarise, summarise_curves, to_plain, write_json
 from epibench.training.objectives import OBJECTIVES
 from epibench.training.stacked import State, TrainingData
@@ -153,12 +153,9 @@ def evaluate_method(
         pool.num_members, sizes, plan=pool.plan, max_draws=recipe.draws, seed=recipe.seed, group=pool.group
     )
     tests = test_data(recipe, toy)
-    with reporter.step(f"evaluate {name}", (2 + len(tests)) * len(draws.sets)) as advance:
+    with reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:
         # The grid is small: what all draws predict on it is kept, for the divergences and the pictures.
-        grids = {
-            convention: with_variance(predict(pool, draws, toy.kind, toy.grid, limit, advance))
-            for convention, limit in MAX_LOG_VARIANCE.items()
-        }
+        grid = with_variance(predict(pool, draws, toy.kind, toy.grid, MAX_LOG_VARIANCE, advance))
         predicted = time.perf_counter() - begun
         scored = {
             domain: score(pool, draws, toy_suite_settings(toy.kind), data.inputs, data.target, advance)
@@ -168,13 +165,12 @@ def evaluate_method(
         {}
         if reference is None
         else {
-            convention: divergences(reference.predictive(convention), grid, toy.inside, convention)
-            for convention, grid in grids.items()
+            convention: divergences(reference.predictive(), grid, toy.inside, convention) for convention in CONVENTIONS
         }
     )
     return Evaluated(
         draws=draws,
-        grid=grids["pooled"],
+        grid=grid,
         facts=facts_of(recipe, name, method, pool),
         summary={domain: summarise(draws.sets, values) for domain, (values, _) in scored.items()},
         curves={domain: summarise_curves(draws.sets, curves) for domain, (_, curves) in scored.items()},

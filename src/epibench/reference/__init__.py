@@ -1,0 +1,1 @@
+"""A reference posterior predictive for the toy problems: `predictions` reads it, `make` samples it anew."""

@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 CONVENTIONS: tuple[Convention, ...] = ("pooled", "gustafsson2020")
 # Row 0 of every array of predictions is all chains; rows 1 and 2 are two disjoint halves of them.
 WHOLE, HALVES = 0, (1, 2)
-GAUSSIAN = ("mean", "aleatoric", "aleatoric_clipped", "epistemic")
+GAUSSIAN = ("mean", "aleatoric", "epistemic")
 # Training data made on another machine may differ in the last bits of a sine.
 TOLERANCE = 1e-5
 
@@ -47,20 +47,16 @@ class Reference:
     about: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def predictive(self, convention: Convention, row: int = WHOLE) -> dict[str, Tensor]:
+    def predictive(self, row: int = WHOLE) -> dict[str, Tensor]:
         """`mean`, `aleatoric`, `epistemic` and `variance`, (point,), or `probs`, (point, class), in float64."""
-        if self.kind == "categorical":
-            return {"probs": self.values["probs"][row]}
-        clipped = "aleatoric_clipped" if convention == "gustafsson2020" else "aleatoric"
-        found = {"mean": self.values["mean"][row], "aleatoric": self.values[clipped][row]}
-        found["epistemic"] = self.values["epistemic"][row]
-        return {**found, "variance": found["aleatoric"] + found["epistemic"]}
+        found = {name: value[row] for name, value in self.values.items()}
+        return found if self.kind == "categorical" else {**found, "variance": found["aleatoric"] + found["epistemic"]}
 
-    def halves(self, convention: Convention) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+    def halves(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
         """The predictives of two disjoint halves of the chains, if they are known."""
         if len(next(iter(self.values.values()))) == 1:
             return None
-        first, second = (self.predictive(convention, row) for row in HALVES)
+        first, second = (self.predictive(row) for row in HALVES)
         return first, second
 
     @cached_property
@@ -73,7 +69,7 @@ class Reference:
         """The KL between the two halves, by convention, direction and region; the first half is the reference."""
         found: dict[str, dict[str, dict[str, float | None]]] = {}
         for convention in CONVENTIONS:
-            halves = self.halves(convention)
+            halves = self.halves()
             if halves is None:
                 unknown: dict[str, float | None] = {"grid": None, "train": None}
                 found[convention] = {"reference_to_method": unknown, "method_to_reference": unknown}
@@ -152,7 +148,7 @@ def _foreign(path: Path, arrays: Mapping[str, Array]) -> Reference:
         return Reference(path, "categorical", inputs, values, notes=(note,))
     mean, variance = (_finite(path, name, arrays[name])[None] for name in ("mean", "variance"))
     aleatoric = _finite(path, "aleatoric", arrays["aleatoric"])[None] if "aleatoric" in arrays else variance
-    values = {"mean": mean, "aleatoric": aleatoric, "aleatoric_clipped": aleatoric, "epistemic": variance - aleatoric}
+    values = {"mean": mean, "aleatoric": aleatoric, "epistemic": variance - aleatoric}
     return Reference(path, "gaussian", inputs, values, notes=(note,))
 
 

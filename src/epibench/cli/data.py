@@ -1,0 +1,84 @@
+"""`epibench data preview`, `export` and `check`: look at a data set that is made here, write it out, try it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from epibench.data.street import StreetDataset, make_domain
+from epibench.data.street.export import export
+from epibench.data.street.preview import make_sheet
+from epibench.errors import InputError
+
+T = TypeVar("T")
+NAMES = ("street",)
+
+
+def run_preview(name: str, out: Path, domain: str, severity: float | None, size: str, seed: int, count: int) -> None:
+    """Draw a sheet of scenes with classes and depth."""
+    if out.suffix.lower() != ".png" or out.is_dir():
+        raise InputError(f"--out {out}: give the name of a .png file")
+    dataset = make_dataset(name, domain, severity, size, seed, count)
+    frames = (dataset.frame(index) for index in range(count))
+    sheet = make_sheet(with_progress(frames, "drawing", count))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        sheet.save(out)
+    except OSError as error:
+        raise InputError(f"--out {out}: cannot be written to ({error.strerror})") from None
+    Console(stderr=True).print(f"{out}: {count} scenes of {name} ({domain})", highlight=False, markup=False)
+
+
+def run_export(
+    name: str, layout: str, out: Path, domain: str, severity: float | None, count: int, size: str, seed: int
+) -> None:
+    """Write scenes as a folder in an official layout."""
+    dataset = make_dataset(name, domain, severity, size, seed, count)
+    written = export(dataset, layout, out)
+    for _ in with_progress(written, f"writing {layout}", count):
+        pass
+    Console(stderr=True).print(f"{out}: {count} scenes in the layout of {layout}", highlight=False, markup=False)
+
+
+def run_check(name: str) -> None:
+    """Draw a scene of each domain and say what is in it; there is nothing to download."""
+    console = Console()
+    for domain in ("clean", "wild"):
+        frame = make_dataset(name, domain, None, "128x256", 0, 1).frame(0)
+        shares = [np.count_nonzero(depth) / depth.size for depth in (frame.sparse_depth, frame.target_depth)]
+        classes = len(np.unique(frame.labels[frame.labels < 255]))
+        text = f"{classes} classes; sparse depth in {shares[0]:.1%}, target in {shares[1]:.1%} of the pixels"
+        console.print(f"{name} {domain}: {text}", highlight=False)
+
+
+def make_dataset(name: str, domain: str, severity: float | None, size: str, seed: int, count: int) -> StreetDataset:
+    """The data set of that name."""
+    if name not in NAMES:
+        raise InputError(f"data set '{name}' is not made here; there are {', '.join(NAMES)}")
+    return StreetDataset("depth", make_domain(domain, severity), length=count, seed=seed, size=parse_size(size))
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """`256x512` as height and width."""
+    parts = text.lower().replace("×", "x").split("x")
+    if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
+        raise InputError(f"--size '{text}': give height and width, as 256x512")
+    return int(parts[0]), int(parts[1])
+
+
+def with_progress(items: Iterable[T], text: str, total: int) -> Iterator[T]:
+    """The same items, counted by a bar."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield from progress.track(items, total=total, description=text)

@@ -1,0 +1,136 @@
+"""All batches of a reference, each written to a file when it is done, so that an interrupted run goes on from there."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from dataclasses import asdict
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from epibench.data.toy import ToyProblem
+from epibench.errors import InputError
+from epibench.reference.settings import ReferenceSettings
+
+Arrays = dict[str, npt.NDArray[Any]]
+Progress = Callable[[int, str], None]
+
+
+def run_batches(
+    problem: ToyProblem, settings: ReferenceSettings, folder: Path, device: str, progress: Progress
+) -> list[Arrays]:
+    """Run what is missing in the folder, and read all of it. On a CPU: one process per core."""
+    prepare_folder(folder, problem, settings)
+    missing = [number for number in range(settings.batches) if not batch_file(folder, number).exists()]
+    if missing and device == "cpu":
+        _run_in_processes(problem, settings, folder, missing, progress)
+    elif missing:
+        _run_here(problem, settings, folder, missing, progress)
+    return [read_batch(batch_file(folder, number)) for number in range(settings.batches)]
+
+
+def batch_file(folder: Path, number: int) -> Path:
+    """Where a finished batch is kept."""
+    return folder / f"batch-{number}.npz"
+
+
+def prepare_folder(folder: Path, problem: ToyProblem, settings: ReferenceSettings) -> None:
+    """Make the folder, or check that what it holds belongs to the same settings and data."""
+    data = problem.train.inputs.double().sum().item() + problem.train.target.double().sum().item()
+    # No batch depends on how many there are: more of them may join those that are there.
+    fixed = {name: value for name, value in asdict(settings).items() if name != "batches"}
+    wanted = {"problem": problem.name, "data": round(data, 2), **fixed}
+    file = folder / "settings.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        file.write_text(json.dumps(wanted, indent=1), encoding="utf-8")
+        return
+    found = json.loads(file.read_text(encoding="utf-8"))
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            other = f"{key} {found.get(key)}, not {value}"
+            raise InputError(f"{folder}: holds batches made with {other}; remove it or give another --out")
+
+
+def read_batch(path: Path) -> Arrays:
+    """A finished batch."""
+    with np.load(path, allow_pickle=False) as file:
+        return {name: np.asarray(file[name]) for name in file.files}
+
+
+def write_batch(path: Path, arrays: Arrays) -> None:
+    """Write a finished batch in one step, with what it was made with."""
+    beside = path.with_name(f".{path.name}.part")
+    with beside.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, origin=np.array(json.dumps(origin())), **arrays)
+    beside.replace(path)
+
+
+def origin() -> dict[str, str]:
+    """Versions and device behind a batch."""
+    import jax
+
+    first = jax.devices()[0]
+    versions = {name: metadata.version(name) for name in ("jax", "numpyro", "numpy")}
+    return {"python": platform.python_version(), **versions, "device": f"{first.platform} {first.device_kind}"}
+
+
+def _run_here(
+    problem: ToyProblem, settings: ReferenceSettings, folder: Path, missing: list[int], progress: Progress
+) -> None:
+    import jax
+
+    from epibench.reference.batch import posteriors_of, run_batch
+
+    # A GPU would multiply with 10 bits of mantissa, which is coarser than the posterior is wide.
+    with jax.default_matmul_precision("highest"):
+        posteriors = posteriors_of(problem, settings)
+        for number in missing:
+            arrays = run_batch(problem, posteriors, settings, number, partial(progress, number))
+            write_batch(batch_file(folder, number), arrays)
+
+
+def _run_in_processes(
+    problem: ToyProblem, settings: ReferenceSettings, folder: Path, missing: list[int], progress: Progress
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        words = manager.Queue()
+        workers = min(len(missing), len(os.sched_getaffinity(0)))
+        with ProcessPoolExecutor(workers, context, _prepare_worker) as pool:
+            waiting: set[Future[None]] = {
+                pool.submit(_work, problem, settings, folder, number, words) for number in missing
+            }
+            while waiting:
+                finished, waiting = wait(waiting, timeout=0.2)
+                for future in finished:
+                    future.result()
+                _pass_on(words, progress)
+
+
+def _pass_on(words: Any, progress: Progress) -> None:
+    while True:
+        try:
+            progress(*words.get_nowait())
+        except Empty:
+            return
+
+
+def _prepare_worker() -> None:
+    # One thread per process: results must not depend on how sums are shared among threads.
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
+    os.environ["JAX_PLATFORMS"] = "cpu"
+
+
+def _work(problem: ToyProblem, settings: ReferenceSettings, folder: Path, number: int, words: Any) -> None:
+    _run_here(problem, settings, folder, [number], lambda batch, text: words.put((batch, text)))

@@ -1,0 +1,84 @@
+"""How a reference is made; reading these settings needs no sampler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from epibench.errors import InputError
+
+
+@dataclass(frozen=True)
+class TemperingSettings:
+    """How a population is cooled: its size, how fast, and how much it moves at each temperature.
+
+    hottest: the power β of the likelihood to which trained networks are heated before they are cooled again.
+    """
+
+    networks: int = 16384
+    effective_share: float = 0.7
+    moves: int = 5
+    leapfrog_steps: int = 24
+    hottest: float = 1e-5
+
+
+@dataclass(frozen=True)
+class NutsSettings:
+    """How long to run chains."""
+
+    rounds: int = 2
+    warmup: int = 10
+    samples: int = 50
+    max_tree_depth: int = 10
+
+
+@dataclass(frozen=True)
+class ReferenceSettings:
+    """All that a reference fixes: the same settings give the same file on CPU.
+
+    batches: even ones start from the prior, odd ones from trained networks, each cools a population of its own; chains:
+    of NUTS, in each batch; group: neighbouring points of the regression that are taken together before NUTS.
+    """
+
+    seed: int = 0
+    prior_scale: float = 1.0
+    batches: int = 10
+    chains: int = 256
+    group: int = 4
+    tempering: TemperingSettings = field(default_factory=TemperingSettings)
+    nuts: NutsSettings = field(default_factory=NutsSettings)
+    trace_chains: int = 32
+    trace_draws: int = 50
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work before an hour is spent on it."""
+        if not self.prior_scale > 0:
+            raise InputError(f"--prior-scale {self.prior_scale}: must be greater than 0")
+        if self.batches < 2:
+            raise InputError(f"--batches {self.batches}: at least 2, to be compared with each other")
+        if self.chains < 2:
+            raise InputError(f"--chains {self.chains}: at least 2")
+        if self.nuts.samples < 4:
+            raise InputError(f"--samples {self.nuts.samples}: at least 4 draws of each chain")
+
+
+DEFAULTS = {
+    "toy-regression": ReferenceSettings(),
+    "toy-classification": ReferenceSettings(
+        batches=4,
+        chains=512,
+        group=1,
+        tempering=TemperingSettings(8192, 0.6, 4, 16),
+        nuts=NutsSettings(samples=150, max_tree_depth=9),
+    ),
+}
+# About a minute on two cores: enough to see that everything works, too little to have converged.
+QUICK = {
+    name: replace(
+        settings,
+        batches=2,
+        chains=16,
+        tempering=TemperingSettings(64, 0.4, 2, 8),
+        nuts=NutsSettings(rounds=1, warmup=10, samples=20, max_tree_depth=6),
+    )
+    for name, settings in DEFAULTS.items()
+}

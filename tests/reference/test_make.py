@@ -1,0 +1,108 @@
+"""From settings to a file: the same again, resumed, refused, and put together rightly."""
+
+import dataclasses
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("numpyro", reason="the reference needs numpyro: pip install 'epibench[reference]'")
+pytest.importorskip("arviz", reason="the reference needs arviz: pip install 'epibench[reference]'")
+
+from epibench.data.toy import ToyData, ToyProblem, make_toy
+from epibench.errors import InputError
+from epibench.reference.batch import Posteriors, posteriors_of
+from epibench.reference.batches import batch_file, prepare_folder
+from epibench.reference.make import make_reference, pooled, work_folder
+from epibench.reference.predictions import check_fits, load_reference
+from epibench.reference.settings import NutsSettings, ReferenceSettings, TemperingSettings
+
+TINY = ReferenceSettings(
+    batches=2,
+    chains=4,
+    group=1,
+    tempering=TemperingSettings(16, 0.2, 1, 2),
+    nuts=NutsSettings(1, 2, 8, 2),
+    trace_draws=8,
+)
+
+
+@pytest.fixture(scope="module")
+def problem() -> ToyProblem:
+    train = make_toy("toy-classification").train
+    return ToyProblem("toy-classification", ToyData(train.inputs[:40], train.target[:40]))
+
+
+@pytest.fixture(autouse=True)
+def _compiled_once(problem: ToyProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epibench.reference.batch.posteriors_of", lambda *_: posteriors(problem))
+    monkeypatch.setattr("epibench.reference.starts.TRAINING_STEPS", 20)
+
+
+@lru_cache
+def posteriors(problem: ToyProblem) -> Posteriors:
+    return posteriors_of(problem, TINY)
+
+
+def test_a_reference_is_made_resumed_and_the_same(
+    problem: ToyProblem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = make_reference(problem, TINY, tmp_path / "a.npz", "epibench reference", "here")
+    assert not work_folder(tmp_path / "a.npz").exists()
+    check_fits(load_reference(tmp_path / "a.npz"), problem)
+    assert first.about["diagnostics"]["batches"][1]["start"] == "trained"
+    assert first.floor()["pooled"]["reference_to_method"]["grid"] > 0
+
+    folder = work_folder(tmp_path / "b.npz")
+    with monkeypatch.context() as patch:
+        patch.setattr("epibench.reference.batch.trained_start", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            make_reference(problem, TINY, tmp_path / "b.npz", "epibench reference", "here")
+    finished = batch_file(folder, 0).stat().st_mtime_ns
+    assert not batch_file(folder, 1).exists()
+    with pytest.raises(InputError, match="made with seed 0, not 1; remove it"):
+        prepare_folder(folder, problem, dataclasses.replace(TINY, seed=1))
+    assert batch_file(folder, 0).stat().st_mtime_ns == finished
+    second = make_reference(problem, TINY, tmp_path / "b.npz", "epibench reference", "here")
+    assert torch.equal(first.values["probs"], second.values["probs"])
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_batches_are_pooled_as_one_mixture() -> None:
+    rng = np.random.default_rng(0)
+    means, variances = rng.normal(1, 2, (2, 30, 5)), rng.uniform(0.1, 20, (2, 30, 5))
+    batches = []
+    for mean, variance in zip(means, variances, strict=True):
+        centre = mean[0]
+        sums = {"sum_mean": (mean - centre).sum(0), "sum_squares": np.square(mean - centre).sum(0)}
+        sums |= {"sum_variance_clipped": variance.sum(0)}
+        batches.append({**sums, "centre": centre, "members": np.array(30)})
+    found = pooled(batches)
+    members = means.reshape(60, 5)
+    np.testing.assert_allclose(found["mean"], members.mean(0))
+    np.testing.assert_allclose(found["epistemic"], members.var(0))
+    np.testing.assert_allclose(found["aleatoric"], variances.reshape(60, 5).mean(0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"prior_scale": 0.0}, "--prior-scale 0.0"),
+        ({"batches": 1}, "--batches 1"),
+        ({"chains": 1}, "--chains 1"),
+        ({"nuts": NutsSettings(samples=2)}, "--samples 2"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        dataclasses.replace(TINY, **changes)  # type: ignore[arg-type]
+
+
+def test_settings_are_plain_data() -> None:
+    assert json.loads(json.dumps(dataclasses.asdict(TINY)))["nuts"]["samples"] == 8
