@@ -60,6 +60,6 @@ def in_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
     number = min(len(tasks), getattr(_silenced, "before", torch.get_num_threads()))
     with silenced_torch_threads():
         if number < 2:
-            return [function(task) for task in tasks]
+            return [run(task) for task in tasks]
         with ThreadPoolExecutor(number, initializer=torch.set_num_threads, initargs=(1,)) as executor:
             return list(executor.map(run, tasks))

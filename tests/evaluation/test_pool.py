@@ -8,10 +8,16 @@ from torch import Tensor
 
 from epibench.evaluation import pool as evaluation
 from epibench.evaluation.draws import Plan, make_draws
-from epibench.evaluation.pool import parts_of, predict, score, toy_suite_settings
+from epibench.evaluation.pool import parts_of, predict, score
+from epibench.evaluation.suite import SuiteSettings
 from epibench.likelihoods import LIKELIHOODS
 
 POINTS = 23
+
+
+def suite_settings(kind: str) -> SuiteSettings:
+    uncertainty = {"gaussian": "total", "categorical": "entropy"}[kind]
+    return SuiteSettings(kind, "pooled", uncertainty, exact=True, num_classes=2)
 
 
 @dataclass(frozen=True)
@@ -27,14 +33,9 @@ class GivenPool:
     def num_members(self) -> int:
         return len(next(iter(self.outputs_of.values())))
 
-    def outputs(
-        self, inputs: Tensor, members: slice, first: int = 0, max_log_variance: float | None = None
-    ) -> dict[str, Tensor]:
+    def outputs(self, inputs: Tensor, members: slice, first: int = 0) -> dict[str, Tensor]:
         self.asked.append((members, first, len(inputs)))
-        found = {name: value[members, first : first + len(inputs)] for name, value in self.outputs_of.items()}
-        if max_log_variance is not None and "variance" in found:
-            found["variance"] = found["variance"].clamp(max=torch.tensor(max_log_variance).exp().item())
-        return found
+        return {name: value[members, first : first + len(inputs)] for name, value in self.outputs_of.items()}
 
 
 def make_pool(kind: str, plan: Plan = "prefix", grouped: bool = True) -> GivenPool:
@@ -52,7 +53,7 @@ def make_pool(kind: str, plan: Plan = "prefix", grouped: bool = True) -> GivenPo
 )
 @pytest.mark.parametrize("budget", [2**22, 20])
 def test_predictions_are_those_of_the_whole_pool(kind, plan, grouped, budget, monkeypatch) -> None:
-    monkeypatch.setattr(evaluation, "POINTS_AT_ONCE", budget)
+    monkeypatch.setattr(evaluation, "OUTPUTS_AT_ONCE", budget)
     pool = make_pool(kind, plan, grouped)
     draws = make_draws(12, (1, 2, 4), plan=plan, group=pool.group)
     found = predict(pool, draws, kind, torch.zeros(POINTS, 1))
@@ -82,13 +83,20 @@ def test_groups_without_a_draw_are_not_run() -> None:
     assert [members for members, _, _ in pool.asked] == [slice(0, 4), slice(4, 8)]
 
 
-def test_the_log_variance_is_limited_where_asked() -> None:
+def test_draws_that_cross_groups_are_not_taken_apart() -> None:
+    pool = make_pool("gaussian", "spread")
+    draws = make_draws(12, (4,), plan="random", max_draws=5)
+    found = predict(pool, draws, "gaussian", torch.zeros(POINTS, 1))
+    torch.testing.assert_close(found["mean"], draws.weights @ pool.outputs_of["mean"].double())
+
+
+def test_the_variance_is_limited_where_asked() -> None:
     pool = make_pool("gaussian")
     draws = make_draws(12, (1,), plan="prefix", group=pool.group)
-    limited = predict(pool, draws, "gaussian", torch.zeros(POINTS, 1), 2.0)["aleatoric"]
+    limited = predict(pool, draws, "gaussian", torch.zeros(POINTS, 1), 7.0)["aleatoric"]
     free = predict(pool, draws, "gaussian", torch.zeros(POINTS, 1))["aleatoric"]
     assert free.max() > limited.max()
-    assert limited.max() == pytest.approx(torch.tensor(2.0).exp().item())
+    assert limited.max() == 7.0
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "categorical"])
@@ -96,9 +104,9 @@ def test_scores_do_not_depend_on_parts(kind, monkeypatch) -> None:
     pool = make_pool(kind)
     target = torch.randn(POINTS) if kind == "gaussian" else torch.randint(0, 2, (POINTS,))
     draws = make_draws(12, (1, 2, 4), plan="prefix", group=pool.group)
-    values, curves = score(pool, draws, toy_suite_settings(kind), torch.zeros(POINTS, 1), target)
+    values, curves = score(pool, draws, suite_settings(kind), torch.zeros(POINTS, 1), target)
     whole = GivenPool(pool.outputs_of, "disjoint", None, [])  # its plan makes it one part; the draws are the same
-    other, other_curves = score(whole, draws, toy_suite_settings(kind), torch.zeros(POINTS, 1), target)
+    other, other_curves = score(whole, draws, suite_settings(kind), torch.zeros(POINTS, 1), target)
     assert values.keys() == other.keys()
     for name in values:
         torch.testing.assert_close(values[name], other[name], rtol=1e-9, atol=1e-9)

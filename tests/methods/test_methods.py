@@ -164,17 +164,6 @@ class TestContract:
         inputs = grid_of(problem)
         assert same_outputs(outputs_of(pool, inputs), outputs_of(pool, inputs))
 
-    def test_the_log_variance_is_clipped_only_on_request(self, name: str, problem: str, pool: Pool) -> None:
-        inputs = 100 * grid_of(problem)
-        free, clipped = outputs_of(pool, inputs), outputs_of(pool, inputs, max_log_variance=-3.0)
-        if problem == "classification":
-            assert same_outputs(free, clipped)
-        else:
-            assert torch.equal(free["mean"], clipped["mean"])
-            limit = torch.tensor(-3.0).double().exp()
-            assert (free["variance"] > limit).any()
-            torch.testing.assert_close(clipped["variance"], free["variance"].clamp(max=float(limit)))
-
     def test_the_pool_of_saved_parameters_is_the_fitted_one(self, name: str, problem: str, pool: Pool) -> None:
         method, task = make_method(name), make_problem(problem)
         again = method.pool(task, method.train(task, 0).clone(), 0)

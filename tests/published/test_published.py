@@ -156,4 +156,4 @@ def test_the_table_has_a_row_per_cell() -> None:
         lines[2] == "| regression | Ensembling | 8 | 0.442 ± 0.22 | 128 | 0.45 ± 0.2 | 128 | +0.00773 | 0.03 | 0.29 |"
     )
     assert lines[3].endswith("| +0.164 | **1.66** | **9.33** |")
-    assert lines[4].endswith("| not run |  |  |  |  |")
+    assert lines[4].endswith("| no finite value |  |  |  |  |")

@@ -30,22 +30,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_one_run_gets_its_page_in_its_folder(here: Path) -> None:
-    run_report([folder(here / "a", fake_run.momentum())], None)
+    run_report([folder(here / "a", fake_run.momentum())], None, None)
     assert (here / "a" / "report.html").is_file()
 
 
 def test_a_results_file_stands_for_its_run(here: Path) -> None:
-    run_report([folder(here / "a", fake_run.momentum()) / "results.json"], None)
+    run_report([folder(here / "a", fake_run.momentum()) / "results.json"], None, None)
     assert (here / "a" / "report.html").is_file()
 
 
 def test_several_runs_get_one_page_here(here: Path) -> None:
-    run_report([folder(here / name, fake_run.momentum()) for name in "ab"], None)
+    run_report([folder(here / name, fake_run.momentum()) for name in "ab"], None, None)
     assert sorted(path.name for path in here.iterdir()) == ["a", "b", "report.html"]
 
 
 def test_the_page_goes_where_it_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_report([folder(here / "a", fake_run.bare())], Path("new/page.html"))
+    run_report([folder(here / "a", fake_run.bare())], Path("new/page.html"), None)
     assert (here / "new" / "page.html").is_file()
     assert "report:  new/page.html" in capsys.readouterr().err
 
@@ -60,28 +60,28 @@ def test_the_page_goes_where_it_is_asked_for(here: Path, capsys: pytest.CaptureF
 )
 def test_what_is_no_run_is_refused(here: Path, results: Any, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
-        run_report([folder(here / "a", results)], None)
+        run_report([folder(here / "a", results)], None, None)
 
 
 def test_a_folder_without_results_is_refused(here: Path) -> None:
     with pytest.raises(InputError, match=r"holds no results\.json"):
-        run_report([here], None)
+        run_report([here], None, None)
 
 
 def test_a_file_that_is_not_json_is_refused(here: Path) -> None:
     (here / "results.json").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="not a JSON file"):
-        run_report([here], None)
+        run_report([here], None, None)
 
 
 def test_a_missing_run_is_refused(here: Path) -> None:
     with pytest.raises(InputError, match="no such file or folder"):
-        run_report([here / "nowhere"], None)
+        run_report([here / "nowhere"], None, None)
 
 
 def test_a_folder_is_no_place_for_the_page(here: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
-        run_report([folder(here / "a", fake_run.bare())], here)
+        run_report([folder(here / "a", fake_run.bare())], here, None)
 
 
 def test_the_table_has_every_m_and_the_floor() -> None:
@@ -104,7 +104,7 @@ def test_point_estimates_stand_in_the_last_column_with_their_m() -> None:
 
 def test_published_counts_and_caveats_are_printed() -> None:
     text = printed(fake_run.dropout_rates())
-    assert "of 18 published cells 9 were run; 9 within one published std" in text
+    assert "of 18 published cells 9 have a value of ours; 9 within one published std" in text
     assert "quick variant" in text
 
 

@@ -135,8 +135,9 @@ def report(
 def reference(
     name: Annotated[str, typer.Argument(help="toy-regression or toy-classification.")],
     out: Annotated[Path | None, typer.Option(help="The file to write. Default: NAME.npz.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Training data (.npz). Default: those of the recipe.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler.")] = 0,
+    data: Annotated[Path | None, typer.Option(help="Training data (.npz). Default: generated.")] = None,
+    data_seed: Annotated[int, typer.Option(min=0, help="Seed of generated training data.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the sampler.")] = 0,
     prior_scale: Annotated[float, typer.Option(help="σ of the prior N(0, σ²) on every weight.")] = 1.0,
     batches: Annotated[int | None, typer.Option(help="Populations that are cooled, each with its chains.")] = None,
     chains: Annotated[int | None, typer.Option(help="Chains of each batch.")] = None,
@@ -148,7 +149,7 @@ def reference(
     from epibench.cli.reference import resolve_settings, run_reference
 
     settings = resolve_settings(name, quick, seed, prior_scale, batches, chains, samples)
-    run_reference(name, out or Path(f"{name}.npz"), settings, data, device, sys.argv[2:])
+    run_reference(name, out or Path(f"{name}.npz"), settings, data, data_seed, device, sys.argv[2:])
 
 
 def main() -> None:

@@ -47,13 +47,19 @@ def resolve_settings(
 
 
 def run_reference(
-    name: str, out: Path, settings: ReferenceSettings, data: Path | None, device: str, arguments: list[str]
+    name: str,
+    out: Path,
+    settings: ReferenceSettings,
+    data: Path | None,
+    data_seed: int,
+    device: str,
+    arguments: list[str],
 ) -> Reference:
     """Check everything, sample with progress, write the file, show how well the batches agree."""
     errors = Console(stderr=True)
     check_installed()
     check_out(out)
-    problem = make_toy(cast(ToyName, name), path=data)
+    problem = make_toy(cast(ToyName, name), data_seed, data)
     kind = jax_device(device)
     command = shlex.join(["epibench", "reference", *arguments])
     if work_folder(out).exists():

@@ -38,7 +38,7 @@ def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> Non
     if markdown is not None:
         write_atomically(markdown, render_markdown(read))
     print_runs(read, Console())
-    for word, path in (("report:  ", page), ("markdown:", markdown)):
+    for word, path in (("report: ", page), ("markdown:", markdown)):
         if path is not None:
             Console(stderr=True).print(f"{word} {path}", highlight=False, markup=False, soft_wrap=True)
 
@@ -114,7 +114,7 @@ def published_lines(run: Run) -> list[str]:
     if not found.compared:
         return []
     counts = (
-        f"{run.name}: of {found.published} published cells {found.compared} were run; {found.within_std} within one "
-        f"published std, {found.within_error} of {found.judged} within the combined Monte Carlo error"
+        f"{run.name}: of {found.published} published cells {found.compared} have a value of ours; {found.within_std} "
+        f"within one published std, {found.within_error} of {found.judged} within the combined Monte Carlo error"
     )
     return [counts, *(f"  {warning}" for warning in warnings_of(run))]

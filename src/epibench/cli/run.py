@@ -51,7 +51,8 @@ def print_recipes(console: Console) -> None:
     for recipe in RECIPES.values():
         if not recipe.name.endswith(QUICK):
             networks = sum(recipe.method(name).num_trained for name in recipe.methods)
-            table.add_row(recipe.name, recipe.about, f"{networks:,}", f"{recipe.minutes:g}")
+            minutes = "–" if recipe.minutes is None else f"{recipe.minutes:g}"
+            table.add_row(recipe.name, recipe.about, f"{networks:,}", minutes)
     console.print(table)
     console.print(
         f"\nMinutes are on two cores. Each also as RECIPE{QUICK}, smaller: under two minutes.", highlight=False

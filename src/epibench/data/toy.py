@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -111,22 +111,27 @@ def in_region(name: ToyName, inputs: Tensor) -> Tensor:
 
 def read_data(name: ToyName, path: Path) -> ToyData:
     """Training data from an `.npz` with `x` and `y`, or `regression_x`, `classification_x` and so on."""
-    prefix = name.removeprefix("toy-")
+    prefix, arrays = name.removeprefix("toy-"), read_arrays(path, "see data.path")
+    found = []
+    for axis in "xy":
+        known = f"{prefix}_{axis}" if f"{prefix}_{axis}" in arrays else axis
+        if known not in arrays:
+            there = ", ".join(arrays) or "nothing"
+            raise InputError(f"{path}: no array '{axis}' or '{prefix}_{axis}'; it holds {there}")
+        found.append(arrays[known])
+    return _checked(name, path, *found)
+
+
+def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
+    """All arrays of an `.npz` file; nothing in it is executed."""
     try:
         # Opened here: NumPy leaves a file that is no zip open.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            names = [f"{prefix}_{axis}" if f"{prefix}_{axis}" in file else axis for axis in "xy"]
-            if missing := [known for known in names if known not in file]:
-                there = ", ".join(file.files) or "nothing"
-                raise InputError(f"{path}: no array '{missing[0]}' or '{prefix}_{missing[0]}'; it holds {there}")
-            x, y = (np.asarray(file[known]) for known in names)
-    except InputError:
-        raise
+            return {name: np.asarray(file[name]) for name in file.files}
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file (data.path)") from None
+        raise InputError(f"{path}: there is no such file; {remedy}") from None
     except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path}: not a readable .npz file of plain arrays ({error})") from None
-    return _checked(name, path, x, y)
+        raise InputError(f"{path}: not a readable .npz file of plain arrays ({error}); {remedy}") from None
 
 
 def _checked(name: ToyName, path: Path, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> ToyData:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,11 +13,11 @@ from torch import Tensor
 from epibench.evaluation.draws import Draws, Plan
 from epibench.evaluation.pixels import Pixels
 from epibench.evaluation.scoring import evaluate
-from epibench.evaluation.suite import SuiteSettings, check_uncertainty, make_suite
+from epibench.evaluation.suite import SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
 
-# Elements (member × point × class) whose outputs are computed at once.
-POINTS_AT_ONCE = 2**22
+# Members × points whose outputs are computed at once.
+OUTPUTS_AT_ONCE = 2**22
 
 
 class Pool(Protocol):
@@ -34,9 +35,7 @@ class Pool(Protocol):
     def plan(self) -> Plan:
         """How draws are made from it."""
 
-    def outputs(
-        self, inputs: Tensor, members: slice, first: int = 0, max_log_variance: float | None = None
-    ) -> dict[str, Tensor]:
+    def outputs(self, inputs: Tensor, members: slice, first: int = 0) -> dict[str, Tensor]:
         """What members predict: `mean` and `variance`, (member, point), or `probs`, (member, point, class).
 
         inputs: (point, feature); first: the number of the first point in its data set, so that what is random at
@@ -58,7 +57,9 @@ def parts_of(pool: Pool, draws: Draws) -> list[Part]:
 
     Members are run once either way; but what is computed for pairs of members, or kept for all of them, stays small.
     """
-    ends = _group_ends(pool.group, pool.num_members) if pool.plan in ("prefix", "spread") else [pool.num_members]
+    group = pool.group or (0,) * pool.num_members
+    within = all(len({group[member] for member in members}) == 1 for members in draws.sets)
+    ends = _group_ends(group) if within else [pool.num_members]
     weights, found, start = draws.weights, [], 0
     for end in ends:
         numbers = [number for number, members in enumerate(draws.sets) if start <= members[0] < end]
@@ -67,15 +68,13 @@ def parts_of(pool: Pool, draws: Draws) -> list[Part]:
     return [part for part in found if part.draws]
 
 
-def _group_ends(group: Sequence[int] | None, num_members: int) -> list[int]:
-    if group is None:
-        return [num_members]
-    return [end for end in range(1, num_members + 1) if end == num_members or group[end] != group[end - 1]]
+def _group_ends(group: Sequence[int]) -> list[int]:
+    return [end for end in range(1, len(group) + 1) if end == len(group) or group[end] != group[end - 1]]
 
 
-def point_slices(pool: Pool, part: Part, num_points: int) -> Iterator[slice]:
+def point_slices(part: Part, num_points: int) -> Iterator[slice]:
     """Points in stretches that bound the memory."""
-    size = max(1, POINTS_AT_ONCE // (part.members.stop - part.members.start))
+    size = max(1, OUTPUTS_AT_ONCE // (part.members.stop - part.members.start))
     return (slice(start, min(start + size, num_points)) for start in range(0, num_points, size))
 
 
@@ -84,15 +83,20 @@ def predict(
     draws: Draws,
     kind: str,
     inputs: Tensor,
-    max_log_variance: float | None = None,
+    max_variance: float = math.inf,
     progress: Callable[[int], None] = lambda draws: None,
 ) -> dict[str, Tensor]:
-    """What every draw predicts: `mean`, `aleatoric`, `epistemic`, (draw, point), or `probs`, (draw, point, class)."""
+    """What every draw predicts: `mean`, `aleatoric`, `epistemic`, (draw, point), or `probs`, (draw, point, class).
+
+    max_variance: the largest variance that a member may predict.
+    """
     names = ("mean", "aleatoric", "epistemic") if kind == "gaussian" else ("probs",)
     found: dict[str, Tensor] = {}
     for part in parts_of(pool, draws):
-        for points in point_slices(pool, part, len(inputs)):
-            outputs = pool.outputs(inputs[points], part.members, points.start, max_log_variance)
+        for points in point_slices(part, len(inputs)):
+            outputs = pool.outputs(inputs[points], part.members, points.start)
+            if kind == "gaussian":
+                outputs["variance"] = outputs["variance"].clamp(max=max_variance)
             predictive = LIKELIHOODS[kind].combine(outputs, part.weights)
             for name in names:
                 values = getattr(predictive, name).cpu()
@@ -125,7 +129,7 @@ def score(
 
 
 def _blocks(pool: Pool, part: Part, inputs: Tensor, target: Tensor) -> Iterator[Pixels]:
-    for points in point_slices(pool, part, len(inputs)):
+    for points in point_slices(part, len(inputs)):
         outputs = {
             name: output.cpu() for name, output in pool.outputs(inputs[points], part.members, points.start).items()
         }
@@ -143,8 +147,3 @@ def _place(into: dict[str, Tensor], values: Mapping[str, Tensor], part: Part, nu
         if name not in into:
             into[name] = value.new_zeros((num_draws, *value.shape[1:]))
         into[name][part.draws] = value
-
-
-def toy_suite_settings(kind: str) -> SuiteSettings:
-    """All metrics of a kind under our convention, sparsification exact."""
-    return SuiteSettings(kind, "pooled", check_uncertainty(kind, None), exact=True, num_classes=2)

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from epibench.errors import InputError
-from epibench.recipes.settings import first_difference
+from epibench.recipes.settings import first_difference, fixed
 from epibench.results import write_json
 from epibench.training.stacked import State
 
@@ -45,7 +45,9 @@ class RunFolder:
                 there = json.loads(place.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
                 raise InputError(f"{place}: not a readable recipe ({error}); give another --out") from None
-            if (difference := first_difference(there, wanted)) is not None:
+            if not isinstance(there, dict):
+                raise InputError(f"{place}: not a recipe; give another --out")
+            if (difference := first_difference(fixed(there), fixed(wanted))) is not None:
                 raise InputError(f"{self.path} holds a run of another recipe: {difference}; give another --out")
             return
         if self.path.exists() and not self.path.is_dir():

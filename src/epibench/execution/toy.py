@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,7 +17,8 @@ from torch import Tensor
 from epibench.data.toy import ToyData, ToyProblem, in_region, make_toy, sample
 from epibench.evaluation.divergence import MAX_LOG_VARIANCE, divergences
 from epibench.evaluation.draws import Draws, make_draws
-from epibench.evaluation.pool import Pool, predict, score, toy_suite_settings
+from epibench.evaluation.pool import Pool, predict, score
+from epibench.evaluation.suite import SuiteSettings, check_uncertainty
 from epibench.execution.environment import environment
 from epibench.execution.pictures import draw_pictures
 from epibench.execution.run_folder import RunFolder
@@ -78,9 +80,9 @@ def run_toy(recipe: ToyRecipe, folder: RunFolder, device: torch.device, reporter
         evaluated = evaluate_method(name, recipe, toy, reference, pool, seconds, reporter)
         if len(kept) < len(parameters):
             evaluated.facts["num_networks"] = len(kept)
-            evaluated.facts["notes"].append(
-                f"{len(parameters) - len(kept)} of {len(parameters)} diverged and are left out."
-            )
+            note = f"{len(parameters) - len(kept)} of {len(parameters)} diverged and are left out."
+            evaluated.facts["notes"].append(note)
+            reporter.say(f"{name}: {note}")
         found[name] = evaluated
     results = document(recipe, toy, reference, found, problem, device)
     results["seconds"] = time.perf_counter() - begun
@@ -152,13 +154,13 @@ def evaluate_method(
     draws = make_draws(
         pool.num_members, sizes, plan=pool.plan, max_draws=recipe.draws, seed=recipe.seed, group=pool.group
     )
-    tests = test_data(recipe, toy)
+    tests = fresh_points(recipe, toy)
     with reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:
         # The grid is small: what all draws predict on it is kept, for the divergences and the pictures.
-        grid = with_variance(predict(pool, draws, toy.kind, toy.grid, MAX_LOG_VARIANCE, advance))
+        grid = with_variance(predict(pool, draws, toy.kind, toy.grid, math.exp(MAX_LOG_VARIANCE), advance))
         predicted = time.perf_counter() - begun
         scored = {
-            domain: score(pool, draws, toy_suite_settings(toy.kind), data.inputs, data.target, advance)
+            domain: score(pool, draws, suite_settings(toy.kind), data.inputs, data.target, advance)
             for domain, data in tests.items()
         }
     kl = (
@@ -187,7 +189,12 @@ def evaluate_method(
     )
 
 
-def test_data(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, ToyData]:
+def suite_settings(kind: str) -> SuiteSettings:
+    """All metrics of a kind under our convention; few points, so that sparsification can be exact."""
+    return SuiteSettings(kind, "pooled", check_uncertainty(kind, None), exact=True, num_classes=2)
+
+
+def fresh_points(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, ToyData]:
     """Fresh points with true targets, inside and outside of the training region."""
     if not recipe.test_points:
         return {}

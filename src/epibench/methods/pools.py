@@ -29,13 +29,11 @@ class StackedPool:
         """One per row of the parameters."""
         return len(self.parameters)
 
-    def outputs(
-        self, inputs: Tensor, members: slice, first: int = 0, max_log_variance: float | None = None
-    ) -> dict[str, Tensor]:
+    def outputs(self, inputs: Tensor, members: slice, first: int = 0) -> dict[str, Tensor]:
         """What these members predict."""
         parameters = self.parameters[members]
         shown = inputs.T.to(parameters.device).expand(len(parameters), -1, -1)
-        return self.objective.predict(self.network.outputs(parameters, shown), max_log_variance)
+        return self.objective.predict(self.network.outputs(parameters, shown))
 
 
 @dataclass(frozen=True)
@@ -66,15 +64,13 @@ class DropoutPool:
         """Passes belong to the network, or to one repeat of it."""
         return tuple(member // self.passes for member in range(self.num_members))
 
-    def outputs(
-        self, inputs: Tensor, members: slice, first: int = 0, max_log_variance: float | None = None
-    ) -> dict[str, Tensor]:
+    def outputs(self, inputs: Tensor, members: slice, first: int = 0) -> dict[str, Tensor]:
         """What these passes predict."""
         count, found = self.passes * self.repeats, []
         for number in range(members.start // count, -(-members.stop // count)):
             passes = range(max(members.start - number * count, 0), min(members.stop - number * count, count))
             found.append(self._passes(number, passes, inputs.to(self.parameters.device), first))
-        return self.objective.predict(torch.cat(found), max_log_variance)
+        return self.objective.predict(torch.cat(found))
 
     def _passes(self, number: int, passes: range, inputs: Tensor, first: int) -> Tensor:
         """The raw outputs of some passes of one network, (pass, head, output, point)."""

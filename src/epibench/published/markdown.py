@@ -10,7 +10,7 @@ HEAD = (
     "| problem | series | M | published | n | ours | n | ours − published | in std | in errors |\n"
     "|---|---|--:|--:|--:|--:|--:|--:|:-:|:-:|\n"
 )
-NOT_RUN = "not run"
+NOT_RUN = "no finite value"
 
 
 def published_table(cells: Iterable[Cell]) -> str:

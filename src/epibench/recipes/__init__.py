@@ -9,7 +9,7 @@ from pathlib import Path
 
 from epibench.errors import InputError
 from epibench.recipes import toy
-from epibench.recipes.settings import apply_settings, differences, validated
+from epibench.recipes.settings import apply_settings, differences, fixed, validated
 from epibench.recipes.toy import ToyRecipe
 
 _FULL: tuple[Callable[[], ToyRecipe], ...] = (
@@ -56,7 +56,7 @@ def changes(recipe: ToyRecipe) -> list[str]:
     """The settings in which a recipe differs from the one that its name stands for, as `sgld.num_chains=24`."""
     if recipe.name not in RECIPES:
         return []
-    named, given = (each.model_dump(mode="json") for each in (RECIPES[recipe.name], recipe))
+    named, given = (fixed(each.model_dump(mode="json")) for each in (RECIPES[recipe.name], recipe))
     return [f"{key}={json.dumps(now)}" for key, _, now in differences(named, given)]
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from epibench.errors import InputError
 
+DESCRIPTIVE = ("about", "minutes")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -86,6 +87,11 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
             yield from differences(before, now, f"{prefix}{name}.")
         elif before != now:
             yield f"{prefix}{name}", before, now
+
+
+def fixed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the numbers of a run: everything but the words about it."""
+    return {name: value for name, value in values.items() if name not in DESCRIPTIVE}
 
 
 def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:

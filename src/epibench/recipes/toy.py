@@ -6,9 +6,10 @@ where they are set.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from epibench.data.toy import ToyName
 from epibench.methods import METHODS, Method
@@ -19,9 +20,11 @@ from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.ml import MaximumLikelihood
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.recipes.settings import describe
 
 SHIPPED = "shipped"
 QUICK = "-quick"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # names become files
 
 
 class Options(BaseModel):
@@ -74,12 +77,12 @@ class ToyRecipe(Options):
     name: str
     problem: ToyName
     about: str = ""
-    minutes: float = 0  # measured on two cores
+    minutes: float | None = None  # measured on two cores
     seed: int = Field(0, ge=0)
     methods: tuple[str, ...]
     members: tuple[int, ...] = (8, 16, 32, 64, 128, 256)
     draws: int = Field(128, ge=1)
-    prior_scale: float = Field(1.0, gt=0, allow_inf_nan=False)
+    prior_scale: float = Field(1.0, ge=1e-6, le=1e6)
     hidden: tuple[int, ...] = (10, 10)
     test_points: int = Field(400, ge=0)
     data: DataOptions = DataOptions()
@@ -103,6 +106,11 @@ class ToyRecipe(Options):
             raise ValueError("hidden: give at least one hidden layer, each of at least one unit")
         if not self.members or min(self.members) < 1:
             raise ValueError("members: give at least one M, each at least 1")
+        for name in (*self.variants, self.name):
+            if not NAME.fullmatch(name) or name in METHODS:
+                raise ValueError(
+                    f"'{name}' cannot be a name here: give letters, digits, '-' and '_', and no method's name"
+                )
         for name in self.methods:
             if name not in METHODS and name not in self.variants:
                 known = ", ".join((*METHODS, *self.variants))
@@ -122,14 +130,16 @@ class ToyRecipe(Options):
             return method
         variant = self.variants[name]
         base: Method = getattr(self, variant.method)
-        return type(base).model_validate({**base.model_dump(), **variant.options})
+        try:
+            return type(base).model_validate({**base.model_dump(), **variant.options})
+        except ValidationError as error:
+            raise ValueError(f"variants.{name}.options.{describe(error)}") from None
 
     def label(self, name: str) -> str:
         """What to call a method on a page."""
         return self.variants[name].label if name in self.variants else METHODS[name].label
 
 
-ALL_METHODS = ("map", "ml", "ensemble", "mc_dropout", "sgld", "sghmc", "cyclical")
 COMPARED = ("ensemble", "mc_dropout", "sgld", "sghmc")
 
 
@@ -139,11 +149,12 @@ def toy_regression() -> ToyRecipe:
         name="toy-regression",
         problem="toy-regression",
         about="KL to NUTS over M: ensembling and MC-dropout (Adam), SGLD, SGHMC, cyclical SG-MCMC",
-        methods=ALL_METHODS,
+        methods=tuple(METHODS),
         mc_dropout=MCDropout(rate=0.2, repeats=3),
-        sgld=SGLD(learning_rate=0.01),
-        sghmc=SGHMC(learning_rate=0.001),
-        cyclical=Cyclical(learning_rate=0.01),
+        # At the published step sizes one chain in twenty or so diverges; it is left out, and counted.
+        sgld=SGLD(learning_rate=0.01, diverged="drop"),
+        sghmc=SGHMC(learning_rate=0.001, diverged="drop"),
+        cyclical=Cyclical(learning_rate=0.003, diverged="drop"),
     )
 
 
@@ -153,11 +164,11 @@ def toy_classification() -> ToyRecipe:
         name="toy-classification",
         problem="toy-classification",
         about="KL to NUTS over M: ensembling and MC-dropout (Adam), SGLD, SGHMC, cyclical SG-MCMC",
-        methods=ALL_METHODS,
+        methods=tuple(METHODS),
         mc_dropout=MCDropout(rate=0.1),
-        sgld=SGLD(learning_rate=0.05),
-        sghmc=SGHMC(learning_rate=0.01),
-        cyclical=Cyclical(learning_rate=0.05),
+        sgld=SGLD(learning_rate=0.05, diverged="drop"),
+        sghmc=SGHMC(learning_rate=0.01, diverged="drop"),
+        cyclical=Cyclical(learning_rate=0.05, diverged="drop"),
     )
 
 

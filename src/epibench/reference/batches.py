@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -18,9 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from epibench.data.toy import ToyProblem
+from epibench.data.toy import ToyProblem, read_arrays
 from epibench.errors import InputError
 from epibench.reference.settings import ReferenceSettings
+from epibench.results import write_json
 
 Arrays = dict[str, npt.NDArray[Any]]
 Progress = Callable[[int, str], None]
@@ -46,16 +48,21 @@ def batch_file(folder: Path, number: int) -> Path:
 
 def prepare_folder(folder: Path, problem: ToyProblem, settings: ReferenceSettings) -> None:
     """Make the folder, or check that what it holds belongs to the same settings and data."""
-    data = problem.train.inputs.double().sum().item() + problem.train.target.double().sum().item()
+    data = hashlib.blake2b(digest_size=8)
+    for tensor in (problem.train.inputs, problem.train.target):
+        data.update(np.round(tensor.double().numpy(), 4).tobytes())
     # No batch depends on how many there are: more of them may join those that are there.
     fixed = {name: value for name, value in asdict(settings).items() if name != "batches"}
-    wanted = {"problem": problem.name, "data": round(data, 2), **fixed}
+    wanted = {"problem": problem.name, "data": data.hexdigest(), **fixed}
     file = folder / "settings.json"
     folder.mkdir(parents=True, exist_ok=True)
     if not file.exists():
-        file.write_text(json.dumps(wanted, indent=1), encoding="utf-8")
+        write_json(file, wanted)
         return
-    found = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file}: not readable ({error}); remove {folder} or give another --out") from None
     for key, value in wanted.items():
         if found.get(key) != value:
             other = f"{key} {found.get(key)}, not {value}"
@@ -64,8 +71,7 @@ def prepare_folder(folder: Path, problem: ToyProblem, settings: ReferenceSetting
 
 def read_batch(path: Path) -> Arrays:
     """A finished batch."""
-    with np.load(path, allow_pickle=False) as file:
-        return {name: np.asarray(file[name]) for name in file.files}
+    return read_arrays(path, "remove it, and it is made anew")
 
 
 def write_batch(path: Path, arrays: Arrays) -> None:
@@ -106,16 +112,20 @@ def _run_in_processes(
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
         words = manager.Queue()
-        workers = min(len(missing), len(os.sched_getaffinity(0)))
+        workers = min(len(missing), os.cpu_count() or 1)
         with ProcessPoolExecutor(workers, context, _prepare_worker) as pool:
             waiting: set[Future[None]] = {
                 pool.submit(_work, problem, settings, folder, number, words) for number in missing
             }
-            while waiting:
-                finished, waiting = wait(waiting, timeout=0.2)
-                for future in finished:
-                    future.result()
-                _pass_on(words, progress)
+            try:
+                while waiting:
+                    finished, waiting = wait(waiting, timeout=0.2)
+                    for future in finished:
+                        future.result()
+                    _pass_on(words, progress)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)  # what has not begun is not waited for
+                raise
 
 
 def _pass_on(words: Any, progress: Progress) -> None:

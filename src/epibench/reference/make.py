@@ -18,11 +18,10 @@ from epibench.data.toy import ToyProblem
 from epibench.errors import InputError
 from epibench.reference.batches import run_batches
 from epibench.reference.diagnostics import diagnose
-from epibench.reference.predictions import Reference, write_reference
+from epibench.reference.predictions import HIDDEN, Reference, write_reference
 from epibench.reference.settings import ReferenceSettings
 
 Arrays = dict[str, npt.NDArray[Any]]
-HIDDEN = (10, 10)
 
 
 def make_reference(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from epibench.data.toy import ToyProblem
+from epibench.data.toy import ToyProblem, in_region, read_arrays
 from epibench.errors import InputError
 from epibench.evaluation.divergence import divergences
 from epibench.metrics.conventions import Convention
@@ -29,6 +28,7 @@ WHOLE, HALVES = 0, (1, 2)
 GAUSSIAN = ("mean", "aleatoric", "epistemic")
 # Training data made on another machine may differ in the last bits of a sine.
 TOLERANCE = 1e-5
+HIDDEN = (10, 10)
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,8 @@ class Reference:
 
     @cached_property
     def inside(self) -> Tensor:
-        """Which grid points lie in the training region: a box around the training data, (point,) bool."""
-        lowest, highest = (-3.0, 3.0) if self.inputs.shape[1] == 1 else (torch.tensor([0.0, -3.0]), 3.0)
-        return ((self.inputs >= lowest) & (self.inputs <= highest)).all(1)
+        """Which grid points lie in the training region, (point,) bool."""
+        return in_region("toy-regression" if self.kind == "gaussian" else "toy-classification", self.inputs)
 
     def floor(self) -> dict[str, dict[str, dict[str, float | None]]]:
         """The KL between the two halves, by convention, direction and region; the first half is the reference."""
@@ -107,13 +106,7 @@ def write_reference(reference: Reference) -> None:
 
 def load_reference(path: Path) -> Reference:
     """Read a reference; a file with `x`, `mean` and `variance` alone, such as a published one, will do."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: np.asarray(file[name]) for name in file.files}
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such reference; make one with epibench reference") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-        raise InputError(f"{path}: not a readable .npz file of plain arrays ({error})") from None
+    arrays = read_arrays(path, "make one with epibench reference")
     try:
         return _foreign(path, arrays) if "about" not in arrays else _own(path, arrays)
     except KeyError as error:
@@ -159,21 +152,40 @@ def _finite(path: Path, name: str, array: Array) -> Tensor:
 
 
 def check_fits(
-    reference: Reference, problem: ToyProblem, prior_scale: float = 1.0, hidden: tuple[int, ...] = (10, 10)
+    reference: Reference, problem: ToyProblem, prior_scale: float = 1.0, hidden: tuple[int, ...] = HIDDEN
 ) -> None:
     """Refuse a reference of another problem: other grid, training data, prior or network."""
-    remedy = f"make one with epibench reference {problem.name}, or set reference.path=null"
+    path, without = reference.path, "or set reference.path=null"
     if reference.kind != problem.kind or not _alike(reference.inputs, problem.grid):
-        raise InputError(f"{reference.path}: a reference for another grid than that of {problem.name}; {remedy}")
+        raise InputError(f"{path}: a reference for another grid than that of {problem.name}; {without}")
+    _check_values(reference)
+    if hidden != HIDDEN:
+        raise InputError(f"{path}: of networks with hidden {list(HIDDEN)}, not {list(hidden)}; set reference.path=null")
     if reference.train_inputs is None or reference.train_target is None:
         return  # its notes say that it cannot be checked
     pairs = ((reference.train_inputs, problem.train.inputs), (reference.train_target, problem.train.target))
     if not all(_alike(own, given) for own, given in pairs):
-        raise InputError(f"{reference.path}: made from other training data than these; {remedy} --data FILE")
-    for key, wanted in (("prior_scale", prior_scale), ("hidden", list(hidden))):
-        made = reference.about.get(key, wanted)
-        if made != wanted:
-            raise InputError(f"{reference.path}: made with {key} {made}, not {wanted}; {remedy}")
+        command = f"epibench reference {problem.name} with --data or --data-seed"
+        raise InputError(f"{path}: made from other training data than these; make one with {command}, {without}")
+    made = reference.about.get("prior_scale", prior_scale)
+    if made != prior_scale:
+        command = f"epibench reference {problem.name} --prior-scale {prior_scale}"
+        raise InputError(f"{path}: made with prior_scale {made}, not {prior_scale}; make one with {command}, {without}")
+
+
+def _check_values(reference: Reference) -> None:
+    """Refuse predictions that are none, before hours are spent on training."""
+    for name, value in reference.values.items():
+        if value.shape[1] != len(reference.inputs):
+            shape = tuple(value.shape[1:])
+            raise InputError(f"{reference.path}: '{name}' has shape {shape}, for {len(reference.inputs)} grid points")
+    predicted = reference.predictive()
+    if "probs" in predicted:
+        probs = predicted["probs"]
+        if probs.ndim != 2 or (probs < 0).any() or ((probs.sum(1) - 1).abs() > 1e-3).any():
+            raise InputError(f"{reference.path}: 'probs' must be (point, class), 0 or more, and sum to 1 over classes")
+    elif (predicted["variance"] <= 0).any():
+        raise InputError(f"{reference.path}: the variance must be greater than 0 everywhere")
 
 
 def _alike(first: Tensor, second: Tensor) -> bool:

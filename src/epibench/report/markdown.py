@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epibench.published import compare, distinct, published_table, totals
-from epibench.report.figures import axis_members
 from epibench.report.kl_figures import view_name
 from epibench.report.numbers import MISSING, measured, significant
 from epibench.report.published_section import grounds_of, warnings_of
-from epibench.report.runs import VIEWS, Method, Run, View, by_problem, methods_of
+from epibench.report.runs import VIEWS, Method, Run, View, all_members, by_problem, methods_of
 
 
 def render_markdown(runs: Sequence[Run]) -> str:
@@ -28,8 +27,7 @@ def render_markdown(runs: Sequence[Run]) -> str:
 
 def kl_table(methods: Sequence[Method], view: View) -> str:
     """Mean ± std over draws at every M, beside the noise floor."""
-    columns = axis_members([method.members(view) for method in methods])
-    columns = sorted({*columns, *(m for method in methods for m in method.members(view))})
+    columns = all_members(methods, view)
     head = ["", "floor", *(f"M = {m}" for m in columns)]
     rows = [
         [method.label, significant(method.run.floor(view), 2), *(_kl(method, view, m) for m in columns)]
@@ -50,9 +48,9 @@ def published_part(runs: Sequence[Run]) -> str:
     """Counts over distinct cells, then each run's cells with the grounds that they stand on."""
     counts = totals(distinct([cell for run in runs for cell in compare(run.results)]))
     text = (
-        f"### Beside what was published\n\nOf {counts.published} distinct published cells {counts.compared} were run; "
-        f"{counts.within_std} lie within one published std, {counts.within_error} of {counts.judged} within the "
-        "combined Monte Carlo error.\n"
+        f"### Beside what was published\n\nOf {counts.published} distinct published cells {counts.compared} have a "
+        f"value of ours; {counts.within_std} lie within one published std, {counts.within_error} of {counts.judged} "
+        "within the combined Monte Carlo error.\n"
     )
     for run in runs:
         if cells := compare(run.results):

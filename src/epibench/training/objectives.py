@@ -16,12 +16,12 @@ class Objective:
     """A loss on the raw outputs of stacked networks, (member, head, output, point).
 
     slope: its derivative for every point, in the same shape, given targets (member, point).
-    predict: the members' outputs by name, given raw outputs and the largest log variance that is allowed.
+    predict: the members' outputs by name, given raw outputs.
     """
 
     heads: int
     slope: Callable[[Tensor, Tensor], Tensor]
-    predict: Callable[[Tensor, float | None], dict[str, Tensor]]
+    predict: Callable[[Tensor], dict[str, Tensor]]
 
 
 def gaussian_slope(raw: Tensor, target: Tensor) -> Tensor:
@@ -29,10 +29,9 @@ def gaussian_slope(raw: Tensor, target: Tensor) -> Tensor:
     return torch.stack(gaussian.slope(raw[:, 0], raw[:, 1], target[:, None]), 1)
 
 
-def gaussian_predict(raw: Tensor, max_log_variance: float | None) -> dict[str, Tensor]:
+def gaussian_predict(raw: Tensor) -> dict[str, Tensor]:
     """Mean and variance, (member, point) each."""
-    log_variance = raw[:, 1, 0] if max_log_variance is None else raw[:, 1, 0].clamp(max=max_log_variance)
-    return {"mean": raw[:, 0, 0], "variance": log_variance.double().exp()}
+    return {"mean": raw[:, 0, 0], "variance": raw[:, 1, 0].double().exp()}
 
 
 def categorical_slope(raw: Tensor, target: Tensor) -> Tensor:
@@ -40,7 +39,7 @@ def categorical_slope(raw: Tensor, target: Tensor) -> Tensor:
     return categorical.slope(raw[:, 0], target)[:, None]
 
 
-def categorical_predict(raw: Tensor, max_log_variance: float | None) -> dict[str, Tensor]:
+def categorical_predict(raw: Tensor) -> dict[str, Tensor]:
     """Probabilities, (member, point, class)."""
     return {"probs": torch.softmax(raw[:, 0].double(), 1).movedim(1, 2)}
 
@@ -50,7 +49,7 @@ def direct_slope(raw: Tensor, target: Tensor) -> Tensor:
     return raw - target[:, None, None]
 
 
-def direct_predict(raw: Tensor, max_log_variance: float | None) -> dict[str, Tensor]:
+def direct_predict(raw: Tensor) -> dict[str, Tensor]:
     """The mean alone, (member, point)."""
     return {"mean": raw[:, 0, 0]}
 

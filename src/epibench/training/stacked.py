@@ -121,7 +121,7 @@ def train(
     device = state.parameters.device
     data = TrainingData(training.data.inputs.to(device), training.data.target.to(device))
     training = replace(training, data=data)
-    blocks = block_slices(len(state.parameters) * training.network.heads, training.network.heads, device)
+    blocks = block_slices(len(state.parameters), training.network.heads, device)
     epochs = 1
     while state.epoch < training.num_epochs:
         last = min(state.epoch + epochs, training.num_epochs)
@@ -139,9 +139,8 @@ def run_blocks(blocks: list[Block], last: int) -> None:
     in_threads(lambda block: block.run(last), blocks)
 
 
-def block_slices(num_networks: int, heads: int, device: torch.device) -> list[slice]:
+def block_slices(num_members: int, heads: int, device: torch.device) -> list[slice]:
     """Cut the members into blocks; a GPU takes all of them at once."""
-    num_members = num_networks // heads
     size = num_members if device.type != "cpu" else max(1, BLOCK // heads)
     return [slice(first, min(first + size, num_members)) for first in range(0, num_members, size)]
 
@@ -169,7 +168,7 @@ class Block:
 
     def __init__(self, training: Training, keys: Keys, state: State):
         self.training, self.keys, self.state = training, keys, state
-        self.filled = -(-training.batch_size // EVEN) * EVEN
+        self.filled = -(-min(training.batch_size, len(training.data.target)) // EVEN) * EVEN
         self.gradient = torch.empty_like(state.parameters)
         self.layers = training.network.layers(state.parameters)
         self.gradients = training.network.layers(self.gradient)
