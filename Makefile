@@ -7,7 +7,9 @@ JOBS ?= 2
 .PHONY: demo test lint types clean
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/demo.py --out demo
+	$(BIN)/epibench run toy-classification-quick --out demo/toy-classification
+	$(BIN)/epibench run toy-regression-quick --out demo/toy-regression
+	$(BIN)/epibench report demo/toy-classification demo/toy-regression --out demo/report.html > /dev/null
 
 test: lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
@@ -26,4 +28,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo scored

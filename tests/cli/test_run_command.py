@@ -61,7 +61,7 @@ def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
     run("run", "toy-classification", "--out", tmp_path / "run", *settings('methods=["ensemble"]'))
     content = json.loads((tmp_path / "run" / "results.json").read_text())
     cells = {"8": {"mean": 0.25, "std": 0.5, "n": 4}}
-    tree = {direction: {region: cells for region in ("grid", "train")} for direction in DIRECTIONS}
+    tree = {direction: dict.fromkeys(("grid", "train"), cells) for direction in DIRECTIONS}
     content["kl"]["ensemble"] = {"pooled": tree, "gustafsson2020": tree}
     (tmp_path / "run" / "results.json").write_text(json.dumps(content))
     assert run("report", tmp_path / "run", "--markdown", tmp_path / "tables.md")[0] == 0

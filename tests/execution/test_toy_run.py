@@ -1,11 +1,13 @@
 """A whole toy run: what it writes, that it resumes, and that nothing but the recipe decides its numbers."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_recipes import small
@@ -104,8 +106,8 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(epoch: int
     monkeypatch.setattr(execution, "SAVE_SECONDS", -1.0)
     save = RunFolder.save_state
 
-    def save_and_die(folder: RunFolder, method: str, state: Any, notes: Any) -> None:
-        save(folder, method, state, notes)
+    def save_and_die(folder: RunFolder, method: str, stamp: Any, state: Any, seconds: float) -> None:
+        save(folder, method, stamp, state, seconds)
         if method == "sghmc" and state.epoch >= epoch:
             raise Killed
 
@@ -113,9 +115,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(epoch: int
     with pytest.raises(Killed):
         carry_out(recipe, tmp_path / "killed")
     monkeypatch.setattr(RunFolder, "save_state", save)
-    stood = RunFolder(tmp_path / "killed").load_state("sghmc", torch.device("cpu"))
-    assert stood is not None
-    assert 0 < stood[0].epoch < 24
+    assert RunFolder(tmp_path / "killed").unfinished("sghmc").exists()
     again = Silent()
     assert carry_out(recipe, tmp_path / "killed", again) == whole
     assert "train ensemble" not in again.steps
@@ -168,12 +168,38 @@ def test_a_reference_that_does_not_fit_is_refused_before_anything_is_written(set
     assert not (tmp_path / "run").exists()
 
 
-def test_chains_that_diverge_stop_the_run_or_are_left_out(tmp_path: Path) -> None:
-    settings = ('methods=["sgld"]', "sgld.num_chains=16", "sgld.learning_rate=0.6")
-    with pytest.raises(InputError, match=r"sgld: \d+ of 16 networks diverged.*sgld.learning_rate.*sgld.diverged=drop"):
-        carry_out(small("toy-regression", *settings), tmp_path / "stop")
-    results = carry_out(small("toy-regression", *settings, "sgld.diverged=drop"), tmp_path / "drop")
+DIVERGING = ('methods=["ensemble", "sgld"]', "sgld.num_chains=16", "sgld.learning_rate=0.6")
+
+
+def test_chains_that_diverge_fail_their_method_and_leave_the_others(tmp_path: Path) -> None:
+    results = carry_out(small("toy-regression", *DIVERGING, "sgld.diverged=stop"), tmp_path / "run")
+    assert list(results["failed"]) == ["sgld"]
+    words = r"sgld: \d+ of 16 networks diverged.*lower sgld.learning_rate.*sgld.diverged=drop"
+    assert re.match(words, results["failed"]["sgld"])
+    assert list(results["summary"]) == ["ensemble"]
+
+
+def test_chains_that_diverge_can_be_left_out(tmp_path: Path) -> None:
+    results = carry_out(small("toy-regression", *DIVERGING, "sgld.diverged=drop"), tmp_path / "run")
     facts = results["methods"]["sgld"]
     assert 0 < facts["num_networks"] < 16
     assert facts["notes"] == [f"{16 - facts['num_networks']} of 16 diverged and are left out."]
     assert results["summary"]["sgld"]["inside"]["4"]["rmse"]["n"] == min(3, facts["num_networks"])
+
+
+def test_predictions_that_are_not_finite_fail_their_method(tmp_path: Path) -> None:
+    settings = ("ensemble.optimiser=sgd", "ensemble.learning_rate=1", "ensemble.diverged=drop", "ensemble.num_epochs=5")
+    results = carry_out(small("toy-regression", 'methods=["ensemble"]', *settings), tmp_path / "run")
+    assert "lower ensemble.learning_rate" in results["failed"]["ensemble"]
+
+
+def test_members_of_other_data_are_refused(tmp_path: Path) -> None:
+    data, recipe = (
+        tmp_path / "d.npz",
+        small("toy-regression", 'methods=["ensemble"]', f"data.path={tmp_path / 'd.npz'}"),
+    )
+    x = np.linspace(-3, 3, 40)
+    np.savez(data, x=x, y=np.sin(x))
+    carry_out(recipe, tmp_path / "run")
+    np.savez(data, x=x, y=np.cos(x))
+    assert "other data" in carry_out(recipe, tmp_path / "run")["failed"]["ensemble"]

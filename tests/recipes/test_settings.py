@@ -49,7 +49,7 @@ def test_lists_are_replaced() -> None:
         ("=3", ["key=value"]),
         ("sgld.num_epochs=0", ["sgld.num_epochs", "greater than or equal to 1", "0"]),
         ("sgld.learning_rate=fast", ["sgld.learning_rate", "'fast'"]),
-        ("sgld.learning_rate=NaN", ["sgld.learning_rate", "finite"]),
+        ("sgld.learning_rate=NaN", ["sgld.learning_rate", "nan"]),
         ("prior_scale=0", ["prior_scale", "greater than"]),
         ("prior_scale=-1", ["prior_scale", "greater than", "-1"]),
         ("members=[512]", ["M = 512", "mc_dropout", "256"]),

@@ -154,7 +154,8 @@ def reference(
 
 def main() -> None:
     """Run; what the user can mend becomes one line and exit status 2, an interruption 130."""
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a plain terminal has no ±
+    if sys.stdout is not None:
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a plain terminal has no ±
     try:
         if (status := app(standalone_mode=False)) == INTERRUPTED:
             raise KeyboardInterrupt  # which typer has turned into its status

@@ -80,5 +80,6 @@ def with_progress(items: Iterable[T], text: str, total: int) -> Iterator[T]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         yield from progress.track(items, total=total, description=text)

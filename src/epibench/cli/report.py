@@ -23,6 +23,8 @@ from epibench.report.runs import VIEWS, Method, Run, View, all_members, by_probl
 from epibench.results import write_atomically
 
 PAGE_NAME = "report.html"
+# What results that were edited or cut off can lead to anywhere on the way to a page.
+DAMAGED = (TypeError, KeyError, IndexError, ValueError, AttributeError, OverflowError)
 FLOOR_WIDTH, WITH_STD, WITHOUT_STD = 9, 18, 9  # of columns, with the space before them
 
 
@@ -31,16 +33,37 @@ def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> Non
     results = [load_results(path) for path in runs]
     folders = [(path if path.is_dir() else path.parent).resolve() for path in runs]
     page = out or (folders[0] / PAGE_NAME if len(runs) == 1 else Path(PAGE_NAME))
-    if page.is_dir():
-        raise InputError(f"--out {page} is a folder: give the name of a file in it")
-    write_run_page(results, page, [folder.name for folder in folders])
-    read = read_runs(results, [folder.name for folder in folders])
-    if markdown is not None:
-        write_atomically(markdown, render_markdown(read))
-    print_runs(read, Console())
+    check_places(page, markdown, folders)
+    names = [folder.name for folder in folders]
+    try:
+        write_run_page(results, page, names)
+        read = read_runs(results, names)
+        if markdown is not None:
+            write_atomically(markdown, render_markdown(read))
+        print_runs(read, Console())
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or page}: cannot be written ({error.strerror}); give another place"
+        ) from None
+    except DAMAGED as error:
+        files = ", ".join(map(str, runs))
+        raise InputError(f"{files}: not the results of a run as this version writes them ({error!r})") from None
     for word, path in (("report: ", page), ("markdown:", markdown)):
         if path is not None:
             Console(stderr=True).print(f"{word} {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def check_places(page: Path, markdown: Path | None, folders: Sequence[Path]) -> None:
+    """Refuse to write over what a run has found out."""
+    for place in (page, markdown):
+        if place is None:
+            continue
+        if place.is_dir():
+            raise InputError(f"{place} is a folder: give the name of a file in it")
+        if place.resolve().parent in folders and place.name in ("results.json", "recipe.json"):
+            raise InputError(f"{place}: would be written over a file of the run; give another place")
 
 
 def print_run_tables(results: dict[str, Any], console: Console) -> None:

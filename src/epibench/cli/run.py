@@ -29,9 +29,9 @@ def run_recipe(name: str, out: Path | None, settings: list[str], device: str, ex
     folder = RunFolder(out if out is not None else RUNS / recipe.name)
     reporter = ConsoleReporter(Console(stderr=True))
     reporter.say(f"{recipe.name} in {folder.path}")
-    if folder.results.exists():
+    results = load_results(folder.results) if folder.results.exists() else None
+    if results is not None and not results.get("failed"):
         folder.claim(recipe)
-        results = load_results(folder.results)
         reporter.say("finished already; remove its results.json to evaluate it again")
     else:
         results = run_toy(recipe, folder, torch.device(resolve_device(device)), reporter)
@@ -39,6 +39,8 @@ def run_recipe(name: str, out: Path | None, settings: list[str], device: str, ex
     print_run_tables(results, Console())
     reporter.say(f"results: {folder.results}")
     reporter.say(f"report:  {page}")
+    if failed := results.get("failed"):
+        raise InputError("; ".join(failed.values()))
 
 
 def print_recipes(console: Console) -> None:

@@ -6,6 +6,7 @@ Regression: x uniform in [−3, 3]; y ~ N(sin x, σ²(x)), σ(x) = 0.15 / (1 + e
 
 from __future__ import annotations
 
+import lzma
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ ToyName = Literal["toy-regression", "toy-classification"]
 Array = npt.NDArray[np.float64]
 
 RADIUS = 2.4
+# What a damaged, encrypted or foreign .npz can raise; NotImplementedError is a RuntimeError.
+READ_ERRORS = (OSError, ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 NUM_TRAIN = {"toy-regression": 1000, "toy-classification": 1040}
 GRID_SIDE = {"toy-regression": 1000, "toy-classification": 60}
 
@@ -130,7 +133,7 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
             return {name: np.asarray(file[name]) for name in file.files}
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; {remedy}") from None
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except READ_ERRORS as error:
         raise InputError(f"{path}: not a readable .npz file of plain arrays ({error}); {remedy}") from None
 
 

@@ -17,7 +17,7 @@ from epibench.evaluation.suite import SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
 
 # Members × points whose outputs are computed at once.
-OUTPUTS_AT_ONCE = 2**22
+OUTPUTS_AT_ONCE = 2**20
 
 
 class Pool(Protocol):

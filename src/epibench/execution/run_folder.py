@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from epibench.errors import InputError
+from epibench.methods import Method, Problem
 from epibench.recipes.settings import first_difference, fixed
 from epibench.results import write_json
 from epibench.training.stacked import State
@@ -39,11 +42,17 @@ class RunFolder:
 
     def claim(self, recipe: BaseModel) -> None:
         """Write the recipe, or check that the one that is there is the same: then the run goes on."""
+        try:
+            self._claim(recipe)
+        except OSError as error:
+            raise InputError(f"--out {self.path}: cannot be used ({error.strerror})") from None
+
+    def _claim(self, recipe: BaseModel) -> None:
         place, wanted = self.path / "recipe.json", recipe.model_dump(mode="json")
         if place.exists():
             try:
                 there = json.loads(place.read_text(encoding="utf-8"))
-            except (OSError, ValueError) as error:
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"{place}: not a readable recipe ({error}); give another --out") from None
             if not isinstance(there, dict):
                 raise InputError(f"{place}: not a recipe; give another --out")
@@ -52,12 +61,9 @@ class RunFolder:
             return
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"--out {self.path} is a file: give a folder")
-        if self.path.exists() and any(self.path.iterdir()):
+        if self.path.exists() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             raise InputError(f"--out {self.path} is not empty and holds no run: give a new folder")
-        try:
-            write_json(place, wanted)
-        except OSError as error:
-            raise InputError(f"--out {self.path}: cannot be written to ({error.strerror})") from None
+        write_json(place, wanted)
 
     def members(self, method: str) -> Path:
         """The trained parameters of a method."""
@@ -67,30 +73,90 @@ class RunFolder:
         """Where the training of a method stands."""
         return self.path / "members" / f"{method}.unfinished.safetensors"
 
-    def load_members(self, method: str) -> tuple[Tensor, dict[str, Any]] | None:
-        """The parameters, (network, snapshot, parameter), and what was noted of their training, if it has finished."""
-        found = load_tensors(self.members(method))
-        return None if found is None else (found[0]["parameters"], found[1])
-
-    def save_members(self, method: str, parameters: Tensor, notes: Mapping[str, Any]) -> None:
-        """Keep the parameters; the unfinished state is not needed any more."""
-        save_tensors(self.members(method), {"parameters": parameters}, notes)
-        self.unfinished(method).unlink(missing_ok=True)
-
-    def load_state(self, method: str, device: torch.device) -> tuple[State, dict[str, Any]] | None:
-        """Where training stopped, if it has begun."""
-        found = load_tensors(self.unfinished(method))
+    def load_members(self, method: str, stamp: Stamp) -> tuple[Tensor, float] | None:
+        """The parameters, (network, snapshot, parameter), and the seconds of their training, if it has finished."""
+        found = load_tensors(self.members(method), stamp)
         if found is None:
             return None
-        tensors, notes = {name: tensor.to(device) for name, tensor in found[0].items()}, found[1]
-        rule = {name.removeprefix("rule."): tensor for name, tensor in tensors.items() if name.startswith("rule.")}
-        return State(int(notes["epoch"]), tensors["parameters"], rule, tensors["kept"]), notes
+        parameters = found.tensor("parameters", stamp.shape)
+        return parameters, found.number("seconds")
 
-    def save_state(self, method: str, state: State, notes: Mapping[str, Any]) -> None:
+    def save_members(self, method: str, stamp: Stamp, parameters: Tensor, seconds: float) -> None:
+        """Keep the parameters; the unfinished state is not needed any more."""
+        save_tensors(self.members(method), {"parameters": parameters}, {"stamp": stamp.key, "seconds": seconds})
+        self.unfinished(method).unlink(missing_ok=True)
+
+    def load_state(self, method: str, stamp: Stamp, device: torch.device) -> tuple[State, float] | None:
+        """Where training stopped and the seconds so far, if it has begun."""
+        found = load_tensors(self.unfinished(method), stamp)
+        if found is None:
+            return None
+        networks, _, parameters = stamp.shape
+        rule = {
+            name.removeprefix("rule."): found.tensor(name, (networks, parameters)).to(device)
+            for name in found.tensors
+            if name.startswith("rule.")
+        }
+        own = found.tensor("parameters", (networks, parameters)).to(device)
+        kept = found.tensor("kept", stamp.shape).to(device)
+        return State(int(found.number("epoch")), own, rule, kept), found.number("seconds")
+
+    def save_state(self, method: str, stamp: Stamp, state: State, seconds: float) -> None:
         """Keep where training stands."""
         rule = {f"rule.{name}": tensor for name, tensor in state.rule.items()}
         tensors = {"parameters": state.parameters, "kept": state.kept, **rule}
-        save_tensors(self.unfinished(method), tensors, {**notes, "epoch": state.epoch})
+        notes = {"stamp": stamp.key, "seconds": seconds, "epoch": state.epoch}
+        save_tensors(self.unfinished(method), tensors, notes)
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What trained parameters belong to: a key of everything that decides them, and their shape."""
+
+    key: str
+    shape: tuple[int, int, int]
+
+    @classmethod
+    def of(cls, method: Method, problem: Problem, seed: int) -> Stamp:
+        """The stamp of a method's training: its options, the problem with its data, and the seed."""
+        training = method.training(problem)
+        settings = {
+            "method": [method.name, method.model_dump(mode="json")],
+            "network": asdict(problem.network),
+            "prior_scale": problem.prior_scale,
+            "seed": seed,
+        }
+        key = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
+        for tensor in (problem.data.inputs, problem.data.target):
+            key.update(tensor.numpy().tobytes())
+        return cls(key.hexdigest(), (method.num_trained, len(training.keep), problem.network.num_parameters))
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A file of tensors and notes, which complains of what it lacks."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    notes: dict[str, Any]
+
+    def tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A tensor of float32 in the shape that it must have."""
+        tensor = self.tensors.get(name)
+        if tensor is None or tensor.shape != shape or tensor.dtype != torch.float32:
+            raise self.complaint(f"its '{name}' are not float32 in the shape {shape}")
+        return tensor
+
+    def number(self, name: str) -> float:
+        """A number that is 0 or more."""
+        value = self.notes.get(name)
+        if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise self.complaint(f"its '{name}' is {value!r}")
+        return float(value)
+
+    def complaint(self, what: str) -> InputError:
+        """The error that names the file and the remedy."""
+        return InputError(f"{self.path}: {what}; remove it, and it is made anew")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
@@ -105,13 +171,17 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, 
         beside.unlink(missing_ok=True)
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Tensors and notes, or None where there is no file."""
+def load_tensors(path: Path, stamp: Stamp) -> Saved | None:
+    """What a file holds, or None where there is none; it must belong to what the stamp says."""
     if not path.exists():
         return None
     try:
         with safe_open(path, framework="pt") as file:
             notes = json.loads((file.metadata() or {}).get("notes", "{}"))
-            return {name: file.get_tensor(name) for name in file.keys()}, notes  # noqa: SIM118  (it is no dict)
-    except (SafetensorError, OSError, ValueError) as error:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no dict)
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not readable ({error}); remove it, and it is made anew") from None
+    saved = Saved(path, tensors, notes if isinstance(notes, dict) else {})
+    if saved.notes.get("stamp") != stamp.key:
+        raise saved.complaint("trained with other settings or other data than these")
+    return saved

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from epibench.data.toy import ToyData, ToyProblem, in_region, make_toy, sample
+from epibench.errors import InputError
 from epibench.evaluation.divergence import MAX_LOG_VARIANCE, divergences
 from epibench.evaluation.draws import Draws, make_draws
 from epibench.evaluation.pool import Pool, predict, score
 from epibench.evaluation.suite import SuiteSettings, check_uncertainty
 from epibench.execution.environment import environment
 from epibench.execution.pictures import draw_pictures
-from epibench.execution.run_folder import RunFolder
+from epibench.execution.run_folder import RunFolder, Stamp
 from epibench.methods import Method, Problem, Watch
 from epibench.methods.contract import finite
 from epibench.networks.mlp import StackedMLP
@@ -72,22 +73,44 @@ def run_toy(recipe: ToyRecipe, folder: RunFolder, device: torch.device, reporter
     problem = Problem(
         toy.kind, TrainingData(toy.train.inputs, toy.train.target), network_of(recipe, toy), recipe.prior_scale, device
     )
-    found = {}
+    found, failed = {}, {}
     for name in recipe.methods:
-        parameters, seconds = train_method(name, recipe, problem, folder, reporter)
-        kept = finite(parameters.to(device))
-        pool = recipe.method(name).pool(problem, kept, recipe.seed)
-        evaluated = evaluate_method(name, recipe, toy, reference, pool, seconds, reporter)
-        if len(kept) < len(parameters):
-            evaluated.facts["num_networks"] = len(kept)
-            note = f"{len(parameters) - len(kept)} of {len(parameters)} diverged and are left out."
-            evaluated.facts["notes"].append(note)
-            reporter.say(f"{name}: {note}")
-        found[name] = evaluated
+        try:
+            found[name] = fit_and_evaluate(name, recipe, toy, reference, problem, folder, reporter)
+        except InputError as error:  # what other methods have done is not lost
+            failed[name] = str(error)
+            reporter.say(f"{name} failed: {error}")
     results = document(recipe, toy, reference, found, problem, device)
-    results["seconds"] = time.perf_counter() - begun
+    results |= {"failed": failed, "seconds": time.perf_counter() - begun}
     write_json(folder.results, results)
     return results
+
+
+def fit_and_evaluate(
+    name: str,
+    recipe: ToyRecipe,
+    toy: ToyProblem,
+    reference: Reference | None,
+    problem: Problem,
+    folder: RunFolder,
+    reporter: Reporter,
+) -> Evaluated:
+    """Train one method, or find it trained, and evaluate what has not diverged of it."""
+    parameters, seconds = train_method(name, recipe, problem, folder, reporter)
+    kept = finite(parameters.to(problem.device))
+    left = recipe.method(name).pool(problem, kept, recipe.seed)
+    try:
+        evaluated = evaluate_method(name, recipe, toy, reference, left, seconds, reporter)
+    except ValueError as error:
+        lost = len(parameters) - len(kept)
+        about = f"{lost} of {len(parameters)} networks diverged; " if lost else ""
+        raise InputError(f"{name}: {about}{error}; lower {name}.learning_rate") from None
+    if len(kept) < len(parameters):
+        note = f"{len(parameters) - len(kept)} of {len(parameters)} diverged and are left out."
+        evaluated.facts["num_networks"] = len(kept)
+        evaluated.facts["notes"].append(note)
+        reporter.say(f"{name}: {note}")
+    return evaluated
 
 
 def network_of(recipe: ToyRecipe, toy: ToyProblem) -> StackedMLP:
@@ -109,12 +132,12 @@ def train_method(
     name: str, recipe: ToyRecipe, problem: Problem, folder: RunFolder, reporter: Reporter
 ) -> tuple[Tensor, float]:
     """The parameters of a method and the seconds that they took: found in the folder, or trained to the end."""
-    if (done := folder.load_members(name)) is not None:
-        reporter.say(f"{name}: trained already")
-        return done[0], float(done[1]["seconds"])
     method, begun = recipe.method(name), time.perf_counter()
-    unfinished = folder.load_state(name, problem.device)
-    state, before = (None, 0.0) if unfinished is None else (unfinished[0], float(unfinished[1]["seconds"]))
+    stamp = Stamp.of(method, problem, recipe.seed)
+    if (done := folder.load_members(name, stamp)) is not None:
+        reporter.say(f"{name}: trained already")
+        return done
+    state, before = folder.load_state(name, stamp, problem.device) or (None, 0.0)
     done_epochs, saved = 0 if state is None else state.epoch, begun
 
     def seconds() -> float:
@@ -123,7 +146,7 @@ def train_method(
     def save(state: State) -> None:
         nonlocal saved
         if time.perf_counter() - saved > SAVE_SECONDS:
-            folder.save_state(name, state, {"seconds": seconds()})
+            folder.save_state(name, stamp, state, seconds())
             saved = time.perf_counter()
 
     with reporter.step(f"train {name}", method.training(problem).num_epochs, done_epochs) as advance:
@@ -135,7 +158,7 @@ def train_method(
             last = epoch
 
         parameters = method.train(problem, recipe.seed, Watch(progress, lambda: state, save))
-    folder.save_members(name, parameters, {"seconds": seconds()})
+    folder.save_members(name, stamp, parameters, seconds())
     return parameters, seconds()
 
 

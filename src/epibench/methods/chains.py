@@ -24,7 +24,7 @@ class Chains(Method):
 
     num_chains: int = Field(6, ge=1)
     num_epochs: int = Field(256 * 150, ge=1)
-    learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
+    learning_rate: float = Field(0.01, gt=0, le=1e6)
     power: float = Field(0.9, ge=0, allow_inf_nan=False)
     burn_in: float = Field(0.75, ge=0, lt=1)
     num_snapshots: int = Field(256, ge=1)

@@ -21,7 +21,7 @@ class Optimised(Method):
     """
 
     optimiser: Literal["adam", "sgd", "momentum"] = "adam"
-    learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False)
+    learning_rate: float = Field(1e-3, gt=0, le=1e6)
     decay: Literal["none", "poly"] = "none"
 
     @property

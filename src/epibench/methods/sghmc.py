@@ -40,7 +40,7 @@ class SGHMC(Chains):
     name: ClassVar[str] = "sghmc"
     label: ClassVar[str] = "SGHMC"
 
-    learning_rate: float = Field(0.001, gt=0, allow_inf_nan=False)
+    learning_rate: float = Field(0.001, gt=0, le=1e6)
     friction: float = Field(0.1, gt=0, le=1)
 
     @property

@@ -42,7 +42,7 @@ def read_recipe(path: Path) -> ToyRecipe:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such recipe file") from None
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a readable recipe ({error})") from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: a recipe is a JSON object, as the recipe.json of a run")

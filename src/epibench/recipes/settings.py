@@ -33,6 +33,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key.strip(), json.loads(value)
     except ValueError:
         return key.strip(), value
+    except RecursionError:
+        raise InputError(f"--set {key.strip()}: nested too deeply") from None
 
 
 def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
@@ -41,6 +43,8 @@ def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
         return model.model_validate(values)
     except ValidationError as error:
         raise InputError(describe(error)) from None
+    except UnicodeEncodeError:
+        raise InputError("a setting holds half of a character (a lone surrogate)") from None
 
 
 def describe(error: ValidationError) -> str:

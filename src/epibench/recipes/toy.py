@@ -24,7 +24,7 @@ from epibench.recipes.settings import describe
 
 SHIPPED = "shipped"
 QUICK = "-quick"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # names become files
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # names become files
 
 
 class Options(BaseModel):
@@ -77,7 +77,7 @@ class ToyRecipe(Options):
     name: str
     problem: ToyName
     about: str = ""
-    minutes: float | None = None  # measured on two cores
+    minutes: float | None = Field(None, ge=0, allow_inf_nan=False)  # measured on two cores
     seed: int = Field(0, ge=0)
     methods: tuple[str, ...]
     members: tuple[int, ...] = (8, 16, 32, 64, 128, 256)
@@ -111,6 +111,10 @@ class ToyRecipe(Options):
                 raise ValueError(
                     f"'{name}' cannot be a name here: give letters, digits, '-' and '_', and no method's name"
                 )
+        if len(set(self.methods)) < len(self.methods):
+            raise ValueError("methods: each may be given once; two settings of one method are variants")
+        for name in self.variants:
+            self.method(name)
         for name in self.methods:
             if name not in METHODS and name not in self.variants:
                 known = ", ".join((*METHODS, *self.variants))

@@ -116,25 +116,28 @@ def load_reference(path: Path) -> Reference:
 
 def _own(path: Path, arrays: Mapping[str, Array]) -> Reference:
     try:
-        about = json.loads(str(arrays["about"]))
-    except ValueError:
+        about = json.loads(str(arrays["about"]), parse_constant=_refuse)
+        if not isinstance(about, dict):
+            raise ValueError("not an object")
+    except (ValueError, RecursionError):
         raise InputError(
             f"{path}: what it says about itself is not JSON; make it anew with epibench reference"
         ) from None
     kind = "categorical" if "probs" in arrays else "gaussian"
     names = ("probs",) if kind == "categorical" else GAUSSIAN
     values = {name: _finite(path, name, arrays[name]) for name in names}
-    inputs = torch.from_numpy(arrays["inputs"])
-    for name, value in values.items():
-        if value.ndim < 2 or value.shape[0] not in (1, 3) or value.shape[1] != len(inputs):
-            raise InputError(f"{path}: '{name}' has shape {tuple(value.shape)}, for {len(inputs)} grid points")
-    train_inputs, train_target = (torch.from_numpy(arrays[name]) for name in ("train_inputs", "train_target"))
+    inputs = _finite(path, "inputs", arrays["inputs"]).float()
+    train_inputs, train_target = (_finite(path, name, arrays[name]) for name in ("train_inputs", "train_target"))
     return Reference(path, kind, inputs, values, train_inputs, train_target, about)
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
 def _foreign(path: Path, arrays: Mapping[str, Array]) -> Reference:
-    inputs = torch.from_numpy(np.atleast_2d(arrays["x"].astype(np.float32)))
-    inputs = inputs.T if inputs.shape[0] == 1 else inputs
+    inputs = _finite(path, "x", arrays["x"]).float()
+    inputs = inputs[:, None] if inputs.ndim == 1 else inputs
     note = "It does not say how it was made: neither its training data nor its convergence can be checked."
     if "probs" in arrays:
         values = {"probs": _finite(path, "probs", arrays["probs"])[None]}
@@ -175,17 +178,18 @@ def check_fits(
 
 def _check_values(reference: Reference) -> None:
     """Refuse predictions that are none, before hours are spent on training."""
+    path, points = reference.path, len(reference.inputs)
+    tails = {"probs": (points, 2)}
+    rows = {len(value) for value in reference.values.values()}
     for name, value in reference.values.items():
-        if value.shape[1] != len(reference.inputs):
-            shape = tuple(value.shape[1:])
-            raise InputError(f"{reference.path}: '{name}' has shape {shape}, for {len(reference.inputs)} grid points")
+        if value.shape[1:] != tails.get(name, (points,)) or rows not in ({1}, {3}):
+            raise InputError(f"{path}: '{name}' has shape {tuple(value.shape)}, for {points} grid points")
     predicted = reference.predictive()
     if "probs" in predicted:
-        probs = predicted["probs"]
-        if probs.ndim != 2 or (probs < 0).any() or ((probs.sum(1) - 1).abs() > 1e-3).any():
-            raise InputError(f"{reference.path}: 'probs' must be (point, class), 0 or more, and sum to 1 over classes")
-    elif (predicted["variance"] <= 0).any():
-        raise InputError(f"{reference.path}: the variance must be greater than 0 everywhere")
+        if (predicted["probs"] < 0).any() or ((predicted["probs"].sum(1) - 1).abs() > 1e-3).any():
+            raise InputError(f"{path}: 'probs' must be 0 or more, and sum to 1 over classes")
+    elif (predicted["variance"] <= 0).any() or min(float(predicted[n].min()) for n in ("aleatoric", "epistemic")) < 0:
+        raise InputError(f"{path}: the variance must be greater than 0 everywhere, and its parts not less than 0")
 
 
 def _alike(first: Tensor, second: Tensor) -> bool:

@@ -51,8 +51,8 @@ class ReferenceSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work before an hour is spent on it."""
-        if not self.prior_scale > 0:
-            raise InputError(f"--prior-scale {self.prior_scale}: must be greater than 0")
+        if not 1e-6 <= self.prior_scale <= 1e6:
+            raise InputError(f"--prior-scale {self.prior_scale}: must be between 1e-6 and 1e6")
         if self.batches < 2:
             raise InputError(f"--batches {self.batches}: at least 2, to be compared with each other")
         if self.chains < 2:

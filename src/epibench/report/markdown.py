@@ -30,11 +30,15 @@ def kl_table(methods: Sequence[Method], view: View) -> str:
     columns = all_members(methods, view)
     head = ["", "floor", *(f"M = {m}" for m in columns)]
     rows = [
-        [method.label, significant(method.run.floor(view), 2), *(_kl(method, view, m) for m in columns)]
+        [_escaped(method.label), significant(method.run.floor(view), 2), *(_kl(method, view, m) for m in columns)]
         for method in methods
     ]
     lines = [head, ["---", *("--:" for _ in head[1:])], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
 
 
 def _kl(method: Method, view: View, m: int) -> str:

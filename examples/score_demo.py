@@ -1,4 +1,4 @@
-"""Make small stores of predictions, then score them: what `make demo` runs.
+"""Make small stores of predictions, then score them as a user would.
 
 Two problems on small images, one of regression and one of classification, with inputs inside the training region
 (`clean`) and half outside of it (`shifted`). Two methods give 16 members each: `ensemble` (every member has its own
@@ -144,7 +144,7 @@ def write_classes(path: Path, method: str, domain: str) -> None:
 def main() -> None:
     """Write eight stores, then call `epibench score` on them as a user would."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=Path("demo"))
+    parser.add_argument("--out", type=Path, default=Path("scored"))
     out: Path = parser.parse_args().out
     stores = []
     for problem, write in (("depth", write_depth), ("classes", write_classes)):
