@@ -1,4 +1,4 @@
-"""The command line: `epibench run`, `recipes`, `report`, `reference` and `score`.
+"""The command line: `epibench run`, `recipes`, `report`, `reference`, `score` and `data`.
 
 What a command needs is imported when it runs: help and complaints come at once.
 """
@@ -150,6 +150,56 @@ def reference(
 
     settings = resolve_settings(name, quick, seed, prior_scale, batches, chains, samples)
     run_reference(name, out or Path(f"{name}.npz"), settings, data, data_seed, device, sys.argv[2:])
+
+
+data_commands = typer.Typer(help="Data sets: look at them, write them out, check them.", no_args_is_help=True)
+app.add_typer(data_commands, name="data")
+
+NAME = typer.Argument(help="The data set: street.")
+DOMAIN = typer.Option(help="clean, wild, or factors of the shift, as haze or night+noise (see docs/street.md).")
+SEVERITY = typer.Option(help="From 0 (clean) to 5. Default: 5; clean has 0.")
+SIZE = typer.Option(help="Height and width, as 256x512.")
+
+
+@data_commands.command()
+def preview(
+    name: Annotated[str, NAME],
+    out: Annotated[Path, typer.Option(help="The picture (.png).")],
+    domain: Annotated[str, DOMAIN] = "clean",
+    severity: Annotated[float | None, SEVERITY] = None,
+    size: Annotated[str, SIZE] = "256x512",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the scenes.")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="Number of scenes.")] = 6,
+) -> None:
+    """Draw a sheet of scenes: image, classes, depth, sparse depth, target."""
+    from epibench.cli.data import run_preview
+
+    run_preview(name, out, domain, severity, size, seed, count)
+
+
+@data_commands.command()
+def export(
+    name: Annotated[str, NAME],
+    layout: Annotated[str, typer.Option(help="cityscapes or kitti.")],
+    out: Annotated[Path, typer.Option(help="A new or empty folder.")],
+    domain: Annotated[str, DOMAIN] = "clean",
+    severity: Annotated[float | None, SEVERITY] = None,
+    count: Annotated[int, typer.Option(min=1, help="Number of scenes.")] = 100,
+    size: Annotated[str, SIZE] = "256x512",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the scenes.")] = 0,
+) -> None:
+    """Write scenes as a folder in the official layout of Cityscapes or KITTI depth completion."""
+    from epibench.cli.data import run_export
+
+    run_export(name, layout, out, domain, severity, count, size, seed)
+
+
+@data_commands.command()
+def check(name: Annotated[str, NAME]) -> None:
+    """Say whether a data set can be used, and what is in it."""
+    from epibench.cli.data import run_check
+
+    run_check(name)
 
 
 def main() -> None:

@@ -1,0 +1,73 @@
+"""Street scenes as a data set for PyTorch: depth completion and segmentation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from epibench.data.batch import Batch
+from epibench.data.labels import IGNORE
+from epibench.data.street.cache import FrameCache
+from epibench.data.street.camera import check_size
+from epibench.data.street.domains import Domain, make_domain
+from epibench.data.street.frames import Frame, render_frame
+from epibench.errors import InputError
+
+Task = Literal["depth", "segmentation"]
+
+
+class StreetDataset(Dataset[Batch]):
+    """Scenes `first` … `first + length − 1` of a seed, drawn when they are asked for; cache: a folder to keep them in.
+
+    depth: image and sparse depth → depth in metres, valid where it is known. segmentation: image → train ids, valid
+    where there is one (255 elsewhere).
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        domain: Domain | str = "clean",
+        length: int = 1000,
+        seed: int = 0,
+        size: tuple[int, int] = (256, 512),
+        first: int = 0,
+        cache: Path | None = None,
+    ):
+        if task not in get_args(Task):
+            raise InputError(f"street task '{task}' is unknown; there are {', '.join(get_args(Task))}")
+        if length < 1 or seed < 0 or first < 0:
+            raise InputError(f"street needs length ≥ 1, seed ≥ 0 and first ≥ 0, not {length}, {seed} and {first}")
+        self.task: Task = task
+        self.domain = make_domain(domain) if isinstance(domain, str) else domain
+        self.length, self.seed, self.size, self.first = length, seed, check_size(size), first
+        self.cache = None if cache is None else FrameCache(cache, self.domain, seed, size)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Batch:
+        return as_sample(self.frame(index), self.task)
+
+    def frame(self, index: int) -> Frame:
+        """Everything that is known of a scene."""
+        if not 0 <= index < self.length:
+            raise IndexError(index)  # ends a for loop over the data set
+        if self.cache is not None:
+            return self.cache.frame(self.first + index)
+        return render_frame(self.domain, self.seed, self.first + index, self.size)
+
+
+def as_sample(frame: Frame, task: Task) -> Batch:
+    """What a network gets of a frame, and what it is compared with."""
+    image = torch.from_numpy(np.array(frame.image.transpose(2, 0, 1)))
+    if task == "segmentation":
+        target = torch.from_numpy(frame.labels.astype(np.int64))
+        return Batch({"image": image}, target, target != IGNORE)
+    depth = torch.from_numpy(np.array(frame.target_depth))
+    return Batch(
+        {"image": image, "sparse_depth": torch.from_numpy(np.array(frame.sparse_depth))[None]}, depth, depth > 0
+    )

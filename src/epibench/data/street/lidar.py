@@ -1,0 +1,164 @@
+"""The LiDAR and what is made of its scans: sparse depth, and semi-dense targets.
+
+A scanner like KITTI's (64 beams: 32 from +2° to −8.3° and 32 from −8.8° to −24.3°, a return every 0.17°) stands 8 cm
+above and 27 cm behind the camera. Smaller pictures get fewer beams and returns, both in proportion to the root of their
+area, so that the share of pixels stays that of KITTI: 64 beams at 375 × 1242 pixels, 34 at 256 × 512, 17 at 128 × 256.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from epibench.data.street.arrays import Array
+from epibench.data.street.camera import CENTRE, Camera
+from epibench.data.street.domains import Conditions
+
+MAX_DEPTH = 80.0
+CLEAN_SHARE = 0.05
+BEAMS = 64
+KITTI_AREA = 375 * 1242
+STEP = math.radians(0.1728)
+ABOVE, BEHIND = 0.08, 0.27
+SPREAD = math.radians(42)  # to either side
+SCANS = 11  # that a semi-dense target is made of
+
+
+@dataclass(frozen=True)
+class Returns:
+    """Pixels that were hit and their depth, (return,)."""
+
+    row: Array
+    column: Array
+    depth: Array
+
+
+def density(size: tuple[int, int]) -> float:
+    """Beams and returns along a beam, as a share of those at KITTI's size."""
+    return min(1.0, math.sqrt(size[0] * size[1] / KITTI_AREA))
+
+
+def beam_angles(size: tuple[int, int], shift: float = 0.0) -> Array:
+    """Elevations in radians, from above: those of the real scanner, or fewer at the same spread; shift: in beams."""
+    upper, lower = np.linspace(2.0, -8.33, BEAMS // 2), np.linspace(-8.83, -24.33, BEAMS // 2)
+    number = max(4, round(BEAMS * density(size)))
+    place = np.linspace(0, BEAMS - 1, number) + shift * BEAMS / number
+    return np.radians(np.interp(place, np.arange(BEAMS), np.concatenate((upper, lower))))
+
+
+def scan(depth: Array, camera: Camera, rng: np.random.Generator, turns: int = 1) -> Returns:
+    """Turns of the scanner: where its beams meet the surfaces that the camera sees, as the camera sees those places.
+
+    A beam's point is found by looking up the depth where the beam would meet the picture, and once more from there:
+    scanner and camera stand so close together that this is within a pixel, save at edges, where the real ones err, too.
+    Of several turns each is taken from another place, so that its lines lie between those of the others.
+    """
+    height, width = depth.shape
+    step = STEP / density(camera.size)
+    shifts = rng.uniform(-0.5, 0.5, turns) if turns > 1 else np.zeros(1)
+    elevation = np.concatenate([beam_angles(camera.size, shift) for shift in shifts])
+    # Every beam fires at its own moment of the turn.
+    azimuth = np.arange(-SPREAD, SPREAD, step) + step * rng.uniform(size=(len(elevation), 1))
+    right = np.tan(azimuth.astype(np.float32))
+    down = np.tan(camera.pitch - elevation).astype(np.float32)[:, None] * np.sqrt(1 + right * right)
+    guess = np.full(right.shape, 20.0, np.float32)
+    for _ in range(2):
+        # (guess + BEHIND) is the distance along the scanner's axis.
+        u = right * (guess + BEHIND) / guess
+        v = (down * (guess + BEHIND) - ABOVE) / guess
+        column = np.floor(u * camera.focal + CENTRE[0] * width).astype(np.int32)
+        row = np.floor(v * camera.focal + CENTRE[1] * height).astype(np.int32)
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        found = depth[np.where(inside, row, 0), np.where(inside, column, 0)]
+        guess = np.where(inside & (found > 0), found, guess)
+    hit = inside & (found > 0) & (found < MAX_DEPTH)
+    return Returns(row[hit], column[hit], found[hit])
+
+
+def drop_out(returns: Returns, returned: Array, strength: float, rng: np.random.Generator) -> Returns:
+    """Lose returns from dark, glassy and far surfaces."""
+    echo = returned[returns.row, returns.column]
+    dim = 1 - np.clip(echo * 9, 0, 1) * np.clip(1.25 - returns.depth / 110, 0, 1)
+    kept = rng.random(len(echo)) >= strength * (0.02 + 0.65 * dim)
+    return Returns(returns.row[kept], returns.column[kept], returns.depth[kept])
+
+
+def diverge(returns: Returns, depth: Array, strength: float, rng: np.random.Generator) -> Returns:
+    """A beam is as wide as a pixel or two: some returns at edges come from the neighbour, or from between."""
+    height, width = depth.shape
+    count = len(returns.row)
+    row = np.clip(returns.row + rng.integers(-1, 2, count), 0, height - 1)
+    column = np.clip(returns.column + rng.integers(-1, 2, count), 0, width - 1)
+    other = depth[row, column]
+    share = np.where(rng.random(count) < 0.5, 1.0, rng.random(count)).astype(np.float32)
+    mixed = (other > 0) & (rng.random(count) < 0.5 * strength)
+    mixed_depth = np.where(mixed, returns.depth + share * (other - returns.depth), returns.depth)
+    noise = 0.02 * strength * rng.standard_normal(count)
+    return Returns(returns.row, returns.column, np.clip(mixed_depth + noise, 0.5, MAX_DEPTH).astype(np.float32))
+
+
+def onto(returns: Returns, size: tuple[int, int]) -> Array:
+    """Depth in pixels, 0 where there is no return; where several fall into a pixel, the nearest counts."""
+    order = np.argsort(-returns.depth, kind="stable")
+    picture = np.zeros(size, np.float32)
+    picture[returns.row[order], returns.column[order]] = returns.depth[order]
+    return picture
+
+
+def sparse_depth(
+    depth: Array, returned: Array, camera: Camera, conditions: Conditions, rng: np.random.Generator
+) -> Array:
+    """The input of depth completion: 5 % of the valid pixels in clean, else a scan; (height, width), 0: none."""
+    valid = (depth > 0) & (depth <= MAX_DEPTH)
+    strength = conditions["lidar"]
+    if not strength:
+        places = np.flatnonzero(valid)
+        chosen = rng.permutation(places)[: round(CLEAN_SHARE * len(places))]
+        picture = np.zeros(depth.size, np.float32)
+        picture[chosen] = depth.ravel()[chosen]
+        return picture.reshape(depth.shape)
+    returns = drop_out(scan(depth, camera, rng), returned, strength, rng)
+    return onto(diverge(returns, depth, strength, rng), depth.shape)
+
+
+def target_depth(
+    depth: Array, returned: Array, camera: Camera, conditions: Conditions, rng: np.random.Generator
+) -> Array:
+    """The target of depth completion: all depths up to 80 m in clean, else scans put together; (height, width)."""
+    strength = conditions["target"]
+    if not strength:
+        return np.where(depth <= MAX_DEPTH, depth, np.float32(0))
+    together = drop_out(scan(depth, camera, rng, SCANS), returned, 0.6, rng)
+    picture = onto(_accumulated(together, depth, strength, rng), depth.shape)
+    # What differs much from its surroundings is thrown away: the edges of objects have gaps.
+    jump = _relative_range(depth) > 0.15
+    picture[jump & (rng.random(depth.shape) < 0.75)] = 0
+    return picture
+
+
+def _accumulated(returns: Returns, depth: Array, strength: float, rng: np.random.Generator) -> Returns:
+    """Errors of scans taken from other places: a common scale, noise that grows with depth, a few strays."""
+    count = len(returns.row)
+    scale = 1 + 0.002 * strength * rng.standard_normal()
+    noise = strength * (0.012 + 0.0015 * returns.depth) * rng.standard_normal(count)
+    found = Returns(returns.row, returns.column, (returns.depth * scale + noise).astype(np.float32))
+    strays = diverge(found, depth, 1.0, rng)
+    stray = rng.random(count) < 0.02 * strength
+    result = np.where(stray, strays.depth, found.depth)
+    return Returns(found.row, found.column, np.clip(result, 0.5, MAX_DEPTH).astype(np.float32))
+
+
+def _relative_range(depth: Array) -> Array:
+    """How much depth varies among a pixel and its four neighbours, as a share."""
+    safe = np.where(depth > 0, depth, np.float32(200))
+    low, high = safe.copy(), safe.copy()
+    for axis in (0, 1):
+        ahead = (slice(1, None), slice(None)) if axis == 0 else (slice(None), slice(1, None))
+        back = (slice(None, -1), slice(None)) if axis == 0 else (slice(None), slice(None, -1))
+        for one, other in ((ahead, back), (back, ahead)):
+            low[one] = np.minimum(low[one], safe[other])
+            high[one] = np.maximum(high[one], safe[other])
+    spread: Array = (high - low) / low
+    return spread
