@@ -13,7 +13,9 @@ def independent_draws(num_draws: int, members: int, method: Mapping[str, Any]) -
     method: the method's part of results.json, with `num_groups`, `num_networks` and `num_members` where known.
     """
     if method.get("num_groups"):
-        most = method.get("num_networks") or method["num_groups"]
+        # The first draws are of the first networks: a network may be drawn from several times before the next.
+        networks = int(method.get("num_networks") or method["num_groups"])
+        most = min(networks, -(-num_draws * networks // int(method["num_groups"])))
     else:
         most = (method.get("num_members") or num_draws * members) // max(members, 1)
     return max(min(num_draws, int(most)), min(num_draws, 1))

@@ -77,7 +77,7 @@ class ToyRecipe(Options):
     name: str
     problem: ToyName
     about: str = ""
-    minutes: float | None = Field(None, ge=0, allow_inf_nan=False)  # measured on two cores
+    minutes: float | None = Field(None, ge=0, allow_inf_nan=False)  # about, on two cores
     seed: int = Field(0, ge=0)
     methods: tuple[str, ...]
     members: tuple[int, ...] = (8, 16, 32, 64, 128, 256)
@@ -152,6 +152,7 @@ def toy_regression() -> ToyRecipe:
     return ToyRecipe(
         name="toy-regression",
         problem="toy-regression",
+        minutes=14,
         about="KL to NUTS over M: ensembling and MC-dropout (Adam), SGLD, SGHMC, cyclical SG-MCMC",
         methods=tuple(METHODS),
         mc_dropout=MCDropout(rate=0.2, repeats=3),
@@ -167,6 +168,7 @@ def toy_classification() -> ToyRecipe:
     return ToyRecipe(
         name="toy-classification",
         problem="toy-classification",
+        minutes=12,
         about="KL to NUTS over M: ensembling and MC-dropout (Adam), SGLD, SGHMC, cyclical SG-MCMC",
         methods=tuple(METHODS),
         mc_dropout=MCDropout(rate=0.1),
@@ -185,6 +187,7 @@ def _sgd(base: ToyRecipe, optimiser: str, rate: float, about: str) -> ToyRecipe:
         update={
             "name": f"{base.name}-{optimiser}",
             "about": about,
+            "minutes": 10,
             "methods": COMPARED,
             "ensemble": base.ensemble.model_copy(update=change),
             "mc_dropout": base.mc_dropout.model_copy(update={**change, "rate": 0.2}),
@@ -220,6 +223,7 @@ def toy_regression_less_training() -> ToyRecipe:
         update={
             "name": "toy-regression-less-training",
             "about": "SGD with momentum; SGLD and SGHMC trained for a quarter of the epochs",
+            "minutes": 4,
             "sgld": base.sgld.model_copy(update=less),
             "sghmc": base.sghmc.model_copy(update=less),
         }
@@ -235,8 +239,8 @@ def _dropout_rates(base: ToyRecipe, rates: tuple[float, ...]) -> ToyRecipe:
         for rate in rates
     }
     about = f"MC-dropout (Adam) at rates {', '.join(map(str, rates))}"
-    update = {"name": f"{base.name}-dropout", "about": about, "methods": tuple(variants), "variants": variants}
-    return base.model_copy(update=update)
+    update = {"name": f"{base.name}-dropout", "about": about, "minutes": 2}
+    return base.model_copy(update={**update, "methods": tuple(variants), "variants": variants})
 
 
 def toy_regression_dropout() -> ToyRecipe:
