@@ -57,5 +57,5 @@ def print_recipes(console: Console) -> None:
             table.add_row(recipe.name, recipe.about, f"{networks:,}", minutes)
     console.print(table)
     console.print(
-        f"\nMinutes are on two cores. Each also as RECIPE{QUICK}, smaller: under two minutes.", highlight=False
+        f"\nMinutes are rough, on two cores. Each also as RECIPE{QUICK}, smaller: under two minutes.", highlight=False
     )
