@@ -242,6 +242,6 @@ def test_a_run_without_kls_says_so_first(run_document: RunDocument) -> None:
 
 def test_settings_versions_and_the_command_are_there(scene_document: SceneDocument) -> None:
     footer = plain(scene_document("regression").find_all("footer")[0].text)
-    assert "epibench run recipe.json" in footer
+    assert "epibench run RUN/recipe.json --out NEW" in footer
     assert "ensemble.learning_rate0.001" in footer
     assert "commit3f2a91c" in footer
