@@ -1,4 +1,4 @@
-"""Random numbers as a pure function of a key and a counter, the same for any stacking, order or device.
+"""Random numbers as a pure function of a key and a counter, the same for any stacking and any order.
 
 A key names what the numbers are for (seed, method, member, purpose); the counter numbers them. So a member trained
 alone sees the numbers that it sees among a thousand, and training that was stopped goes on from its step number alone.

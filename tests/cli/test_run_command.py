@@ -116,7 +116,7 @@ def test_another_recipe_in_the_folder_is_refused(tmp_path: Path, run) -> None:
     assert "another recipe: methods" in said
 
 
-def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
     out = tmp_path / "run"
     long = settings('methods=["map", "sgld"]', "sgld.num_epochs=4000", "sgld.learning_rate=0.001")
     command = [sys.executable, "-m", "epibench", "run", "toy-regression", "--out", str(out), *long]

@@ -1,7 +1,6 @@
 """From settings to a file: the same again, resumed, refused, and put together rightly."""
 
 import dataclasses
-import json
 from functools import lru_cache
 from pathlib import Path
 
@@ -102,7 +101,3 @@ def test_batches_are_pooled_as_one_mixture() -> None:
 def test_settings_that_cannot_work_are_refused(changes: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         dataclasses.replace(TINY, **changes)  # type: ignore[arg-type]
-
-
-def test_settings_are_plain_data() -> None:
-    assert json.loads(json.dumps(dataclasses.asdict(TINY)))["nuts"]["samples"] == 8

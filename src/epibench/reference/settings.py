@@ -33,7 +33,7 @@ class NutsSettings:
 
 @dataclass(frozen=True)
 class ReferenceSettings:
-    """All that a reference fixes: the same settings give the same file on CPU.
+    """All that a reference fixes: the same settings give the same predictions on CPU.
 
     batches: even ones start from the prior, odd ones from trained networks, each cools a population of its own; chains:
     of NUTS, in each batch; group: neighbouring points of the regression that are taken together before NUTS.
