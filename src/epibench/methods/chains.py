@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 from pydantic import Field
 from torch import Tensor
 
@@ -11,9 +9,7 @@ from epibench.evaluation.draws import spread
 from epibench.evaluation.pool import Pool
 from epibench.methods.contract import Method, Problem
 from epibench.methods.pools import StackedPool
-from epibench.training.rules import Rule
 from epibench.training.schedules import Schedule, poly
-from epibench.training.stacked import Training
 
 
 class Chains(Method):
@@ -28,11 +24,6 @@ class Chains(Method):
     power: float = Field(0.9, ge=0, allow_inf_nan=False)
     burn_in: float = Field(0.75, ge=0, lt=1)
     num_snapshots: int = Field(256, ge=1)
-
-    @property
-    @abstractmethod
-    def rule(self) -> Rule:
-        """The update rule of the sampler."""
 
     @property
     def num_trained(self) -> int:
@@ -56,19 +47,10 @@ class Chains(Method):
         length = self.num_epochs - first + 1
         return tuple(first + position for position in spread(length, min(self.num_snapshots, length)))
 
-    def training(self, problem: Problem) -> Training:
-        """All chains together."""
-        return Training(
-            network=problem.network,
-            objective=problem.objective,
-            data=problem.data,
-            rule=self.rule,
-            schedule=self.schedule,
-            num_epochs=self.num_epochs,
-            batch_size=self.batch_size,
-            keep=self.snapshots,
-            prior_precision=1 / problem.prior_scale**2,
-        )
+    @property
+    def keep(self) -> tuple[int, ...]:
+        """The snapshots."""
+        return self.snapshots
 
     def pool(self, problem: Problem, parameters: Tensor, seed: int) -> Pool:
         """Every snapshot of every chain; draws are evenly spread snapshots of one chain."""

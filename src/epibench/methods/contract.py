@@ -15,6 +15,8 @@ from epibench.errors import InputError
 from epibench.evaluation.pool import Pool
 from epibench.networks.mlp import StackedMLP
 from epibench.training.objectives import OBJECTIVES, Objective
+from epibench.training.rules import Rule
+from epibench.training.schedules import Schedule
 from epibench.training.stacked import DivergedError, Keys, State, Training, TrainingData, train
 
 
@@ -70,9 +72,34 @@ class Method(BaseModel, ABC):
     def largest_draw(self) -> int:
         """The largest M that can be drawn from its pool."""
 
+    @property
     @abstractmethod
+    def rule(self) -> Rule:
+        """How parameters move."""
+
+    @property
+    @abstractmethod
+    def schedule(self) -> Schedule:
+        """The learning rate over the steps."""
+
+    @property
+    def keep(self) -> tuple[int, ...]:
+        """The epochs, from 1, at whose ends parameters are kept: the last one."""
+        return (self.num_epochs,)
+
     def training(self, problem: Problem) -> Training:
-        """How its networks are trained on a problem."""
+        """How its networks are trained on a problem: on the posterior, U/N."""
+        return Training(
+            network=problem.network,
+            objective=problem.objective,
+            data=problem.data,
+            rule=self.rule,
+            schedule=self.schedule,
+            num_epochs=self.num_epochs,
+            batch_size=self.batch_size,
+            keep=self.keep,
+            prior_precision=1 / problem.prior_scale**2,
+        )
 
     @abstractmethod
     def pool(self, problem: Problem, parameters: Tensor, seed: int) -> Pool:

@@ -1,4 +1,4 @@
-"""What the methods that optimise networks have in common: their options, and how these become a training run."""
+"""What the methods that optimise networks have in common: the optimiser, its rate and its decay."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from epibench.methods.contract import Method, Problem
+from epibench.methods.contract import Method
 from epibench.training.rules import SGD, Adam, Rule
 from epibench.training.schedules import Schedule, constant, poly
-from epibench.training.stacked import Training
 
 MOMENTUM = 0.9
 
@@ -35,17 +34,3 @@ class Optimised(Method):
     def schedule(self) -> Schedule:
         """The learning rate over the steps."""
         return constant(self.learning_rate) if self.decay == "none" else poly(self.learning_rate)
-
-    def training(self, problem: Problem) -> Training:
-        """Training for the posterior's mode."""
-        return Training(
-            network=problem.network,
-            objective=problem.objective,
-            data=problem.data,
-            rule=self.rule,
-            schedule=self.schedule,
-            num_epochs=self.num_epochs,
-            batch_size=self.batch_size,
-            keep=(self.num_epochs,),
-            prior_precision=1 / problem.prior_scale**2,
-        )
