@@ -181,7 +181,7 @@ def preview(
 def export(
     name: Annotated[str, NAME],
     layout: Annotated[str, typer.Option(help="cityscapes or kitti.")],
-    out: Annotated[Path, typer.Option(help="A new or empty folder.")],
+    out: Annotated[Path, typer.Option(help="A new or empty folder, or one to go on with.")],
     domain: Annotated[str, DOMAIN] = "clean",
     severity: Annotated[float | None, SEVERITY] = None,
     count: Annotated[int, typer.Option(min=1, help="Number of scenes.")] = 100,

@@ -12,26 +12,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from epibench.data.street import StreetDataset, make_domain
 from epibench.data.street.export import export
+from epibench.data.street.files import replacing, writing_to
 from epibench.data.street.preview import make_sheet
 from epibench.errors import InputError
 
 T = TypeVar("T")
 NAMES = ("street",)
+MAX_SHEET = 100
 
 
 def run_preview(name: str, out: Path, domain: str, severity: float | None, size: str, seed: int, count: int) -> None:
     """Draw a sheet of scenes with classes and depth."""
-    if out.suffix.lower() != ".png" or out.is_dir():
-        raise InputError(f"--out {out}: give the name of a .png file")
+    if count > MAX_SHEET:
+        raise InputError(f"--count {count}: a sheet has at most {MAX_SHEET} scenes; `epibench data export` writes more")
     dataset = make_dataset(name, domain, severity, size, seed, count)
     frames = (dataset.frame(index) for index in range(count))
-    sheet = make_sheet(with_progress(frames, "drawing", count))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        sheet.save(out)
-    except OSError as error:
-        raise InputError(f"--out {out}: cannot be written to ({error.strerror})") from None
-    Console(stderr=True).print(f"{out}: {count} scenes of {name} ({domain})", highlight=False, markup=False)
+    with writing_to(f"--out {out}"):
+        if out.suffix.lower() != ".png" or out.is_dir():
+            raise InputError(f"--out {out}: give the name of a .png file")
+        # Opened before the scenes are drawn, so that nobody waits for a sheet that cannot be kept.
+        with replacing(out) as stream:
+            make_sheet(with_progress(frames, "drawing", count)).save(stream, "PNG")
+    say(f"{out}: {scenes(count)} of {name} ({domain})")
 
 
 def run_export(
@@ -42,7 +44,7 @@ def run_export(
     written = export(dataset, layout, out)
     for _ in with_progress(written, f"writing {layout}", count):
         pass
-    Console(stderr=True).print(f"{out}: {count} scenes in the layout of {layout}", highlight=False, markup=False)
+    say(f"{out}: {scenes(count)} in the layout of {layout}")
 
 
 def run_check(name: str) -> None:
@@ -54,6 +56,16 @@ def run_check(name: str) -> None:
         classes = len(np.unique(frame.labels[frame.labels < 255]))
         text = f"{classes} classes; sparse depth in {shares[0]:.1%}, target in {shares[1]:.1%} of the pixels"
         console.print(f"{name} {domain}: {text}", highlight=False)
+
+
+def scenes(count: int) -> str:
+    """`1 scene`, `2 scenes`."""
+    return f"{count} scene{'' if count == 1 else 's'}"
+
+
+def say(text: str) -> None:
+    """A line for the user, apart from the output."""
+    Console(stderr=True).print(text, highlight=False, markup=False)
 
 
 def make_dataset(name: str, domain: str, severity: float | None, size: str, seed: int, count: int) -> StreetDataset:

@@ -71,12 +71,82 @@ def test_commands(tmp_path, capsys):
     assert "street wild" in capsys.readouterr().out
 
 
+def test_one_scene_is_one_scene(tmp_path, capsys):
+    run_preview("street", tmp_path / "sheet.png", "clean", None, "64x128", 0, 1)
+    run_export("street", "kitti", tmp_path / "kitti", "clean", None, 1, "64x128", 0)
+    text = capsys.readouterr().err.replace("\n", "")
+    assert "1 scene of street" in text
+    assert "1 scene in the layout" in text
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("layout", ["cityscapes", "kitti"])
+def test_an_interrupted_export_goes_on(dataset, layout, tmp_path, monkeypatch):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    list(export(dataset, layout, whole))
+    assert next(export(dataset, layout, broken)) == 0
+    last = sorted(path for path in broken.rglob("*") if path.is_file())[-1]
+    last.unlink()
+    (last.parent / ".0123.unfinished").write_bytes(b"half")
+    list(export(dataset, layout, broken))
+    assert contents(broken) == contents(whole)
+    monkeypatch.setattr(StreetDataset, "frame", None)  # nothing is drawn again
+    assert list(export(dataset, layout, broken)) == [0, 1]
+
+
+def test_scenes_of_another_export_are_not_mixed_in(dataset, tmp_path):
+    list(export(dataset, "kitti", tmp_path))
+    before = contents(tmp_path)
+    other = StreetDataset("depth", "wild", length=2, seed=4, size=SIZE)
+    fewer = StreetDataset("depth", "wild", length=1, seed=3, size=SIZE)
+    for one, layout in ((other, "kitti"), (fewer, "kitti"), (dataset, "cityscapes")):
+        with pytest.raises(InputError, match="there is something already"):
+            export(one, layout, tmp_path)
+    assert contents(tmp_path) == before
+
+
+def test_an_interrupted_sheet_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(StreetDataset, "frame", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_preview("street", tmp_path / "a.png", "clean", None, "64x128", 0, 1)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["other/below", "other", "/proc/x", "long"])
+def test_a_place_that_cannot_be_written_to_is_named_before_drawing(place, tmp_path, monkeypatch):
+    (tmp_path / "other").touch()
+    monkeypatch.setattr(StreetDataset, "frame", None)
+    out = tmp_path / ("n" * 300 if place == "long" else place)
+    for command in (
+        lambda: run_preview("street", out / "a.png", "clean", None, "64x128", 0, 1),
+        lambda: run_export("street", "kitti", out, "clean", None, 1, "64x128", 0),
+    ):
+        with pytest.raises(InputError) as caught:
+            command()
+        assert str(out.parent) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         (
             lambda out: run_preview("streat", out / "a.png", "clean", None, "64x128", 0, 1),
             "data set 'streat' is not made",
+        ),
+        (
+            lambda out: run_preview("street", out / "a.png", "clean", None, "64x128", 0, 101),
+            "--count 101: a sheet has at most 100 scenes",
+        ),
+        (
+            lambda out: run_preview("street", out.parent / ("n" * 300 + ".png"), "clean", None, "64x128", 0, 1),
+            "cannot be written to (File name too long)",
         ),
         (lambda out: run_preview("street", out / "a.txt", "clean", None, "64x128", 0, 1), "--out"),
         (

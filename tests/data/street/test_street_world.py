@@ -11,9 +11,10 @@ import pytest
 from torch.utils.data import DataLoader
 
 from epibench.data.batch import stack
-from epibench.data.labels import CITYSCAPES, TRAIN_IDS
+from epibench.data.labels import CITYSCAPES, IGNORE, TRAIN_IDS
 from epibench.data.street import FACTORS, Domain, StreetDataset, make_domain, render_frame
 from epibench.data.street.domains import draw_conditions
+from epibench.data.street.layout import make_scene
 from epibench.data.street.lidar import BEAMS, beam_angles
 from epibench.data.street.shift import frechet_distance, patch_descriptors
 from epibench.errors import InputError
@@ -126,6 +127,45 @@ def test_sparse_input_has_mixed_returns_at_edges(many):
     assert 0.005 < (np.abs(errors) > 0.2).mean() < 0.12
 
 
+@pytest.mark.parametrize("size", [(128, 256), (256, 512)])
+def test_on_open_road_the_lidar_errs_by_its_range_noise_alone(size):
+    errors, far = [], 0
+    for frame in frames(make_domain("wild"), 8, size):
+        road = frame.labels == TRAIN_IDS["road"]
+        around = np.lib.stride_tricks.sliding_window_view(road, (3, 3)).all((2, 3))
+        open_road = np.zeros_like(road)
+        open_road[1:-1, 1:-1] = around
+        open_road &= frame.sparse_depth > 0
+        errors.append(np.abs(frame.sparse_depth - frame.depth)[open_road])
+        far += (frame.depth[open_road] > 20).sum()
+    assert far > 50
+    assert np.concatenate(errors).max() < 0.1  # five times 2 cm
+    assert np.concatenate(errors).std() > 0.005
+
+
+def test_no_return_lies_at_the_limit_of_the_range(many):
+    for frame in many["wild"]:
+        for depth in (frame.sparse_depth, frame.target_depth):
+            assert depth.max() <= 80
+            assert (depth == 80).sum() == 0
+
+
+def test_bins_and_cones_stand_on_the_ground():
+    on_road = 0
+    for index in range(80):
+        scene = make_scene(draw_conditions(Domain(objects=1.0), 0, index), 0, index, (64, 128))
+        parts, ground = scene.parts, scene.ground
+        loose = (parts.label == IGNORE) & (parts.half[:, 1] < 0.6) & (parts.half[:, 1] > 0.3)
+        for centre, half in zip(parts.centre[loose], parts.half[loose], strict=True):
+            foot = centre[1] - half[1]
+            if foot > 0.5:
+                continue  # boards and parts of bridges
+            height = 0.0 if ground.off_road(centre[0], centre[2]) < 0 else ground.kerb
+            assert foot == pytest.approx(height, abs=1e-3)
+            on_road += height == 0
+    assert on_road > 3
+
+
 @pytest.mark.parametrize("index", range(4))
 def test_the_image_moves_away_from_clean_with_severity(index):
     def image(severity):
@@ -194,12 +234,17 @@ def test_the_same_scene_in_another_process():
 
 def test_known_numbers():
     """A change of these numbers changes everybody's data: then VERSION must grow."""
-    known = {"clean": ([2587, 1269, 273, 2133], 112.61), "wild": ([2929, 1371, 471, 1776], 125.71)}
-    for domain, (counts, mean) in known.items():
+    known = {
+        "clean": ([2587, 1269, 273, 2133], 112.61, 13.36, 13.83),
+        "wild": ([2929, 1371, 471, 1776], 125.71, 13.51, 10.04),
+    }
+    for domain, (counts, mean, sparse, target) in known.items():
         frame = render_frame(make_domain(domain), 0, 0, (64, 128))
         # Road, building, vegetation, sky. Rounding may differ between machines, in a pixel or two.
         assert np.bincount(frame.labels.ravel(), minlength=19)[[0, 2, 8, 10]] == pytest.approx(counts, abs=3)
         assert frame.image.mean() == pytest.approx(mean, abs=0.1)
+        assert frame.sparse_depth[frame.sparse_depth > 0].mean() == pytest.approx(sparse, abs=0.1)
+        assert frame.target_depth[frame.target_depth > 0].mean() == pytest.approx(target, abs=0.1)
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine with one core
@@ -235,6 +280,75 @@ def test_a_cache_gives_the_same_frames_and_mends_itself(tmp_path):
     assert len(list(tmp_path.rglob("*.npz"))) == len(list(tmp_path.iterdir())) == 2
 
 
+def damaged(frame, **changes):
+    names = ("image", "labels", "depth", "sparse_depth", "target_depth")
+    return {name: getattr(frame, name) for name in names} | {"pose": np.zeros(5)} | changes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"labels": np.zeros((3, 4), np.uint8)},
+        {"labels": np.zeros((64, 128), np.int64)},
+        {"depth": np.array(["far"])},
+        {"pose": np.zeros(4)},
+        {"pose": np.full(5, np.nan)},
+        {"image": np.array([None])},
+    ],
+)
+def test_a_cached_file_of_wrong_arrays_is_made_anew(changes, tmp_path):
+    cached = StreetDataset("depth", length=1, size=(64, 128), cache=str(tmp_path))
+    frame = cached.frame(0)
+    (file,) = tmp_path.rglob("*.npz")
+    np.savez(file, **damaged(frame, **changes))
+    assert fingerprint(cached.frame(0)) == fingerprint(frame)
+    assert cached.frame(0).camera == frame.camera
+
+
+def test_a_cached_file_with_any_damage_is_made_anew(tmp_path):
+    cached = StreetDataset("depth", length=1, size=(64, 128), cache=tmp_path)
+    frame = cached.frame(0)
+    (file,) = tmp_path.rglob("*.npz")
+    whole = file.read_bytes()
+    rng = np.random.default_rng(0)
+    # Most of what describes the contents stands at the begin and at the end.
+    for place in [*rng.integers(0, 200, 30), *rng.integers(len(whole) - 600, len(whole), 60)]:
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        assert fingerprint(cached.frame(0)) == fingerprint(frame)
+    assert [path.name for path in file.parent.iterdir()] == ["00000000.npz"]
+
+
+def test_a_cache_leaves_nothing_behind_when_writing_fails(tmp_path, monkeypatch):
+    cached = StreetDataset("depth", length=1, size=(64, 128), cache=tmp_path)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(InputError, match=r"street cache .*: cannot be written to \(No space left on device\)"):
+        cached.frame(0)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    plain = StreetDataset("depth", Domain(haze=0.5), 2, 3, (64, 128), cache=tmp_path)
+    other = StreetDataset(
+        "depth", Domain(haze=np.float32(0.5)), np.int64(2), np.int64(3), np.array([64, 128]), cache=tmp_path
+    )
+    assert fingerprint(other.frame(np.int64(1))) == fingerprint(plain.frame(1))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_is_no_number_of_a_scene_is_refused():
+    dataset = StreetDataset("depth", length=2, size=(64, 128))
+    for index in (2, -1):
+        with pytest.raises(IndexError, match=f"street has scenes 0 to 1, not {index}"):
+            dataset[index]
+    for index in (slice(0, 1), 0.5):
+        with pytest.raises(TypeError, match="integer"):
+            dataset[index]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -246,7 +360,15 @@ def test_a_cache_gives_the_same_frames_and_mends_itself(tmp_path):
         (lambda: Domain(haze=1.5), "street domain: level 1.5 of 'haze' is not between 0 and 1"),
         (lambda: render_frame(Domain(), 0, 0, (16, 512)), "street size 16×512: give a height and width from 32×64"),
         (lambda: StreetDataset("flow"), "street task 'flow' is unknown; there are depth, segmentation"),
-        (lambda: StreetDataset("depth", length=0), "street needs length ≥ 1"),
+        (lambda: render_frame(Domain(), 0, 0, (64, 128.5)), "street size (64, 128.5): give a height and a width"),
+        (lambda: render_frame(Domain(), 0, 0, 64), "street size 64: give a height and a width"),
+        (lambda: render_frame(Domain(), 0, 0, (64, 128, 3)), "street size (64, 128, 3): give a height and a width"),
+        (lambda: render_frame(Domain(), -1, 0), "street seed -1: give a whole number ≥ 0"),
+        (lambda: render_frame(Domain(), 0, -1), "street index -1: give a whole number ≥ 0"),
+        (lambda: render_frame(Domain(), 0.5, 0), "street seed 0.5: give a whole number ≥ 0"),
+        (lambda: Domain(haze="much"), "street domain: level 'much' of 'haze' is not between 0 and 1"),
+        (lambda: StreetDataset("depth", length=0), "street length 0: give a whole number ≥ 1"),
+        (lambda: StreetDataset("depth", cache="/proc/cache"), "street cache /proc/cache: cannot be written to"),
     ],
 )
 def test_bad_input_is_named(make, message):

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import operator
 import zlib
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from epibench.errors import InputError
+
 Array = npt.NDArray[Any]
 Colour = tuple[float, float, float]
 Vector = tuple[float, float, float]
 T = TypeVar("T")
+
+
+def check_whole(name: str, value: int, least: int = 0) -> int:
+    """The number as Python's own, or a complaint; NumPy's whole numbers are welcome."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise InputError(f"street {name} {value}: give a whole number ≥ {least}")
+    return number
 
 
 def generator(seed: int, index: int, purpose: str) -> np.random.Generator:

@@ -6,6 +6,7 @@ World axes: x to the right, y up, z along the road at the camera; metres. Camera
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,11 +87,15 @@ def rotate(vectors: Array, axes: Array) -> Array:
 
 
 def check_size(size: tuple[int, int]) -> tuple[int, int]:
-    """Complain about sizes that cannot be drawn."""
-    if not (MIN_SIZE[0] <= size[0] <= MAX_SIZE[0] and MIN_SIZE[1] <= size[1] <= MAX_SIZE[1]):
+    """Height and width as Python's own numbers, or a complaint about sizes that cannot be drawn."""
+    try:
+        height, width = (operator.index(length) for length in size)
+    except (TypeError, ValueError):
+        raise InputError(f"street size {size}: give a height and a width in whole pixels, as (256, 512)") from None
+    if not (MIN_SIZE[0] <= height <= MAX_SIZE[0] and MIN_SIZE[1] <= width <= MAX_SIZE[1]):
         low, high = ("×".join(map(str, limit)) for limit in (MIN_SIZE, MAX_SIZE))
-        raise InputError(f"street size {size[0]}×{size[1]}: give a height and width from {low} to {high}")
-    return size
+        raise InputError(f"street size {height}×{width}: give a height and width from {low} to {high}")
+    return height, width
 
 
 def _cross(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -11,6 +12,7 @@ from torch.utils.data import Dataset
 
 from epibench.data.batch import Batch
 from epibench.data.labels import IGNORE
+from epibench.data.street.arrays import check_whole
 from epibench.data.street.cache import FrameCache
 from epibench.data.street.camera import check_size
 from epibench.data.street.domains import Domain, make_domain
@@ -35,16 +37,17 @@ class StreetDataset(Dataset[Batch]):
         seed: int = 0,
         size: tuple[int, int] = (256, 512),
         first: int = 0,
-        cache: Path | None = None,
+        cache: Path | str | None = None,
     ):
         if task not in get_args(Task):
             raise InputError(f"street task '{task}' is unknown; there are {', '.join(get_args(Task))}")
-        if length < 1 or seed < 0 or first < 0:
-            raise InputError(f"street needs length ≥ 1, seed ≥ 0 and first ≥ 0, not {length}, {seed} and {first}")
         self.task: Task = task
         self.domain = make_domain(domain) if isinstance(domain, str) else domain
-        self.length, self.seed, self.size, self.first = length, seed, check_size(size), first
-        self.cache = None if cache is None else FrameCache(cache, self.domain, seed, size)
+        self.length, self.seed = check_whole("length", length, 1), check_whole("seed", seed)
+        self.size, self.first = check_size(size), check_whole("first", first)
+        self.cache = None if cache is None else FrameCache(Path(cache), self.domain, self.seed, self.size)
+        if self.cache is not None:
+            self.cache.make_folder()
 
     def __len__(self) -> int:
         return self.length
@@ -54,8 +57,9 @@ class StreetDataset(Dataset[Batch]):
 
     def frame(self, index: int) -> Frame:
         """Everything that is known of a scene."""
-        if not 0 <= index < self.length:
-            raise IndexError(index)  # ends a for loop over the data set
+        index = operator.index(index)
+        if not 0 <= index < self.length:  # ends a for loop over the data set
+            raise IndexError(f"street has scenes 0 to {self.length - 1}, not {index}")
         if self.cache is not None:
             return self.cache.frame(self.first + index)
         return render_frame(self.domain, self.seed, self.first + index, self.size)

@@ -6,6 +6,7 @@ A factor has a level from 0 (as in clean) to 1 (as in wild). A severity s from 0
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from epibench.data.street.arrays import generator
@@ -56,8 +57,15 @@ class Domain:
 
     def __post_init__(self) -> None:
         for name in FACTORS:
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"street domain: level {getattr(self, name)} of '{name}' is not between 0 and 1")
+            given = getattr(self, name)
+            try:
+                level = float(given)  # from NumPy's as well
+            except (TypeError, ValueError):
+                level = math.nan
+            if not 0 <= level <= 1:
+                raise InputError(f"street domain: level {given!r} of '{name}' is not between 0 and 1")
+            object.__setattr__(self, name, level)
+        object.__setattr__(self, "mixed", bool(self.mixed))
 
     def without(self, *factors: str) -> Domain:
         """The same domain with these factors as in clean."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from epibench.data.labels import IGNORE, TRAIN_IDS
-from epibench.data.street.arrays import Array, generator
+from epibench.data.street.arrays import Array, check_whole, generator
 from epibench.data.street.camera import Camera, check_size
 from epibench.data.street.domains import Conditions, Domain, draw_conditions
 from epibench.data.street.geometry import FACES
@@ -22,7 +22,7 @@ from epibench.data.street.sky import make_sky
 from epibench.data.street.weather import add_haze, add_rain
 from epibench.parallel import keep_freed_memory
 
-VERSION = 1  # grows with every change that changes a frame
+VERSION = 2  # grows with every change that changes a frame
 GROUND_LABELS = {
     Material.SKY: TRAIN_IDS["sky"],
     Material.ROAD: TRAIN_IDS["road"],
@@ -50,6 +50,7 @@ class Frame:
 def render_frame(domain: Domain, seed: int, index: int, size: tuple[int, int] = (256, 512)) -> Frame:
     """The frame of that number: the same for the same arguments, whoever asks, and in whatever order."""
     keep_freed_memory()
+    seed, index = check_whole("seed", seed), check_whole("index", index)
     conditions = draw_conditions(domain, seed, index)
     scene = make_scene(conditions, seed, index, check_size(size))
     surfaces = render(scene.parts, scene.ground, scene.camera)

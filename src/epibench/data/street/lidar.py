@@ -2,13 +2,13 @@
 
 A scanner like KITTI's (64 beams: 32 from +2° to −8.3° and 32 from −8.8° to −24.3°, a return every 0.17°) stands 8 cm
 above and 27 cm behind the camera. Smaller pictures get fewer beams and returns, both in proportion to the root of their
-area, so that the share of pixels stays that of KITTI: 64 beams at 375 × 1242 pixels, 34 at 256 × 512, 17 at 128 × 256.
+area, so that the share of pixels stays about the same: 64 beams at 375 × 1242 pixels, 34 at 256 × 512, 17 at 128 × 256.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,8 @@ KITTI_AREA = 375 * 1242
 STEP = math.radians(0.1728)
 ABOVE, BEHIND = 0.08, 0.27
 SPREAD = math.radians(42)  # to either side
+RANGE_NOISE = 0.02  # metres
+EDGE = 0.1  # how far inverse depth bends at an edge, as a share of it
 SCANS = 11  # that a semi-dense target is made of
 
 
@@ -85,18 +87,30 @@ def drop_out(returns: Returns, returned: Array, strength: float, rng: np.random.
     return Returns(returns.row[kept], returns.column[kept], returns.depth[kept])
 
 
-def diverge(returns: Returns, depth: Array, strength: float, rng: np.random.Generator) -> Returns:
-    """A beam is as wide as a pixel or two: some returns at edges come from the neighbour, or from between."""
-    height, width = depth.shape
+def mixed_depth(returns: Returns, depth: Array, strength: float, rng: np.random.Generator) -> Array:
+    """Depth with range noise, and at edges for some returns that of the neighbour, or one between: beams are wide.
+
+    In pixel coordinates inverse depth is linear on planes, also on a road seen at a grazing angle: an edge is where a
+    neighbour is off the line through the return and the pixel on the other side.
+    """
     count = len(returns.row)
-    row = np.clip(returns.row + rng.integers(-1, 2, count), 0, height - 1)
-    column = np.clip(returns.column + rng.integers(-1, 2, count), 0, width - 1)
-    other = depth[row, column]
+    down, right = rng.integers(-1, 2, count), rng.integers(-1, 2, count)
+    other = _looked_up(depth, returns.row + down, returns.column + right)
+    opposite = _looked_up(depth, returns.row - down, returns.column - right)
+    here, there, back = (_inverse(values) for values in (returns.depth, other, opposite))
+    # Of two neighbours on a line, it is the one that differs more that is across the edge.
+    edge = (np.abs(there + back - 2 * here) > EDGE * here) & (np.abs(there - here) > np.abs(back - here))
     share = np.where(rng.random(count) < 0.5, 1.0, rng.random(count)).astype(np.float32)
-    mixed = (other > 0) & (rng.random(count) < 0.5 * strength)
-    mixed_depth = np.where(mixed, returns.depth + share * (other - returns.depth), returns.depth)
-    noise = 0.02 * strength * rng.standard_normal(count)
-    return Returns(returns.row, returns.column, np.clip(mixed_depth + noise, 0.5, MAX_DEPTH).astype(np.float32))
+    mixed = edge & (other > 0) & (rng.random(count) < 0.5 * strength)
+    noise = RANGE_NOISE * strength * rng.standard_normal(count)
+    found = np.where(mixed, returns.depth + share * (other - returns.depth), returns.depth) + noise
+    return found.astype(np.float32)
+
+
+def in_reach(returns: Returns) -> Returns:
+    """Without those that errors put beyond 80 m; nearer than 0.5 m nothing is measured."""
+    kept = returns.depth <= MAX_DEPTH
+    return Returns(returns.row[kept], returns.column[kept], np.maximum(returns.depth[kept], np.float32(0.5)))
 
 
 def onto(returns: Returns, size: tuple[int, int]) -> Array:
@@ -120,7 +134,8 @@ def sparse_depth(
         picture[chosen] = depth.ravel()[chosen]
         return picture.reshape(depth.shape)
     returns = drop_out(scan(depth, camera, rng), returned, strength, rng)
-    return onto(diverge(returns, depth, strength, rng), depth.shape)
+    measured = replace(returns, depth=mixed_depth(returns, depth, strength, rng))
+    return onto(in_reach(measured), depth.shape)
 
 
 def target_depth(
@@ -143,11 +158,21 @@ def _accumulated(returns: Returns, depth: Array, strength: float, rng: np.random
     count = len(returns.row)
     scale = 1 + 0.002 * strength * rng.standard_normal()
     noise = strength * (0.012 + 0.0015 * returns.depth) * rng.standard_normal(count)
-    found = Returns(returns.row, returns.column, (returns.depth * scale + noise).astype(np.float32))
-    strays = diverge(found, depth, 1.0, rng)
+    found = replace(returns, depth=(returns.depth * scale + noise).astype(np.float32))
     stray = rng.random(count) < 0.02 * strength
-    result = np.where(stray, strays.depth, found.depth)
-    return Returns(found.row, found.column, np.clip(result, 0.5, MAX_DEPTH).astype(np.float32))
+    # Strays are looked for from the exact depth: the errors of what was found would look like edges.
+    return in_reach(replace(found, depth=np.where(stray, mixed_depth(returns, depth, 1.0, rng), found.depth)))
+
+
+def _looked_up(depth: Array, row: Array, column: Array) -> Array:
+    """Depth at the pixels, or at the nearest ones of the picture."""
+    found: Array = depth[np.clip(row, 0, depth.shape[0] - 1), np.clip(column, 0, depth.shape[1] - 1)]
+    return found
+
+
+def _inverse(depth: Array) -> Array:
+    """1 / depth, 0 for none."""
+    return np.where(depth > 0, 1 / np.maximum(depth, np.float32(1e-6)), np.float32(0))
 
 
 def _relative_range(depth: Array) -> Array:

@@ -34,9 +34,9 @@ class Roadside:
         return abs(along - self.ground.crossing) > self.ground.crossing_half_width + half + CLEAR
 
     def place(self, parts: Parts, along: float, offset: float, turn: float = 0.0) -> Parts:
-        """Begin an object there, on the pavement's level; turn 0 faces along the road."""
+        """Begin an object there, at the height of the pavement or of the road; turn 0 faces along the road."""
         x, z, angle = self.ground.point(along, self.side * offset)
-        return parts.at(x, z, angle + turn, self.ground.kerb)
+        return parts.at(x, z, angle + turn, self.ground.kerb if offset >= self.kerb else 0.0)
 
 
 def fill_roadside(parts: Parts, side: Roadside, chance: Chance, novel: float, lamps: list[Vector]) -> None:
