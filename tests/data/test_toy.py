@@ -112,12 +112,6 @@ class TestGrid:
         expected = [(x1, x2) for x2 in axis for x1 in axis]
         np.testing.assert_allclose(grid, expected, atol=1e-6)
 
-    def test_the_regression_grid_is_the_one_of_the_published_reference(self) -> None:
-        path = Path("/work/shared/toy/published_hmc_regression.npz")
-        if not path.exists():
-            pytest.skip("the published reference is not here")
-        np.testing.assert_allclose(make_toy("toy-regression").grid[:, 0], np.load(path)["x"], atol=1e-5)
-
     @pytest.mark.parametrize(("name", "share"), [("toy-regression", 6 / 14), ("toy-classification", 18 / 144)])
     def test_the_share_inside_is_that_of_the_training_region(self, name, share: float) -> None:
         inside = make_toy(name).inside
@@ -167,15 +161,6 @@ class TestGivenFile:
         }
         np.savez(tmp_path / "data.npz", **both)
         assert make_toy(name, path=tmp_path / "data.npz").train.inputs.shape == (5, 1 if name == NAMES[0] else 2)
-
-    @every_problem
-    def test_the_published_data_is_read(self, name) -> None:
-        path = Path("/work/shared/toy/published_training_data.npz")
-        if not path.exists():
-            pytest.skip("the published data is not here")
-        train = make_toy(name, path=path).train
-        assert len(train.target) == {"toy-regression": 1000, "toy-classification": 1039}[name]
-        assert in_region(name, train.inputs).all()
 
     def test_inputs_of_regression_may_have_a_feature_axis(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "data.npz", x=np.zeros((4, 1)), y=np.zeros(4))
