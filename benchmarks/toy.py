@@ -32,7 +32,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from epibench.data.toy import ToyName, ToyProblem, make_toy
 from epibench.methods import METHODS, Problem
 from epibench.networks.mlp import StackedMLP
-from epibench.training.stacked import TrainingData
 
 BATCH_SIZE = 32
 CHAIN_EPOCHS = 256 * 150
@@ -158,7 +157,7 @@ class Case:
         """Train all networks for some epochs."""
         regression = toy.kind == "gaussian"
         network = StackedMLP(1, 1, heads=2) if regression else StackedMLP(2, 2)
-        problem = Problem(toy.kind, TrainingData(toy.train.inputs, toy.train.target), network, device=device)
+        problem = Problem(toy.kind, toy.train, network, device=device)
         number = {"num_members" if self.method == "ensemble" else "num_chains": self.num_networks}
         METHODS[self.method](num_epochs=num_epochs, batch_size=BATCH_SIZE, **number).train(problem, seed=0).sum().item()
 

@@ -181,7 +181,7 @@ class TestBadFile:
         assert "no such file" in refusal("toy-regression", tmp_path / "none.npz")
 
     def test_that_is_a_folder(self, tmp_path: Path) -> None:
-        refusal("toy-regression", tmp_path)
+        assert "not a readable .npz file" in refusal("toy-regression", tmp_path)
 
     @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"x,y\n1,2\n"])
     def test_that_is_no_npz(self, content: bytes, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ class TestBadFile:
         middle = int(where * len(content))
         content[middle : middle + 64] = bytes(64)
         path.write_bytes(content)
-        refusal("toy-regression", path)
+        assert "not a readable .npz file" in refusal("toy-regression", path)
 
     def test_with_pickled_objects(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "data.npz", x=np.array([{}, {}], dtype=object), y=np.zeros(2))

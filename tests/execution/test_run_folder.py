@@ -9,13 +9,14 @@ import torch
 from safetensors.torch import save_file
 from small_recipes import small
 
+from epibench.data.points import Points
 from epibench.data.toy import make_toy
 from epibench.errors import InputError
 from epibench.execution import RunFolder
 from epibench.execution.run_folder import Stamp
 from epibench.methods import METHODS, Problem
 from epibench.networks.mlp import StackedMLP
-from epibench.training.stacked import State, TrainingData
+from epibench.training.stacked import State
 
 
 def test_a_new_folder_gets_the_recipe(tmp_path: Path) -> None:
@@ -26,7 +27,9 @@ def test_a_new_folder_gets_the_recipe(tmp_path: Path) -> None:
 def test_the_same_recipe_may_come_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     folder.claim(small())
+    before = (folder.path / "recipe.json").read_bytes()
     folder.claim(small())
+    assert (folder.path / "recipe.json").read_bytes() == before
 
 
 def test_another_recipe_is_refused_with_the_first_difference(tmp_path: Path) -> None:
@@ -100,17 +103,25 @@ def test_members_of_another_shape_or_type_are_refused(wrong: torch.Tensor, membe
     assert "float32 in the shape (2, 4, 3)" in refused(tmp_path)
 
 
-@pytest.mark.parametrize("notes", ["[]", "{", '{"stamp": "abc", "seconds": NaN}', '{"stamp": "abc"}'])
-def test_notes_that_make_no_sense_are_refused(notes: str, members: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("notes", "word"),
+    [
+        ("[]", "other settings"),
+        ("{", "not readable"),
+        ('{"stamp": "abc", "seconds": NaN}', "its 'seconds' is nan"),
+        ('{"stamp": "abc"}', "its 'seconds' is None"),
+    ],
+)
+def test_notes_that_make_no_sense_are_refused(notes: str, word: str, members: Path, tmp_path: Path) -> None:
     save_file({"parameters": torch.ones(2, 4, 3)}, members, {"notes": notes})
-    refused(tmp_path)
+    assert word in refused(tmp_path)
 
 
 def test_the_stamp_knows_options_data_seed_and_prior() -> None:
     toy = make_toy("toy-regression")
-    problem = Problem("gaussian", TrainingData(toy.train.inputs, toy.train.target), StackedMLP(1, 1, 2))
+    problem = Problem("gaussian", toy.train, StackedMLP(1, 1, 2))
     method = METHODS["ensemble"](num_members=2)
-    other_data = replace(problem, data=TrainingData(toy.train.inputs, toy.train.target + 1))
+    other_data = replace(problem, data=Points(toy.train.inputs, toy.train.target + 1))
     stamps = [
         Stamp.of(method, problem, 0),
         Stamp.of(method, problem, 1),

@@ -10,6 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from epibench.data.points import Points
 from epibench.data.toy import sample
 from epibench.errors import InputError
 from epibench.evaluation.draws import make_draws
@@ -17,7 +18,7 @@ from epibench.likelihoods import LIKELIHOODS
 from epibench.methods import METHODS, Method, Pool, Problem, Watch
 from epibench.methods.mc_dropout import MCDropout
 from epibench.networks.mlp import StackedMLP
-from epibench.training.stacked import State, TrainingData
+from epibench.training.stacked import State
 
 SMALL: dict[str, dict[str, object]] = {
     "map": {"num_restarts": 3},
@@ -48,7 +49,7 @@ def make_problem(problem: str) -> Problem:
     regression = problem == "regression"
     points = sample("toy-regression" if regression else "toy-classification", "train", 40, 0)
     network = StackedMLP(1, 1, heads=2) if regression else StackedMLP(2, 2)
-    return Problem("gaussian" if regression else "categorical", TrainingData(points.inputs, points.target), network)
+    return Problem("gaussian" if regression else "categorical", Points(points.inputs, points.target), network)
 
 
 def make_method(name: str, **options: object) -> Method:

@@ -16,13 +16,13 @@ import torch
 from scipy import linalg
 from torch import Tensor
 
+from epibench.data.points import Points
 from epibench.methods import METHODS, Method, Problem
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.mlp import StackedMLP
 from epibench.training.rules import Rule, Step
 from epibench.training.schedules import Pace, cyclical
-from epibench.training.stacked import TrainingData
 
 Array = npt.NDArray[np.float64]
 NUM_POINTS = 50  # N: rules are given the gradient of U/N
@@ -227,7 +227,7 @@ class TestLinearModel:
 
     @property
     def problem(self) -> Problem:
-        data = TrainingData(torch.from_numpy(self.inputs).float(), torch.from_numpy(self.target).float())
+        data = Points(torch.from_numpy(self.inputs).float(), torch.from_numpy(self.target).float())
         return Problem("direct", data, StackedMLP(2, 1, hidden=()), self.prior_scale)
 
     def samples(self, method: Method) -> Tensor:

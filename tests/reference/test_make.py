@@ -11,7 +11,8 @@ import torch
 pytest.importorskip("numpyro", reason="the reference needs numpyro: pip install 'epibench[reference]'")
 pytest.importorskip("arviz", reason="the reference needs arviz: pip install 'epibench[reference]'")
 
-from epibench.data.toy import ToyData, ToyProblem, make_toy
+from epibench.data.points import Points
+from epibench.data.toy import ToyProblem, make_toy
 from epibench.errors import InputError
 from epibench.reference.batch import Posteriors, posteriors_of
 from epibench.reference.batches import batch_file, prepare_folder
@@ -32,7 +33,7 @@ TINY = ReferenceSettings(
 @pytest.fixture(scope="module")
 def problem() -> ToyProblem:
     train = make_toy("toy-classification").train
-    return ToyProblem("toy-classification", ToyData(train.inputs[:40], train.target[:40]))
+    return ToyProblem("toy-classification", Points(train.inputs[:40], train.target[:40]))
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 import base64
 import copy
 import hashlib
-import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import fake_run
 import pytest
 from html_tree import Node, Rendered
+from page_checks import assert_accessible
 
 from epibench.report import write_run_page
 from epibench.report.numbers import measured
@@ -47,14 +47,7 @@ def test_the_page_is_well_formed_and_its_ids_are_its_own(rendered_run: Rendered)
 
 def test_is_accessible(rendered_run: Rendered) -> None:
     document = rendered_run.document
-    levels = [int(n.tag[1]) for n in document.walk() if re.fullmatch(r"h[1-6]", n.tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
-    assert all(th.attributes.get("scope") in ("col", "row", "rowgroup") for th in document.find_all("th"))
-    for svg in document.find_all("svg", "chart"):
-        assert svg.attributes["role"] == "img"
-        assert svg.attributes["aria-label"]
+    assert_accessible(document)
 
 
 def test_needs_no_network(rendered_run: Rendered) -> None:

@@ -1,5 +1,4 @@
 import copy
-import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from xml.etree import ElementTree
 import fake_results
 import pytest
 from html_tree import Node, Rendered
+from page_checks import assert_accessible
 
 from epibench.report import write_score_page
 from epibench.report.metric_info import metric_info
@@ -79,15 +79,8 @@ def test_html_and_svg_are_well_formed(rendered: Rendered) -> None:
 
 def test_is_accessible(rendered: Rendered) -> None:
     document = rendered.document
-    levels = [int(n.tag[1]) for n in document.walk() if re.fullmatch(r"h[1-6]", n.tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
-    assert all(th.attributes.get("scope") in ("col", "row", "rowgroup") for th in document.find_all("th"))
-    for svg in document.find_all("svg", "chart"):
-        assert svg.attributes["role"] == "img"
-        assert svg.attributes["aria-label"]
-        assert svg.find_all("title")
+    assert_accessible(document)
+    assert all(svg.find_all("title") for svg in document.find_all("svg", "chart"))
 
 
 def test_needs_no_network(rendered: Rendered) -> None:

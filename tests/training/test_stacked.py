@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from epibench import randomness
+from epibench.data.points import Points
 from epibench.data.toy import sample
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule
@@ -23,7 +24,7 @@ from epibench.training import stacked
 from epibench.training.objectives import OBJECTIVES
 from epibench.training.rules import SGD, Adam, Rule, RuleState, Step
 from epibench.training.schedules import constant, cyclical, poly
-from epibench.training.stacked import Block, DivergedError, Keys, State, Training, TrainingData, part_of, start, train
+from epibench.training.stacked import Block, DivergedError, Keys, State, Training, part_of, start, train
 
 in_any_time = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PROBLEMS = ("regression", "classification")
@@ -39,7 +40,7 @@ def make_training(problem: str, **changes: object) -> Training:
     training = Training(
         network=network,
         objective=OBJECTIVES["gaussian" if regression else "categorical"],
-        data=TrainingData(points.inputs, points.target),
+        data=Points(points.inputs, points.target),
         rule=Adam(),
         schedule=constant(1e-2),
         num_epochs=3,
@@ -239,7 +240,7 @@ def plain_training(
 
 def in_double(training: Training, keys: Keys) -> tuple[Training, State]:
     inputs, target = training.data.inputs.double(), training.data.target
-    data = TrainingData(inputs, target.double() if target.is_floating_point() else target)
+    data = Points(inputs, target.double() if target.is_floating_point() else target)
     parameters = training.network.initialise(keys.initial).double()
     kept = parameters.new_zeros((len(parameters), len(training.keep), parameters.shape[1]))
     return replace(training, data=data), State(0, parameters, training.rule.start(parameters), kept)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from epibench.data.points import Points
 from epibench.errors import InputError
 
 ToyName = Literal["toy-regression", "toy-classification"]
@@ -27,15 +28,9 @@ RADIUS = 2.4
 # What a damaged, encrypted or foreign .npz can raise; NotImplementedError is a RuntimeError.
 READ_ERRORS = (OSError, ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 NUM_TRAIN = {"toy-regression": 1000, "toy-classification": 1040}
+# Where training data comes from: from, to of each input.
+TRAIN_REGION = {"toy-regression": ((-3.0, 3.0),), "toy-classification": ((0.0, 3.0), (-3.0, 3.0))}
 GRID_SIDE = {"toy-regression": 1000, "toy-classification": 60}
-
-
-@dataclass(frozen=True)
-class ToyData:
-    """Points and their targets. inputs: (point, feature) float32; target: (point,), float32 or int64 classes."""
-
-    inputs: Tensor
-    target: Tensor
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class ToyProblem:
     """A toy problem: what there is to learn from, and the grid on which predictions are compared."""
 
     name: ToyName
-    train: ToyData
+    train: Points
 
     @property
     def kind(self) -> str:
@@ -72,7 +67,7 @@ def make_toy(name: ToyName, seed: int = 0, path: Path | None = None) -> ToyProbl
     return ToyProblem(name, sample(name, "train", NUM_TRAIN[name], seed) if path is None else read_data(name, path))
 
 
-def sample(name: ToyName, region: Literal["train", "grid"], num_points: int, seed: int) -> ToyData:
+def sample(name: ToyName, region: Literal["train", "grid"], num_points: int, seed: int) -> Points:
     """Fresh points with targets from the true generator: from the training region, or from all of the grid's region."""
     regression = name == "toy-regression"
     rng = np.random.default_rng([seed, 0 if regression else 1, 0 if region == "train" else 1])
@@ -80,13 +75,13 @@ def sample(name: ToyName, region: Literal["train", "grid"], num_points: int, see
         reach = 3.0 if region == "train" else 7.0
         x = rng.uniform(-reach, reach, num_points)
         y = true_mean(x) + true_std(x) * rng.standard_normal(num_points)
-        return ToyData(torch.from_numpy(x[:, None]).float(), torch.from_numpy(y).float())
+        return Points(torch.from_numpy(x[:, None]).float(), torch.from_numpy(y).float())
     reach = 3.0 if region == "train" else 6.0
     points = rng.uniform(-reach, reach, (num_points, 2))
     if region == "train":
         points[:, 0] = np.abs(points[:, 0])  # the generator is symmetric; only x₁ > 0 is shown
     inputs = torch.from_numpy(points).float()
-    return ToyData(inputs, true_class(inputs))
+    return Points(inputs, true_class(inputs))
 
 
 def true_mean(x: Array) -> Array:
@@ -107,12 +102,12 @@ def true_class(inputs: Tensor) -> Tensor:
 
 
 def in_region(name: ToyName, inputs: Tensor) -> Tensor:
-    """Which points lie where training data comes from: [−3, 3], or [0, 3] × [−3, 3]."""
-    within = (inputs.abs() <= 3).all(1)
-    return within if name == "toy-regression" else within & (inputs[:, 0] >= 0)
+    """Which points lie where training data comes from."""
+    sides = TRAIN_REGION[name]
+    return torch.stack([(low <= x) & (x <= high) for x, (low, high) in zip(inputs.T, sides, strict=True)]).all(0)
 
 
-def read_data(name: ToyName, path: Path) -> ToyData:
+def read_data(name: ToyName, path: Path) -> Points:
     """Training data from an `.npz` with `x` and `y`, or `regression_x`, `classification_x` and so on."""
     prefix, arrays = name.removeprefix("toy-"), read_arrays(path, "see data.path")
     found = []
@@ -137,7 +132,7 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
         raise InputError(f"{path}: not a readable .npz file of plain arrays ({error}); {remedy}") from None
 
 
-def _checked(name: ToyName, path: Path, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> ToyData:
+def _checked(name: ToyName, path: Path, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> Points:
     features = 1 if name == "toy-regression" else 2
     points = x[:, None] if x.ndim == 1 and features == 1 else x
     if points.ndim != 2 or points.shape[1] != features or y.shape != x.shape[:1] or len(y) == 0:
@@ -150,7 +145,7 @@ def _checked(name: ToyName, path: Path, x: npt.NDArray[np.generic], y: npt.NDArr
             raise InputError(f"{path}: the {word} must be finite numbers")
     inputs = torch.from_numpy(points.astype(np.float32))
     if name == "toy-regression":
-        return ToyData(inputs, torch.from_numpy(y.astype(np.float32)))
+        return Points(inputs, torch.from_numpy(y.astype(np.float32)))
     if not np.isin(y, (0, 1)).all():
         raise InputError(f"{path}: the classes must be 0 and 1")
-    return ToyData(inputs, torch.from_numpy(y.astype(np.int64)))
+    return Points(inputs, torch.from_numpy(y.astype(np.int64)))

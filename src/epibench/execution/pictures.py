@@ -10,8 +10,6 @@ from torch import Tensor
 
 from epibench.data.toy import GRID_SIDE, ToyProblem, true_class, true_mean, true_std
 from epibench.evaluation.draws import Draws
-from epibench.methods import Problem
-from epibench.methods.direct import Direct
 from epibench.recipes.toy import ToyRecipe
 from epibench.reference.predictions import Reference
 
@@ -24,9 +22,9 @@ def draw_pictures(
     toy: ToyProblem,
     reference: Reference | None,
     found: dict[str, tuple[Draws, dict[str, Tensor]]],
-    problem: Problem,
+    direct: Tensor | None,
 ) -> dict[str, Any]:
-    """Grid, truth, data, reference and, for each method and M, some draws."""
+    """Grid, truth, data, reference, direct regression (the mean on the grid) and, for each method and M, some draws."""
     regression = toy.kind == "gaussian"
     pictures: dict[str, Any] = {
         "grid": _regression_grid(toy) if regression else _classification_grid(toy),
@@ -35,9 +33,8 @@ def draw_pictures(
         "reference": None if reference is None else _prediction(reference.predictive()),
         "methods": {name: _examples(recipe, draws, grid) for name, (draws, grid) in found.items()},
     }
-    if regression:
-        pool = Direct().fit(problem, recipe.seed)
-        pictures["direct"] = {"mean": _rounded(pool.outputs(toy.grid[::EVERY], slice(0, 1))["mean"][0])}
+    if direct is not None:
+        pictures["direct"] = {"mean": _rounded(direct[::EVERY])}
     return pictures
 
 

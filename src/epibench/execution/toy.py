@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from epibench.data.toy import ToyData, ToyProblem, in_region, make_toy, sample
+from epibench.data.points import Points
+from epibench.data.toy import ToyProblem, in_region, make_toy, sample
 from epibench.errors import InputError
 from epibench.evaluation.divergence import MAX_LOG_VARIANCE, divergences
 from epibench.evaluation.draws import Draws, make_draws
@@ -25,13 +26,15 @@ from epibench.execution.pictures import draw_pictures
 from epibench.execution.run_folder import RunFolder, Stamp
 from epibench.methods import Method, Problem, Watch
 from epibench.methods.contract import finite
+from epibench.methods.direct import Direct
+from epibench.metrics.conventions import CONVENTIONS
 from epibench.networks.mlp import StackedMLP
 from epibench.recipes import changes
 from epibench.recipes.toy import SHIPPED, ToyRecipe
-from epibench.reference.predictions import CONVENTIONS, Reference, check_fits, load_reference, shipped_reference
+from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
 from epibench.results import VERSION, per_draw, summarise, summarise_curves, to_plain, write_json
 from epibench.training.objectives import OBJECTIVES
-from epibench.training.stacked import State, TrainingData
+from epibench.training.stacked import State
 
 SAVE_SECONDS = 10.0
 OUTPUTS = {"gaussian": 1, "categorical": 2}
@@ -70,9 +73,7 @@ def run_toy(recipe: ToyRecipe, folder: RunFolder, device: torch.device, reporter
     reference = find_reference(recipe, toy)
     folder.claim(recipe)
     begun = time.perf_counter()
-    problem = Problem(
-        toy.kind, TrainingData(toy.train.inputs, toy.train.target), network_of(recipe, toy), recipe.prior_scale, device
-    )
+    problem = Problem(toy.kind, toy.train, network_of(recipe, toy), recipe.prior_scale, device)
     found, failed = {}, {}
     for name in recipe.methods:
         try:
@@ -80,10 +81,17 @@ def run_toy(recipe: ToyRecipe, folder: RunFolder, device: torch.device, reporter
         except InputError as error:  # what other methods have done is not lost
             failed[name] = str(error)
             reporter.say(f"{name} failed: {error}")
-    results = document(recipe, toy, reference, found, problem, device)
+    results = document(recipe, toy, reference, found, direct_regression(recipe, toy, problem), device)
     results |= {"failed": failed, "seconds": time.perf_counter() - begun}
     write_json(folder.results, results)
     return results
+
+
+def direct_regression(recipe: ToyRecipe, toy: ToyProblem, problem: Problem) -> Tensor | None:
+    """What a network without uncertainty predicts on the grid, (point,), to be drawn beside the methods."""
+    if toy.kind != "gaussian":
+        return None
+    return Direct().fit(problem, recipe.seed).outputs(toy.grid, slice(0, 1))["mean"][0]
 
 
 def fit_and_evaluate(
@@ -217,7 +225,7 @@ def suite_settings(kind: str) -> SuiteSettings:
     return SuiteSettings(kind, "pooled", check_uncertainty(kind, None), exact=True, num_classes=2)
 
 
-def fresh_points(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, ToyData]:
+def fresh_points(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, Points]:
     """Fresh points with true targets, inside and outside of the training region."""
     if not recipe.test_points:
         return {}
@@ -226,7 +234,7 @@ def fresh_points(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, ToyData]:
     inside = sample(toy.name, "train", recipe.test_points, seed)
     wide = sample(toy.name, "grid", 16 * recipe.test_points, seed)
     outside = torch.nonzero(~in_region(toy.name, wide.inputs)).flatten()[: recipe.test_points]
-    return {"inside": inside, "outside": ToyData(wide.inputs[outside], wide.target[outside])}
+    return {"inside": inside, "outside": Points(wide.inputs[outside], wide.target[outside])}
 
 
 def with_variance(predicted: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -266,7 +274,7 @@ def document(
     toy: ToyProblem,
     reference: Reference | None,
     found: dict[str, Evaluated],
-    problem: Problem,
+    direct: Tensor | None,
     device: torch.device,
 ) -> dict[str, Any]:
     """The results of a run as plain data."""
@@ -285,7 +293,7 @@ def document(
         "kl": {name: each.kl for name, each in found.items()},
         "kl_draws": {name: each.kl_draws for name, each in found.items()},
         "reference": None if reference is None else reference_facts(recipe, reference),
-        "pictures": draw_pictures(recipe, toy, reference, {n: (e.draws, e.grid) for n, e in found.items()}, problem),
+        "pictures": draw_pictures(recipe, toy, reference, {n: (e.draws, e.grid) for n, e in found.items()}, direct),
         "cost": {name: each.cost for name, each in found.items()},
     }
 

@@ -11,13 +11,14 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from epibench.data.points import Points
 from epibench.errors import InputError
 from epibench.evaluation.pool import Pool
 from epibench.networks.mlp import StackedMLP
 from epibench.training.objectives import OBJECTIVES, Objective
 from epibench.training.rules import Rule
 from epibench.training.schedules import Schedule
-from epibench.training.stacked import DivergedError, Keys, State, Training, TrainingData, train
+from epibench.training.stacked import DivergedError, Keys, State, Training, train
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Problem:
     """What is to be learnt: data, the kind of prediction, the network, and the prior N(0, prior_scale²) on weights."""
 
     kind: str
-    data: TrainingData
+    data: Points
     network: StackedMLP
     prior_scale: float = 1.0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from epibench.recipes.toy import QUICK
+
 TOY = "toy_problems_quantative_results"  # spelled as the paper's source does
-QUICK = "-quick"
 PANELS = {"toy-regression": "Regression", "toy-classification": "Classification"}
 FIGURES = {
     "": TOY,

@@ -148,7 +148,7 @@ COMPARED = ("ensemble", "mc_dropout", "sgld", "sghmc")
 
 
 def toy_regression() -> ToyRecipe:
-    """Figure 5a: Adam for ensembling and MC-dropout; each method's pictures."""
+    """Section 4.1, regression: Adam for ensembling and MC-dropout; each method's pictures."""
     return ToyRecipe(
         name="toy-regression",
         problem="toy-regression",
@@ -156,7 +156,7 @@ def toy_regression() -> ToyRecipe:
         about="KL to NUTS over M: ensembling and MC-dropout (Adam), SGLD, SGHMC, cyclical SG-MCMC",
         methods=tuple(METHODS),
         mc_dropout=MCDropout(rate=0.2, repeats=3),
-        # At the published step sizes one chain in twenty or so diverges; it is left out, and counted.
+        # At the published step sizes one SGLD chain of 24 diverged: such chains are left out, and counted.
         sgld=SGLD(learning_rate=0.01, diverged="drop"),
         sghmc=SGHMC(learning_rate=0.001, diverged="drop"),
         cyclical=Cyclical(learning_rate=0.003, diverged="drop"),
@@ -164,7 +164,7 @@ def toy_regression() -> ToyRecipe:
 
 
 def toy_classification() -> ToyRecipe:
-    """Figure 5b: Adam for ensembling and MC-dropout; each method's pictures."""
+    """Section 4.1, classification: Adam for ensembling and MC-dropout; each method's pictures."""
     return ToyRecipe(
         name="toy-classification",
         problem="toy-classification",
@@ -196,27 +196,27 @@ def _sgd(base: ToyRecipe, optimiser: str, rate: float, about: str) -> ToyRecipe:
 
 
 def toy_regression_sgd() -> ToyRecipe:
-    """Figure 6a: SGD."""
+    """Appendix B, regression: SGD."""
     return _sgd(toy_regression(), "sgd", 0.01, "SGD instead of Adam for ensembling and MC-dropout")
 
 
 def toy_classification_sgd() -> ToyRecipe:
-    """Figure 6b: SGD."""
+    """Appendix B, classification: SGD."""
     return _sgd(toy_classification(), "sgd", 0.05, "SGD instead of Adam for ensembling and MC-dropout")
 
 
 def toy_regression_momentum() -> ToyRecipe:
-    """Figure 7a: SGD with momentum."""
+    """Appendix B, regression: SGD with momentum."""
     return _sgd(toy_regression(), "momentum", 0.001, "SGD with momentum for ensembling and MC-dropout")
 
 
 def toy_classification_momentum() -> ToyRecipe:
-    """Figure 7b: SGD with momentum."""
+    """Appendix B, classification: SGD with momentum."""
     return _sgd(toy_classification(), "momentum", 0.01, "SGD with momentum for ensembling and MC-dropout")
 
 
 def toy_regression_less_training() -> ToyRecipe:
-    """Figure 8: SGLD and SGHMC trained 64 instead of 256 times as long as an ensemble member."""
+    """Appendix B: SGLD and SGHMC trained 64 instead of 256 times as long as an ensemble member."""
     base = toy_regression_momentum()
     less = {"num_epochs": 64 * 150}
     return base.model_copy(
@@ -244,12 +244,12 @@ def _dropout_rates(base: ToyRecipe, rates: tuple[float, ...]) -> ToyRecipe:
 
 
 def toy_regression_dropout() -> ToyRecipe:
-    """Figure 9a: dropout rates."""
+    """Appendix B, regression: dropout rates."""
     return _dropout_rates(toy_regression(), (0.05, 0.1, 0.2))
 
 
 def toy_classification_dropout() -> ToyRecipe:
-    """Figure 9b: dropout rates."""
+    """Appendix B, classification: dropout rates."""
     return _dropout_rates(toy_classification(), (0.05, 0.1, 0.2, 0.5))
 
 

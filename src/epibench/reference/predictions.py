@@ -17,12 +17,11 @@ from torch import Tensor
 
 from epibench.data.toy import ToyProblem, in_region, read_arrays
 from epibench.errors import InputError
-from epibench.evaluation.divergence import divergences
-from epibench.metrics.conventions import Convention
+from epibench.evaluation.divergence import DIRECTIONS, REGIONS, divergences
+from epibench.metrics.conventions import CONVENTIONS
 
 Array = npt.NDArray[Any]
 
-CONVENTIONS: tuple[Convention, ...] = ("pooled", "gustafsson2020")
 # Row 0 of every array of predictions is all chains; rows 1 and 2 are two disjoint halves of them.
 WHOLE, HALVES = 0, (1, 2)
 GAUSSIAN = ("mean", "aleatoric", "epistemic")
@@ -70,8 +69,7 @@ class Reference:
         for convention in CONVENTIONS:
             halves = self.halves()
             if halves is None:
-                unknown: dict[str, float | None] = {"grid": None, "train": None}
-                found[convention] = {"reference_to_method": unknown, "method_to_reference": unknown}
+                found[convention] = {direction: dict.fromkeys(REGIONS) for direction in DIRECTIONS}
                 continue
             drawn = {name: value[None] for name, value in halves[1].items()}
             trees = divergences(halves[0], drawn, self.inside, convention)

@@ -131,7 +131,8 @@ def compared_places(methods: Sequence[Method], view: View) -> tuple[int | None, 
     several = [method for method in having if len(method.members(view)) > 1]
     common = common_members(several or having, view)
     m = common[-1] if common else None
-    return m, [Place(o, view, m if m in (sizes := o.members(view)) and m is not None else sizes[-1]) for o in having]
+    own = [m if m is not None and m in method.members(view) else method.members(view)[-1] for method in having]
+    return m, [Place(method, view, size) for method, size in zip(having, own, strict=True)]
 
 
 def places_at(methods: Sequence[Method], view: View, m: int) -> list[Place]:

@@ -8,13 +8,13 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
+from epibench.data.toy import TRAIN_REGION
 from epibench.report.charts import Layer, Look, Series, layer_group
 from epibench.report.numbers import finite, significant
 from epibench.report.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class
 
 SIZE = (300.0, 210.0)
 HEIGHT_RANGE = (-4.0, 4.0)
-TRAINING_REGION = (-3.0, 3.0)
 READOUT_STEP = 5
 SPILL = 40.0  # how far lines run on beyond the frame before they are cut, in pixels
 
@@ -65,7 +65,7 @@ class BandPanels:
     def _panel(self, description: str, examples: Sequence[dict[str, Any]], style: int | None, outline: bool) -> Markup:
         root = canvas(*SIZE, f"Predictive mean ± 1 and 2 std of {description}, over x from −7 to 7")
         plot = frame(root, *SIZE, self.x_axis, self.y_axis)
-        left, right = (plot.x(x) for x in TRAINING_REGION)
+        left, right = (plot.x(x) for x in TRAIN_REGION["toy-regression"][0])
         element(root, "rect", class_="region", x=left, y=plot.top, width=right - left, height=plot.bottom - plot.top)
         element(_window(root, plot), "use", href=f"#{self.identity}-data")
         for number, example in enumerate(examples, start=1):

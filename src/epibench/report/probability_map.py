@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
+from epibench.data.toy import RADIUS, TRAIN_REGION
 from epibench.report.charts import Layer, layer_group
 from epibench.report.colour_map import NUM_COLOURS, map_uri
 from epibench.report.numbers import finite, significant
@@ -15,8 +16,6 @@ from epibench.report.svg import Axis, Plot, canvas, element, frame, markup
 
 SIZE = (270.0, 291.4)  # the frame takes 36.6 across and 58 down, so that the map is square
 BAR_SIZE = (270.0, 46.0)
-TRUE_RADIUS = 2.4
-TRAINING_REGION = (0.0, 3.0, -3.0, 3.0)  # x1 from, to; x2 from, to
 
 
 class MapPanels:
@@ -91,9 +90,9 @@ def _axis(values: Sequence[float], label: str) -> Axis:
 
 def _draw_truth(parent: Element, plot: Plot) -> None:
     """The true boundary of the classes, and the region that training data comes from."""
-    across, down = plot.x(TRUE_RADIUS) - plot.x(0), plot.y(0) - plot.y(TRUE_RADIUS)
+    across, down = plot.x(RADIUS) - plot.x(0), plot.y(0) - plot.y(RADIUS)
     element(parent, "ellipse", class_="boundary", cx=plot.x(0), cy=plot.y(0), rx=across, ry=down)
-    left, right, low, high = TRAINING_REGION
+    (left, right), (low, high) = TRAIN_REGION["toy-classification"]
     x, y = plot.x(left), plot.y(high)
     element(parent, "rect", class_="training", x=x, y=y, width=plot.x(right) - x, height=plot.y(low) - y)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from epibench import randomness
+from epibench.data.points import Points
 from epibench.errors import InputError
 from epibench.networks.mlp import StackedMLP
 from epibench.parallel import in_threads
@@ -29,14 +30,6 @@ EVEN = 8  # batches are filled up to a multiple of it: products of matrices at o
 
 
 @dataclass(frozen=True)
-class TrainingData:
-    """inputs: (point, feature); target: (point,)."""
-
-    inputs: Tensor
-    target: Tensor
-
-
-@dataclass(frozen=True)
 class Training:
     """Everything that fixes how stacked networks are trained, besides their number.
 
@@ -45,7 +38,7 @@ class Training:
 
     network: StackedMLP
     objective: Objective
-    data: TrainingData
+    data: Points
     rule: Rule
     schedule: Schedule
     num_epochs: int
@@ -119,7 +112,7 @@ def train(
     """Train all members to the end, from the start or from a saved state; returns (member, kept epoch, parameter)."""
     state = start(training, keys) if state is None else state
     device = state.parameters.device
-    data = TrainingData(training.data.inputs.to(device), training.data.target.to(device))
+    data = Points(training.data.inputs.to(device), training.data.target.to(device))
     training = replace(training, data=data)
     blocks = block_slices(len(state.parameters), training.network.heads, device)
     epochs = 1
