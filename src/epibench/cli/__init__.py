@@ -195,11 +195,17 @@ def export(
 
 
 @data_commands.command()
-def check(name: Annotated[str, NAME]) -> None:
-    """Say whether a data set can be used, and what is in it."""
+def check(
+    name: Annotated[str, typer.Argument(help="The data set: street, kitti or virtual_kitti.")],
+    root: Annotated[Path | None, typer.Option(help="The folder that it was unpacked into (see docs/data.md).")] = None,
+    raw_root: Annotated[
+        Path | None, typer.Option(help="kitti: where the images of KITTI raw are. Default: ROOT, or ROOT/raw.")
+    ] = None,
+) -> None:
+    """Say whether a data set can be used, what is in it, and where to get what is missing."""
     from epibench.cli.data import run_check
 
-    run_check(name)
+    run_check(name, root, raw_root)
 
 
 def main() -> None:

@@ -1,0 +1,127 @@
+"""Pictures in files: which ones a folder holds, 8-bit images, 16-bit depth, and the part of them that is used."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import EllipsisType
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from epibench.errors import InputError
+
+# What Pillow raises for damaged files.
+DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    IndexError,
+    TypeError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+
+# Files by what the groups of a pattern find in their names.
+Listing = dict[tuple[str, ...], str]
+Window = tuple[EllipsisType, slice, slice]
+
+
+def read_image(path: Path | str) -> Tensor:
+    """An 8-bit PNG or JPEG file as RGB, (3, height, width) uint8; grey becomes three equal channels."""
+    picture = _load(path, ("PNG", "JPEG"))
+    if picture.mode.startswith(("I", "F")):  # converting them would clip at 255
+        raise InputError(f"{path}: has more than 8 bits per channel, as depth has; give an 8-bit image")
+    colours = np.asarray(picture.convert("RGB"))
+    return torch.from_numpy(np.array(colours.transpose(2, 0, 1), order="C"))
+
+
+def read_depth(path: Path | str, per_metre: int) -> Tensor:
+    """A 16-bit grey PNG file in metres, value / per_metre, (height, width) float32; 0: none."""
+    picture = _load(path, ("PNG",))
+    if not picture.mode.startswith("I"):  # "I;16", or "I" in older versions of Pillow
+        raise InputError(f"{path}: is no 16-bit grey PNG (Pillow's mode {picture.mode}); give the official depth file")
+    return torch.from_numpy(np.array(picture, dtype=np.float32)).div_(per_metre)
+
+
+def _load(path: Path | str, formats: tuple[str, ...]) -> Image.Image:
+    try:
+        with Image.open(path, formats=formats) as picture:
+            picture.load()
+            return picture
+    except UnidentifiedImageError:
+        problem = f"is no {' or '.join(formats)} file"
+    except DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            problem = f"cannot be read ({error.strerror})"
+        else:
+            problem = f"is broken or truncated ({error})"
+    raise InputError(f"{path}: {problem}; unpack or download it again") from None
+
+
+def list_files(folder: Path | str, name: re.Pattern[str], remedy: str) -> Listing:
+    """Files whose whole names match, in no order; none is opened. remedy: what to do if there is no such folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return {match.groups(): entry.path for entry in entries if (match := name.fullmatch(entry.name))}
+    except OSError as error:
+        problem = "folder is missing" if isinstance(error, FileNotFoundError) else f"no folder ({error.strerror})"
+        raise InputError(f"{folder}: {problem}; {remedy}") from None
+
+
+def check_partners(files: Listing, partners: Listing, folder: Path | str, remedy: str) -> None:
+    """Every file has its partner in the folder."""
+    alone = sorted(files.keys() - partners.keys())
+    if alone:
+        more = f" (and {len(alone) - 1} more)" if len(alone) > 1 else ""
+        raise InputError(f"{files[alone[0]]}{more}: what belongs to it is missing in {folder}; {remedy}")
+
+
+def check_index(index: int, length: int, name: str) -> int:
+    """The index as Python's own; negative ones are out of range, too."""
+    index = operator.index(index)
+    if not 0 <= index < length:  # ends a for loop over the data set
+        raise IndexError(f"{name} has frames 0 to {length - 1}, not {index}")
+    return index
+
+
+def check_crop(crop: Iterable[int] | None) -> tuple[int, int] | None:
+    """Height and width, both whole and positive; None: as the files are."""
+    if crop is None:
+        return None
+    try:
+        height, width = (operator.index(side) for side in crop)
+    except (TypeError, ValueError):
+        height = width = 0
+    if min(height, width) < 1:
+        raise InputError(f"crop {crop}: give height and width in pixels, as (352, 1216), or None")
+    return height, width
+
+
+def bottom_centre(pictures: Mapping[str, Tensor], crop: tuple[int, int] | None) -> Window:
+    """Where the bottom centre of a frame lies; its pictures, by file, (…, height, width), must have one size.
+
+    With an odd number of columns to spare, one more is cut on the right.
+    """
+    (first, (height, width)), *others = [(path, tuple(picture.shape[-2:])) for path, picture in pictures.items()]
+    for path, size in others:
+        if size != (height, width):
+            raise InputError(
+                f"{path}: is {size[0]}×{size[1]}, but {first} is {height}×{width}; give files of one frame"
+            )
+    if crop is None:
+        return ..., slice(None), slice(None)
+    if height < crop[0] or width < crop[1]:
+        wanted = f"{crop[0]}×{crop[1]}"
+        raise InputError(f"{first}: is {height}×{width}, smaller than the crop {wanted}; give a smaller crop, or None")
+    left = (width - crop[1]) // 2
+    return ..., slice(height - crop[0], height), slice(left, left + crop[1])
