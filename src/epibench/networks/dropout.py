@@ -1,0 +1,311 @@
+"""Dropout whose masks are a function of (key of the image, place), in any network, whatever mode its modules are in.
+
+MC-dropout is usually done by putting a network into training mode. That makes batch normalisation use the statistics of
+the batch, and change its own; and masks come from one generator, so that an image meets another mask in another batch.
+Here, `SeededDropout` answers the calls of dropout themselves, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
+
+from epibench import randomness
+from epibench.errors import InputError
+
+# Words of a place: 2⁴⁰ hold the mask of 2⁴² elements per image, and 2²³ places fit into the counter.
+_PLACE = 2**40
+# Words that are made at a time: their temporaries stay in the cache of a CPU; a GPU wants few large operations.
+_SLICE = {"cpu": 2**19}
+_LARGE_SLICE = 2**24
+# −λα of SELU (Klambauer et al. 2017): what alpha dropout puts in place of what it drops.
+_SATURATION = -1.7580993408473766
+
+
+@dataclass(frozen=True)
+class _Flavour:
+    """What one of torch's functions drops. unbatched: the number of axes of an input without a batch axis."""
+
+    channels: bool = False
+    alpha: bool = False
+    inplace: bool = False
+    unbatched: int | None = None
+
+
+_FLAVOURS: dict[Callable[..., Any], _Flavour] = {
+    functional.dropout: _Flavour(),
+    functional.dropout1d: _Flavour(channels=True, unbatched=2),
+    functional.dropout2d: _Flavour(channels=True),  # torch takes three axes as (image, channel, length)
+    functional.dropout3d: _Flavour(channels=True, unbatched=4),
+    functional.alpha_dropout: _Flavour(alpha=True),
+    functional.feature_alpha_dropout: _Flavour(channels=True, alpha=True),
+    torch.dropout: _Flavour(),
+    torch.dropout_: _Flavour(inplace=True),
+    torch.feature_dropout: _Flavour(channels=True),
+    torch.feature_dropout_: _Flavour(channels=True, inplace=True),
+    torch.alpha_dropout: _Flavour(alpha=True),
+    torch.alpha_dropout_: _Flavour(alpha=True, inplace=True),
+    torch.feature_alpha_dropout: _Flavour(channels=True, alpha=True),
+    torch.feature_alpha_dropout_: _Flavour(channels=True, alpha=True, inplace=True),
+}
+_RECURRENT: set[Callable[..., Any]] = {torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
+
+
+class SeededDropout(TorchFunctionMode):
+    """Within it, every dropout of a network acts, with masks that are a function of (key of the image, place).
+
+    The place is the running number of dropout calls since the mode was entered. The mode holds for the current thread.
+
+    keys: (image,) int64, one for each entry of the batch axis, which comes first; rate: overrides every p, None keeps
+    the p's of the network.
+    """
+
+    def __init__(self, keys: Tensor, rate: float | None = None):
+        super().__init__()
+        if keys.dim() != 1 or len(keys) == 0 or keys.dtype != torch.int64:
+            raise InputError(f"keys: expected int64 of shape (image,), got {keys.dtype} of shape {tuple(keys.shape)}")
+        if rate is not None:
+            _check_rate(rate)
+        self._keys, self._rate = keys, rate
+        self._places = self._calls = 0
+
+    @property
+    def calls(self) -> int:
+        """How many dropouts have acted since the mode was entered; those with p = 0 do not count."""
+        return self._calls
+
+    def __enter__(self) -> SeededDropout:
+        self._places = self._calls = 0
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Answer the calls of dropout; let all others pass."""
+        kwargs = kwargs or {}
+        if func in _FLAVOURS:
+            return self._dropout(_FLAVOURS[func], *args, **kwargs)
+        if func is functional.scaled_dot_product_attention:
+            return self._attention(*args, **kwargs)
+        if func is functional.multi_head_attention_forward:
+            return self._multi_head_attention(*args, **kwargs)
+        if func in _RECURRENT and any(isinstance(value, float) and value > 0 for value in args):
+            raise InputError(
+                f"the dropout between the layers of torch.{func.__name__} cannot be seeded: "
+                "set `dropout` of that module to 0"
+            )
+        return func(*args, **kwargs)
+
+    def _dropout(
+        self,
+        flavour: _Flavour,
+        input: Tensor,
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
+        train: bool = True,
+    ) -> Tensor:
+        """What torch's functions do with these arguments, with our mask and in any mode."""
+        rate = p if self._rate is None else self._rate
+        _check_rate(rate)
+        place = self._places
+        self._places += 1
+        if rate == 0:
+            return input
+        self._calls += 1
+        unbatched = input.dim() == flavour.unbatched
+        windows = self._windows(input[None] if unbatched else input)
+        shape = windows.shape[1:]
+        if flavour.channels:
+            if input.dim() < 2:
+                raise InputError(f"dropout of channels: expected (image, channel, …), got shape {tuple(input.shape)}")
+            shape = shape[:2] + (1,) * (len(shape) - 2)
+        drops = _drops(self._keys_on(input.device), place, tuple(shape), rate)
+        if inplace or flavour.inplace:
+            _drop(windows, drops, rate, alpha=flavour.alpha, inplace=True)
+            return input
+        return _drop(windows, drops, rate, alpha=flavour.alpha).reshape(input.shape)
+
+    def _windows(self, input: Tensor) -> Tensor:
+        """A view of (image · window, …) as (image, window, …)."""
+        images = len(self._keys)
+        if input.dim() == 0 or len(input) % images:
+            raise InputError(
+                f"dropout on a tensor of shape {tuple(input.shape)} within SeededDropout of {images} keys: the first "
+                "axis must be that of the images, or a multiple of it (the windows of each image together)"
+            )
+        return input.view(images, len(input) // images, *input.shape[1:])
+
+    def _keys_on(self, device: torch.device) -> Tensor:
+        if self._keys.device != device:
+            self._keys = self._keys.to(device)
+        return self._keys
+
+    def _attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        **options: Any,
+    ) -> Tensor:
+        """softmax(query · keyᵀ) · value with dropout on the weights; without, torch's own."""
+        if dropout_p == 0:
+            return functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=attn_mask, is_causal=is_causal, **options
+            )
+        if options.get("enable_gqa"):
+            key, value = (part.repeat_interleave(query.shape[-3] // part.shape[-3], -3) for part in (key, value))
+        scale = options.get("scale")
+        scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, -math.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        # A query that may look nowhere has weights 0 instead of NaN.
+        weights = torch._safe_softmax(scores, -1)
+        return self._dropout(_Flavour(), weights, dropout_p) @ value
+
+    def _multi_head_attention(self, *args: Any, **kwargs: Any) -> Any:
+        """nn.MultiheadAttention, which tells its p in any mode."""
+        bound = _MULTI_HEAD_SIGNATURE.bind(*args, **kwargs)
+        if bound.arguments["dropout_p"] == 0:
+            return functional.multi_head_attention_forward(*args, **kwargs)
+        bound.arguments["training"] = True
+        super().__enter__()  # type: ignore[no-untyped-call]  # the mode is off in here, but what follows calls dropout
+        try:
+            return _multi_head_attention(*bound.args, **bound.kwargs)
+        finally:
+            super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+
+def _past_the_modes(function: Any) -> FunctionType:
+    """The same function, except that it does not hand itself over to the mode; what it calls does."""
+    names = {**function.__globals__, "has_torch_function": lambda _: False}
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+_MULTI_HEAD_SIGNATURE = inspect.signature(functional.multi_head_attention_forward)
+_multi_head_attention = _past_the_modes(functional.multi_head_attention_forward)
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 <= rate <= 1:
+        raise InputError(f"the rate of dropout must be from 0 to 1, not {rate}")
+
+
+def _drop(values: Tensor, drops: Tensor, rate: float, *, alpha: bool = False, inplace: bool = False) -> Tensor:
+    """Dropout: slope · value + shift, except for what is dropped."""
+    slope, shift, instead = 1 / (1 - rate) if rate < 1 else 0.0, 0.0, 0.0
+    if alpha and rate < 1:  # slope · (value, or the saturation of SELU) + shift keeps mean 0 and variance 1
+        slope = 1 / math.sqrt((_SATURATION**2 * rate + 1) * (1 - rate))
+        shift = -slope * _SATURATION * rate
+        instead = slope * _SATURATION + shift
+    # The product is new and laid out in memory as the values are; all the rest is done in place.
+    result = values.mul_(slope) if inplace else values.mul(slope)
+    if shift:
+        result.add_(shift)
+    return result.masked_fill_(drops, instead)
+
+
+def _drops(keys: Tensor, place: int, shape: tuple[int, ...], rate: float) -> Tensor:
+    """What is dropped, (image, *shape) bool.
+
+    Element e of an image, counted in the order of its axes and not of its memory, has 16 bits: piece e mod 4 of word
+    place · 2⁴⁰ + ⌊e / 4⌋, lowest bits first. It is dropped where they, as a signed number plus 32,768, are below
+    round(rate · 65,536), so that the probability is the rate to within 2⁻¹⁷.
+    """
+    below = round(rate * 2**16)
+    if below == 2**16:
+        return torch.ones((), dtype=torch.bool, device=keys.device).expand(len(keys), *shape)
+    size = math.prod(shape)
+    words = -(-size // 4)
+    drops = torch.empty((len(keys), 4 * words), dtype=torch.bool, device=keys.device)
+    step = max(1, _SLICE.get(keys.device.type, _LARGE_SLICE) // len(keys))
+    for first in range(0, words, step):
+        last = min(first + step, words)
+        pieces = randomness.bits(keys, place * _PLACE + first, last - first).view(torch.int16)
+        torch.lt(pieces, below - 2**15, out=drops[:, 4 * first : 4 * last])  # pieces are signed: from −32,768
+    return drops[:, :size].view(len(keys), *shape)
+
+
+def dropout_mask(
+    keys: Tensor,
+    place: int,
+    shape: tuple[int, ...],
+    rate: float,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """What dropout multiplies with, (image, *shape): 0 with probability rate, otherwise 1 / (1 − rate).
+
+    The probability is the rate rounded to a multiple of 2⁻¹⁶. keys: (image,) int64; place: below 2²³; shape: up to 2⁴²
+    elements. Equal on every device.
+    """
+    _check_rate(rate)
+    drops = _drops(keys if device is None else keys.to(device), place, shape, rate)
+    ones = torch.ones(drops.shape, dtype=dtype, device=drops.device)
+    return _drop(ones, drops, rate, inplace=True)
+
+
+def insert_dropout(network: nn.Module, places: Sequence[str], rate: float) -> list[RemovableHandle]:
+    """Dropout after the named modules, in every mode of the network, until the handles are removed."""
+    _check_rate(rate)
+    modules = dict(network.named_modules(remove_duplicate=False))
+    for place in places:
+        if place not in modules:
+            nearest = difflib.get_close_matches(place, [name for name in modules if name], n=3, cutoff=0)
+            raise InputError(
+                f"no module {place!r} in {type(network).__name__} to insert dropout after; "
+                f"the nearest names are {', '.join(map(repr, nearest))}"
+            )
+    return [modules[place].register_forward_hook(_dropout_hook(place, rate)) for place in places]
+
+
+def _dropout_hook(place: str, rate: float) -> Callable[[nn.Module, Any, Any], Tensor]:
+    def hook(module: nn.Module, inputs: Any, output: Any) -> Tensor:
+        if not isinstance(output, Tensor):
+            raise InputError(
+                f"dropout after {place!r}: {type(module).__name__} returns {type(output).__name__}, not a tensor; "
+                "choose a module inside of it or after it"
+            )
+        return functional.dropout(output, rate, training=True)
+
+    return hook
+
+
+@contextmanager
+def dropout_after(network: nn.Module, places: Sequence[str], rate: float) -> Iterator[None]:
+    """Dropout inserted after the named modules, and removed at the end.
+
+    Within `SeededDropout` its masks are seeded too; outside of it they come from torch's generator.
+    """
+    handles = insert_dropout(network, places, rate)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
