@@ -4,12 +4,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import fake_dense_run
 import fake_results
 import fake_run
 import pytest
 from html_tree import Node, Rendered, parse_html
 
 from epibench.report import write_run_page, write_score_page
+
+RUN_SCENES = {**fake_run.SCENES, **fake_dense_run.SCENES}
 
 
 @pytest.fixture(scope="session", params=sorted(fake_results.SCENES))
@@ -20,10 +23,10 @@ def rendered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return Rendered(page, parse_html(page))
 
 
-@pytest.fixture(scope="session", params=sorted(fake_run.SCENES))
+@pytest.fixture(scope="session", params=sorted(RUN_SCENES))
 def rendered_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     """The run page of each scene in turn, made once."""
-    path = write_run_page(fake_run.SCENES[request.param](), tmp_path_factory.mktemp("run") / "report.html")
+    path = write_run_page(RUN_SCENES[request.param](), tmp_path_factory.mktemp("run") / "report.html")
     page = path.read_text(encoding="utf-8")
     return Rendered(page, parse_html(page))
 
@@ -46,7 +49,7 @@ def scene_document(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
 
     @cache
     def document(scene: str) -> Node:
-        path = write_run_page(fake_run.SCENES[scene](), tmp_path_factory.mktemp("scene") / "report.html")
+        path = write_run_page(RUN_SCENES[scene](), tmp_path_factory.mktemp("scene") / "report.html")
         return parse_html(path.read_text(encoding="utf-8"))
 
     return document

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import fake_dense_run
 import fake_run
 import pytest
 from browser import dump, on_a_phone
@@ -16,9 +17,25 @@ SWITCHED = """(view, page) => {
 }"""
 
 
-@pytest.mark.parametrize("scene", ["regression", "classification", "hostile"])
+SCENES = {**fake_run.SCENES, **fake_dense_run.SCENES}
+DENSE = """(view, page) => {
+  for (const end of ["-scales-scale-own", "-pictures0-1-image-1"]) page.querySelector(`[id$='${end}']`).checked = true;
+  const seen = (part) => [...part.querySelectorAll("div.layer")]
+    .filter((e) => view.getComputedStyle(e).display !== "none").map((e) => e.dataset.m);
+  const chart = page.querySelector("#problem0-scales .layer[data-m='own'] svg.chart");
+  const at = { clientX: chart.getBoundingClientRect().right - 20, clientY: 20, bubbles: true };
+  chart.dispatchEvent(new view.PointerEvent("pointermove", at));
+  return {
+    scales: seen(page.querySelector("#problem0-scales")),
+    images: seen(page.querySelector("#problem0-pictures0-1")),
+    readout: page.getElementById("readout").innerText,
+  };
+}"""
+
+
+@pytest.mark.parametrize("scene", ["regression", "classification", "hostile", "depth", "dense_hostile"])
 def test_script_runs_without_errors_under_the_page_policy(scene: str, chromium: str, tmp_path: Path) -> None:
-    page = write_run_page(fake_run.SCENES[scene](), tmp_path / "report.html")
+    page = write_run_page(SCENES[scene](), tmp_path / "report.html")
     document, log = dump(chromium, page, tmp_path / "profile")
     assert "CONSOLE" not in log, log
     assert "<figure>" in document
@@ -31,3 +48,13 @@ def test_fits_a_phone_and_shows_the_chosen_view(scene: str, chromium: str, tmp_p
     assert facts["inner"] == 400
     assert facts["scroll"] <= 400
     assert facts["seen"] == ["gustafsson2020-method_to_reference-train"]
+
+
+@pytest.mark.parametrize("scene", ["depth", "two_dense_runs"])
+def test_a_dense_page_fits_a_phone_and_its_switches_work(scene: str, chromium: str, tmp_path: Path) -> None:
+    text = write_run_page(SCENES[scene](), tmp_path / "report.html").read_text(encoding="utf-8")
+    facts = on_a_phone(chromium, text, DENSE, tmp_path)
+    assert facts["scroll"] <= facts["inner"] == 400
+    assert facts["scales"] == ["own"]
+    assert facts["images"] == ["1"]
+    assert "M\u00a0=\u00a08" in facts["readout"]

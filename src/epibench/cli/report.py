@@ -13,13 +13,20 @@ from rich.text import Text
 from epibench.errors import InputError
 from epibench.published import compare, totals
 from epibench.report import write_run_page
+from epibench.report.dense_section import headline_names, scored_domains
+from epibench.report.domain_verdicts import finding, metric_verdict
+from epibench.report.domains import Domain, entries_on, featured
+from epibench.report.entries import Stat
 from epibench.report.figures import axis_members
 from epibench.report.kl_figures import view_name
 from epibench.report.kl_verdicts import Place, groups, places_at, verdict
 from epibench.report.markdown import render_markdown
-from epibench.report.numbers import plain_powers, significant
+from epibench.report.metric_info import BETTER_TEXT, metric_info
+from epibench.report.numbers import MAX_DECIMALS, fixed, magnitude, measured, plain_powers, significant
 from epibench.report.published_section import warnings_of
 from epibench.report.runs import VIEWS, Method, Run, View, all_members, by_problem, load_results, methods_of, read_runs
+from epibench.report.tables import best_labels
+from epibench.report.verdicts import title_with_unit
 from epibench.results import write_atomically
 
 PAGE_NAME = "report.html"
@@ -67,7 +74,7 @@ def check_places(page: Path, markdown: Path | None, folders: Sequence[Path]) -> 
 
 
 def print_run_tables(results: dict[str, Any], console: Console) -> None:
-    """The KL of every method at each M beside the noise floor, and how many published cells agree."""
+    """The KL of every method at each M beside the noise floor, or its metrics on every domain, and published cells."""
     print_runs(read_runs([results]), console)
 
 
@@ -75,7 +82,10 @@ def print_runs(runs: Sequence[Run], console: Console) -> None:
     """Tables for each problem of some runs."""
     for group in by_problem(runs):
         methods, view = methods_of(group), VIEWS[0]
-        if all_members(methods, view):
+        domains = scored_domains(group, methods)
+        if domains:
+            print_domains(group[0].problem, domains, methods, console)
+        elif all_members(methods, view):
             console.print(f"{group[0].problem}: {view_name(view)}", style="bold", highlight=False, soft_wrap=True)
             console.print(kl_table(methods, view, console.width))
             console.print(f"{verdict(methods, view).headline}.\n", highlight=False, markup=False, soft_wrap=True)
@@ -84,6 +94,65 @@ def print_runs(runs: Sequence[Run], console: Console) -> None:
         for run in group:
             for line in published_lines(run):
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_domains(problem: str, domains: Sequence[Domain], methods: Sequence[Method], console: Console) -> None:
+    """A table for each headline metric, and what was found on the domain trained for and under the hardest shift."""
+    names = headline_names(domains, methods)
+    for name in names:
+        info = metric_info(name)
+        title = title_with_unit(info, entries_on(methods, domains[0].name))
+        heading = f"{problem}: {title}, {BETTER_TEXT[info.better][2:]}"
+        console.print(heading, style="bold", highlight=False, markup=False, soft_wrap=True)
+        console.print(domain_table(name, domains, methods, console.width), no_wrap=True)
+    for domain in featured(domains, methods):
+        verdicts = [metric_verdict(name, entries_on(methods, domain.name)) for name in names]
+        line = f"{domain.label} ({domain.role}): {finding(verdicts)}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print()
+
+
+def domain_table(name: str, domains: Sequence[Domain], methods: Sequence[Method], width: int) -> Text:
+    """Mean ± std over draws, a block of lines for each domain; its best mean at each M is green.
+
+    Where a terminal is too narrow stds have one digit, then they are left out, and then the smallest M.
+    """
+    entries = {domain: entries_on(methods, domain.name) for domain in domains}
+    rows = [entry for found in entries.values() for entry in found]
+    columns = sorted({m for entry in rows for m in entry.members})
+    indent = 2 + max(len(entry.label) for entry in rows)
+    for write in (_full, _short, _bare):
+        texts = {(id(entry), m): write(entry.stat(name, m)) for entry in rows for m in entry.members}
+        cell = 2 + max(len(text) for text in (*texts.values(), f"M = {columns[-1]}"))
+        if indent + cell * len(columns) <= width:
+            break
+    columns = columns[-max(1, (width - indent) // cell) :]
+    table = Text(" " * indent + "".join(f"M = {m}".rjust(cell) for m in columns) + "\n")
+    for domain, found in entries.items():
+        table.append(f"{domain.label}\n")
+        for entry in found:
+            table.append(f"  {entry.label}".ljust(indent), style="cyan")
+            for m in columns:
+                best = entry.label in best_labels(name, found, m)
+                table.append(texts.get((id(entry), m), "").rjust(cell), style="bold green" if best else "")
+            table.append("\n")
+    return table
+
+
+def _full(stat: Stat) -> str:
+    return plain_powers(measured(stat.mean, stat.std))
+
+
+def _short(stat: Stat) -> str:
+    """A mean with a std of one digit."""
+    if stat.mean is None or not stat.std or magnitude(stat.std) < -MAX_DECIMALS:
+        return _bare(stat)
+    decimals = -magnitude(stat.std)
+    return f"{fixed(stat.mean, decimals)} ± {fixed(stat.std, decimals)}"
+
+
+def _bare(stat: Stat) -> str:
+    return plain_powers(significant(stat.mean, 3))
 
 
 def kl_table(methods: Sequence[Method], view: View, width: int) -> Table:

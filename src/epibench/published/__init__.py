@@ -3,7 +3,8 @@
 Gustafsson, Danelljan and Schön, "Evaluating Scalable Bayesian Deep Learning Methods for Robust Computer Vision", 2020.
 """
 
-from epibench.published.comparison import CONVENTION, DIRECTION, REGION, Cell, Totals, compare, distinct, totals
+from epibench.published.comparison import CONVENTION, DIRECTION, REGION, Cell, Totals, compare, distinct, is_kl, totals
+from epibench.published.dense import DenseFigure, dense_figure
 from epibench.published.figures import Place, base_recipe, is_quick, place_of
 from epibench.published.independence import combined_error, independent_draws, standard_error
 from epibench.published.markdown import published_table
@@ -14,15 +15,18 @@ __all__ = [
     "DIRECTION",
     "REGION",
     "Cell",
+    "DenseFigure",
     "Place",
     "Row",
     "Totals",
     "base_recipe",
     "combined_error",
     "compare",
+    "dense_figure",
     "distinct",
     "distinct_rows",
     "independent_draws",
+    "is_kl",
     "is_quick",
     "place_of",
     "published_rows",

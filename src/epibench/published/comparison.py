@@ -1,4 +1,4 @@
-"""Our means beside the published ones, cell by cell: KL(reference ‖ method) on the grid, as published."""
+"""Our means beside the published ones, cell by cell: KLs of toy problems as published, metrics of dense ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epibench.published.figures import place_of
+from epibench.published.dense import METHODS, DenseFigure, dense_draws, dense_figure, dense_stat
+from epibench.published.figures import base_recipe, place_of
 from epibench.published.independence import combined_error, independent_draws, standard_error
 from epibench.published.rows import Row, published_rows
 
@@ -52,6 +53,11 @@ class Cell:
         return abs(self.difference) <= 2 * self.error
 
 
+def is_kl(cell: Cell) -> bool:
+    """Whether a cell is of a toy problem, where the KL is the only metric."""
+    return cell.row.metric.startswith("KL")
+
+
 @dataclass(frozen=True)
 class Totals:
     """How many cells were published, compared, and agree in either sense; `judged` have a known Monte Carlo error."""
@@ -64,19 +70,32 @@ class Totals:
 
 
 def compare(results: Mapping[str, Any]) -> list[Cell]:
-    """Every published cell of the figure that a run's recipe stands for; empty for a recipe of our own."""
-    place = place_of(results.get("recipe") or {})
+    """Every cell that the paper shows for the recipe of a run, with ours beside it; empty for a recipe of our own."""
+    recipe = results.get("recipe") or {}
+    figure = dense_figure(base_recipe(str(recipe.get("name") or "")))
+    if figure is not None:
+        rows = [row for row in published_rows() if row.figure == figure.figure]
+        return [_dense_cell(row, results, figure) for row in rows]
+    place = place_of(recipe)
     if place is None:
         return []
     rows = [row for row in published_rows() if (row.figure, row.panel) == (place.figure, place.panel)]
-    return [_cell(row, place.methods.get(row.series, ""), results) for row in rows]
+    return [_toy_cell(row, place.methods.get(row.series, ""), results) for row in rows]
 
 
-def _cell(row: Row, method: str, results: Mapping[str, Any]) -> Cell:
+def _dense_cell(row: Row, results: Mapping[str, Any], figure: DenseFigure) -> Cell:
+    return _cell(row, METHODS[row.series], results, dense_stat(row, results, figure), dense_draws(row, figure))
+
+
+def _toy_cell(row: Row, method: str, results: Mapping[str, Any]) -> Cell:
     found: Any = (results.get("kl") or {}).get(method) or {}
     for key in (CONVENTION, DIRECTION, REGION, str(row.members)):
         found = found.get(key) or {}
-    num_published = published_draws(row)
+    return _cell(row, method, results, found, published_draws(row))
+
+
+def _cell(row: Row, method: str, results: Mapping[str, Any], found: Mapping[str, Any], num_published: int) -> Cell:
+    """A cell from our mean, std and n, which are missing where the method or the M was not run."""
     if found.get("mean") is None:
         return Cell(row, method, num_published)
     about = (results.get("methods") or {}).get(method) or {}

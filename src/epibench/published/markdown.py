@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from epibench.published.comparison import Cell
+from epibench.published.comparison import Cell, is_kl
 
 HEAD = (
     "| problem | series | M | published | n | ours | n | ours − published | in std | in errors |\n"
@@ -24,19 +24,30 @@ def published_table(cells: Iterable[Cell]) -> str:
 
 def _row(cell: Cell) -> str:
     row = cell.row
-    columns = [row.panel.lower(), row.series.replace("*", ""), str(row.members), _measured(row.mean, row.std)]
+    # The panels of the toy problems are problems, those of the others are metrics with their unit.
+    what = row.panel.lower() if is_kl(cell) else row.metric
+    columns = [what, row.series.replace("*", ""), str(row.members), _measured(row.mean, row.std)]
     columns.append(str(cell.num_published))
     if cell.mean is None or cell.difference is None:
         columns += [NOT_RUN, "", "", "", ""]
     else:
-        columns += [_measured(cell.mean, cell.std), str(cell.num_ours), f"{cell.difference:+.3g}".replace("-", "−")]
+        columns += [_measured(cell.mean, cell.std), str(cell.num_ours), _signed(cell.difference)]
         columns.append(_multiple(cell.difference, row.std, cell.within_std))
         columns.append(_multiple(cell.difference, cell.error, cell.within_error))
     return f"| {' | '.join(columns)} |\n"
 
 
 def _measured(mean: float, std: float | None) -> str:
-    return f"{mean:.3g}" if std is None else f"{mean:.3g} ± {std:.2g}"
+    return _digits(mean, 3) if std is None else f"{_digits(mean, 3)} ± {_digits(std, 2)}"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{_digits(value, 3)}".replace("-", "−")
+
+
+def _digits(value: float, digits: int) -> str:
+    """A number to some significant digits; large ones in full, as no one writes 2.24e+03 mm."""
+    return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
 def _multiple(difference: float, unit: float | None, agrees: bool | None) -> str:

@@ -14,7 +14,7 @@ from epibench.report.entries import Stat, Values
 from epibench.report.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class
 
 Remark = tuple[float, float, str, str]  # shares of the way across and up, anchor, text
-Look = Literal["file", "solid", "oracle", "published", "level"]
+Look = Literal["file", "solid", "oracle", "published", "level", "faint", "thin"]
 MARKERS = (  # around (0, 0); the same order as the colours of the style sheet
     "M-3.6,0a3.6,3.6 0 1,0 7.2,0a3.6,3.6 0 1,0 -7.2,0z",
     "M-3.2,-3.2h6.4v6.4h-6.4z",

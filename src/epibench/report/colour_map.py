@@ -1,4 +1,4 @@
-"""Probabilities as colours: a diverging palette that is even for the eye, and PNG pictures made with it."""
+"""Numbers as colours: palettes that are even for the eye, and PNG pictures made with them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,38 @@ import struct
 import zlib
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 # From sure of class 1 over undecided to sure of class 0: as light at equal distance from the middle.
-ANCHORS = ((0xBF, 0x5B, 0x17), (0xE6, 0xA6, 0x6B), (0xF6, 0xF4, 0xF0), (0x8A, 0xBA, 0xDF), (0x2C, 0x73, 0xB5))
+ANCHORS = (0xBF5B17, 0xE6A66B, 0xF6F4F0, 0x8ABADF, 0x2C73B5)
+# From near to far: viridis (van der Walt and Smith 2015), turned round.
+DEPTH = (0xFDE725, 0xADDC30, 0x5EC962, 0x28AE80, 0x21918C, 0x2C728E, 0x3B528B, 0x472D7B, 0x440154)
+# From nothing to much: inferno, of the same authors.
+AMOUNT = (0x000004, 0x1B0C41, 0x4A0C6B, 0x781C6D, 0xA52C60, 0xCF4446, 0xED6925, 0xFB9B06, 0xF7D13D, 0xFCFFA4)
 NUM_COLOURS = 256
 
+Anchors = tuple[int, ...]  # colours as 0xRRGGBB
 Colour = tuple[float, float, float]
 
 
 def map_uri(rows: Sequence[Sequence[float | None]]) -> str:
     """Probabilities as a PNG in a data URI; what is no number counts as undecided."""
-    picture = indexed_png([bytes(_colour_index(value) for value in row) for row in rows], palette())
+    return png_uri(indexed_png([bytes(_colour_index(value) for value in row) for row in rows], palette()))
+
+
+def shares_uri(shares: NDArray[np.floating[Any]], anchors: Anchors) -> str:
+    """Shares of a scale, from 0 to 1, as a PNG in a data URI; what is no number is transparent."""
+    known = np.isfinite(shares)
+    scaled = np.clip(np.where(known, shares, 0.0), 0.0, 1.0) * (NUM_COLOURS - 2) + 1
+    indices = np.where(known, scaled.round(), 0).astype(np.uint8)
+    return png_uri(indexed_png([row.tobytes() for row in indices], palette(anchors), first_is_clear=True))
+
+
+def png_uri(picture: bytes) -> str:
+    """A PNG as a data URI."""
     return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
 
 
@@ -25,26 +46,27 @@ def _colour_index(value: float | None) -> int:
     return round((NUM_COLOURS - 1) * min(max(0.5 if value is None else value, 0.0), 1.0))
 
 
-def indexed_png(rows: Sequence[bytes], colours: bytes) -> bytes:
-    """A PNG of one byte per pixel that points into a palette of (red, green, blue) bytes."""
+def indexed_png(rows: Sequence[bytes], colours: bytes, first_is_clear: bool = False) -> bytes:
+    """A PNG of one byte per pixel that points into a palette of (red, green, blue) bytes, the first perhaps clear."""
     header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 3, 0, 0, 0)
     pixels = zlib.compress(b"".join(b"\x00" + row for row in rows), 9)
-    chunks = ((b"IHDR", header), (b"PLTE", colours), (b"IDAT", pixels), (b"IEND", b""))
+    clear = [(b"tRNS", b"\x00")] if first_is_clear else []
+    chunks = ((b"IHDR", header), (b"PLTE", colours), *clear, (b"IDAT", pixels), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
     )
 
 
 @cache
-def palette() -> bytes:
-    """The colours of probabilities 0 to 1, evenly spaced for the eye between the anchors."""
-    anchors = [_to_oklab(*(part / 255 for part in anchor)) for anchor in ANCHORS]
+def palette(anchors: Anchors = ANCHORS) -> bytes:
+    """The colours of 0 to 1, by default of probabilities, evenly spaced for the eye between the anchors."""
+    places = [_to_oklab(*((anchor >> shift & 0xFF) / 255 for shift in (16, 8, 0))) for anchor in anchors]
     colours = bytearray()
     for number in range(NUM_COLOURS):
-        position = number / (NUM_COLOURS - 1) * (len(anchors) - 1)
-        first = min(int(position), len(anchors) - 2)
+        position = number / (NUM_COLOURS - 1) * (len(places) - 1)
+        first = min(int(position), len(places) - 2)
         share = position - first
-        mixed = [a + share * (b - a) for a, b in zip(anchors[first], anchors[first + 1], strict=True)]
+        mixed = [a + share * (b - a) for a, b in zip(places[first], places[first + 1], strict=True)]
         colours += bytes(min(max(round(255 * part), 0), 255) for part in _from_oklab(*mixed))
     return bytes(colours)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -68,12 +68,12 @@ class Entry:
     def stat(self, name: str, m: int) -> Stat:
         """A metric at an M."""
         found = self.summary.get(str(m), {}).get(name) or {}
-        return Stat(finite(found.get("mean")), finite(found.get("std")), int(found.get("n") or 0))
+        return Stat(finite(found.get("mean")), finite(found.get("std")), _whole(found.get("n")))
 
     def per_class(self, m: int) -> list[Stat]:
         """The IoU of each class at an M; empty if there is none."""
         found = self.summary.get(str(m), {}).get("iou_per_class") or {}
-        means, n = found.get("mean"), int(found.get("n") or 0)
+        means, n = found.get("mean"), _whole(found.get("n"))
         if not isinstance(means, list):
             return []
         stds = found.get("std") or [None] * len(means)
@@ -89,17 +89,29 @@ class Entry:
 
     def num_draws(self, m: int) -> int:
         """How many draws were scored at an M."""
-        return max((int(stat.get("n") or 0) for stat in self.summary.get(str(m), {}).values()), default=0)
+        return max((_whole(stat.get("n")) for stat in self.summary.get(str(m), {}).values()), default=0)
 
     def curve(self, name: str, part: str, m: int) -> Curve | None:
         """One part of a curve at an M, if it was kept."""
-        found = self.curves.get(name) or {}
-        kept = ((found.get("M") or {}).get(str(m)) or {}).get(part)
-        if not kept or not kept.get("mean"):
+        kept, places = walk(self.curves, name, "M", str(m), part), walk(self.curves, name, "x")
+        means = walk(kept, "mean")
+        if not isinstance(means, list) or not isinstance(places, list) or not means or len(means) != len(places):
             return None
-        mean = [finite(value) for value in kept["mean"]]
-        std = [finite(value) for value in kept.get("std") or [None] * len(mean)]
-        return Curve([float(x) for x in found["x"]], mean, std)
+        mean = [finite(value) for value in means]
+        std = [finite(value) for value in walk(kept, "std") or [None] * len(mean)]
+        return Curve([float(x) for x in places], mean, std)
+
+
+def _whole(value: object) -> int:
+    """A count; 0 where there is none."""
+    return int(finite(value) or 0)
+
+
+def walk(tree: Any, *keys: str) -> Any:
+    """What lies at the end of some keys; None where a part of the way is missing."""
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return tree
 
 
 def clean(value: Any) -> Any:

@@ -19,6 +19,7 @@ from epibench.report.tables import all_members
 from epibench.report.verdicts import Bar, title_with_unit, value_bars
 
 LARGE, SMALL, PANEL = (360.0, 240.0), (300.0, 180.0), (340.0, 240.0)
+FOURTH = (262.0, 200.0)  # for four in a row
 MAX_CHOICES = 8
 FAR = 1.5  # a level that is farther off than so many times the range of the lines is named, not drawn
 LARGEST = "largest"
@@ -57,8 +58,13 @@ def axis_members(sizes: Sequence[Sequence[int]]) -> list[int]:
     return several if len(several) > 1 else sorted({m for of_one in sizes for m in of_one})
 
 
-def metric_figure(name: str, entries: Sequence[Entry], size: tuple[float, float]) -> Figure:
-    """A metric over M: a line with a band per file, or bars if there is only one M."""
+def metric_figure(
+    name: str, entries: Sequence[Entry], size: tuple[float, float], include: Sequence[float] = ()
+) -> Figure:
+    """A metric over M: a line with a band per file, or bars if there is only one M.
+
+    include: values that the axis must show, so that several charts can have the same one.
+    """
     info, members = metric_info(name), axis_members([entry.members for entry in entries])
     title, better = title_with_unit(info, entries), BETTER_TEXT[info.better]
     having = [entry for entry in entries if name in entry.metrics]
@@ -66,12 +72,13 @@ def metric_figure(name: str, entries: Sequence[Entry], size: tuple[float, float]
         bars = value_bars(name, having, {entry.label: members[0] for entry in having})
         return Figure(title, info.meaning, better, bars=bars)
     series = [_over_members(name, entry, members) for entry in having]
-    ends = [*_ends(lines_of(series)), *([0.0] if info.better == "zero" else [])]
+    ends = [*band_ends(lines_of(series)), *([0.0] if info.better == "zero" else [])]
     if not ends:
         return Figure(title, f"{info.meaning} No file has a finite value.", better)
+    ends += include
     room = FAR * (max(ends) - min(ends))
     drawn, remarks = within_reach(series, min(ends) - room, max(ends) + room)
-    ends += _ends(drawn)
+    ends += band_ends(drawn)
     parts = [f"{s.label} from {s.texts[0]} to {s.texts[-1]}" for s in series]
     chart = line_chart(
         [Layer(drawn, {m: f"{m_equals(m)}" for m in members})],
@@ -124,13 +131,15 @@ def _over_members(name: str, entry: Entry, axis: Sequence[int]) -> Series:
     )
 
 
-def _ends(series: Iterable[Series]) -> list[float]:
+def band_ends(series: Iterable[Series]) -> list[float]:
     """All ends of bands, for the range of an axis."""
     pairs = [(y, std or 0.0) for s in series for y, std in zip(s.y, s.std, strict=True) if y is not None]
     return [y + sign * std for y, std in pairs for sign in (-1, 1)]
 
 
-def sparsification_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> tuple[list[Figure], list[Figure]]:
+def sparsification_figures(
+    entries: Sequence[Entry], choices: Sequence[Option], size: tuple[float, float] = PANEL
+) -> tuple[list[Figure], list[Figure]]:
     """All files' sparsification errors together, and a panel per file with its curve and oracle."""
     having = [e for e in entries if e.curve("sparsification", "curve", e.members[-1])]
     if not having:
@@ -143,11 +152,11 @@ def sparsification_figures(entries: Sequence[Entry], choices: Sequence[Option]) 
         title="Sparsification error",
         meaning="Curve minus oracle; its area is the AUSE.",
         x_label="most uncertain pixels removed",
-        size=PANEL,
+        size=size,
     )
     panels = []
     layers = {e.label: [_layer(_curve_and_oracle(e, chosen_m(c, e)), c, "removed") for c in choices] for e in having}
-    highest = max([1.0, *_ends(s for of_file in layers.values() for layer in of_file for s in layer.series)])
+    highest = max([1.0, *band_ends(s for of_file in layers.values() for layer in of_file for s in layer.series)])
     for entry in having:
         chart = line_chart(
             layers[entry.label],
@@ -189,7 +198,9 @@ def _differences(first: Values, second: Sequence[float | None]) -> Values:
     return [None if a is None or b is None else a - b for a, b in zip(first, second, strict=True)]
 
 
-def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
+def calibration_figures(
+    entries: Sequence[Entry], choices: Sequence[Option], size: tuple[float, float] = LARGE
+) -> list[Figure]:
     """Coverage against level, the gap between them, and what the intervals cost in length."""
     having = [e for e in entries if e.curve("calibration", "coverage", e.members[-1])]
     if not having:
@@ -204,7 +215,7 @@ def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> 
         title="Coverage",
         meaning="Share of pixels inside the interval, against its level; ideal on the diagonal.",
         x_label="level of the interval",
-        size=LARGE,
+        size=size,
         decor=Decor(diagonal=True, remarks=sides),
     )
     gap = _curves_figure(
@@ -214,7 +225,7 @@ def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> 
         title="Coverage minus level",
         meaning="The same, closer; the area between curve and zero is the AUCE.",
         x_label="level of the interval",
-        size=LARGE,
+        size=size,
         decor=Decor(zero=True, remarks=[sides[0], (0.02, 0.05, "start", "↓ over-confident")]),
         include=(-0.05, 0.05),
     )
@@ -225,7 +236,7 @@ def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> 
         title="Interval length",
         meaning=f"Mean length of the interval{unit}. Short is good only where the coverage holds.",
         x_label="level of the interval",
-        size=LARGE,
+        size=size,
     )
     return [coverage, gap, length]
 
@@ -264,7 +275,7 @@ def _curves_figure(
     """All files' curves in one chart, with a layer for each choice of M on common axes."""
     word = "removed" if "removed" in x_label else "interval"
     layers = [_layer([s for e in entries for s in make(e, chosen_m(c, e))], c, word) for c in choices]
-    ends = [*include, *_ends(s for layer in layers for s in layer.series)]
+    ends = [*include, *band_ends(s for layer in layers for s in layer.series)]
     decor = decor or Decor()
     y_axis = (
         percent_axis("") if decor.diagonal else nice_axis(min(ends), max(ends), pad=0.16 if decor.remarks else 0.03)

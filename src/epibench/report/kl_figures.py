@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from epibench.published import Cell as PublishedCell
 from epibench.report.charts import Decor, Layer, Series, line_chart
-from epibench.report.figures import Figure, axis_members, lines_of, within_reach
+from epibench.report.figures import Figure, axis_members, band_ends, lines_of, within_reach
 from epibench.report.kl_verdicts import Place, groups, places_at
 from epibench.report.numbers import MISSING, aligned, m_equals, measured, significant, spread_text, value_text
 from epibench.report.runs import CONVENTIONS, DIRECTIONS, REGIONS, Method, View
-from epibench.report.svg import log_axis, member_axis
+from epibench.report.svg import log_axis, member_axis, nice_axis
 from epibench.report.tables import Cell, Row, spread_width
 
 WIDTH, LEAST_HEIGHT = 460.0, 335.0
@@ -155,17 +155,13 @@ def _column(methods: Sequence[Method], view: View, m: int) -> list[Cell]:
     return cells
 
 
-def published_figures(methods: Sequence[Method], cells: dict[str, list[PublishedCell]]) -> list[tuple[Method, Figure]]:
-    """For each method with published numbers: ours over M, and the published line in grey."""
-    found = []
-    for method in methods:
-        of_method = cells.get(method.label, [])
-        if any(cell.mean is not None for cell in of_method):
-            found.append((method, Figure(method.label, "", chart=_published_chart(method, of_method))))
-    return found
+def published_figure(method: Method, cells: Sequence[PublishedCell], metric: str = "") -> tuple[Method, Figure]:
+    """A method's numbers over M, and the published line in grey; those of a metric are named after it."""
+    title = f"{method.label}: {metric}" if metric else method.label
+    return method, Figure(title, "", chart=_published_chart(method, cells, title, log=not metric))
 
 
-def _published_chart(method: Method, cells: Sequence[PublishedCell]) -> Markup:
+def _published_chart(method: Method, cells: Sequence[PublishedCell], title: str, log: bool) -> Markup:
     x = [cell.row.members for cell in cells]
     theirs = Series(
         "published",
@@ -179,12 +175,13 @@ def _published_chart(method: Method, cells: Sequence[PublishedCell]) -> Markup:
     means = [cell.mean if cell.mean else None for cell in cells]
     texts = [measured(cell.mean, cell.std) for cell in cells]
     ours = Series("ours", method.index, x, means, [cell.std for cell in cells], texts)
-    ends = list(_ends([theirs, ours]))
+    ends = list(_ends([theirs, ours]) if log else band_ends([theirs, ours]))
+    y_axis = log_axis(min(ends) / 1.15, max(ends) * 1.15) if log else nice_axis(min(ends), max(ends))
     return line_chart(
         [Layer([theirs, ours], {m: m_equals(m) for m in x})],
         member_axis(x, SMALL[0] - 60),
-        log_axis(min(ends) / 1.15, max(ends) * 1.15),
-        f"{method.label}, ours and published over M",
+        y_axis,
+        f"{title}, ours and published over M",
         size=SMALL,
         decor=Decor(markers=True),
     )

@@ -1,14 +1,21 @@
-"""The numbers of runs as Markdown, to put into a document: KL over M, and every cell beside the published one."""
+"""The numbers of runs as Markdown, to put into a document: KL or metrics over M, and every published cell."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from epibench.published import compare, distinct, published_table, totals
+from epibench.report.dense_section import scored_domains
+from epibench.report.domains import entries_on
+from epibench.report.entries import Entry
 from epibench.report.kl_figures import view_name
+from epibench.report.metric_info import metric_info
 from epibench.report.numbers import MISSING, measured, significant
 from epibench.report.published_section import grounds_of, warnings_of
 from epibench.report.runs import VIEWS, Method, Run, View, all_members, by_problem, methods_of
+from epibench.report.tables import best_labels
+from epibench.report.verdicts import headline_names as headlines_of
+from epibench.report.verdicts import title_with_unit
 
 
 def render_markdown(runs: Sequence[Run]) -> str:
@@ -16,6 +23,10 @@ def render_markdown(runs: Sequence[Run]) -> str:
     parts = []
     for group in by_problem(runs):
         methods = methods_of(group)
+        domains = scored_domains(group, methods)
+        for domain in domains:
+            title = f"{group[0].problem}: {domain.label} ({domain.role})"
+            parts.append(f"### {title}\n\n{domain_table(entries_on(methods, domain.name))}")
         for view in VIEWS:
             if having := [method for method in methods if method.members(view)]:
                 parts.append(f"### {group[0].problem}: {view_name(view)}\n\n{kl_table(having, view)}")
@@ -33,8 +44,33 @@ def kl_table(methods: Sequence[Method], view: View) -> str:
         [_escaped(method.label), significant(method.run.floor(view), 2), *(_kl(method, view, m) for m in columns)]
         for method in methods
     ]
-    lines = [head, ["---", *("--:" for _ in head[1:])], *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return _table(head, 1, rows)
+
+
+def domain_table(entries: Sequence[Entry]) -> str:
+    """Mean ± std over draws of the headline metrics at every M; the best mean is bold."""
+    columns = sorted({m for entry in entries for m in entry.members})
+    rows = []
+    for name in headlines_of(entries):
+        best = {m: best_labels(name, entries, m) for m in columns}
+        title = title_with_unit(metric_info(name), entries)
+        for entry in entries:
+            cells = [_metric(entry, name, m, entry.label in best[m]) for m in columns]
+            rows.append([_escaped(title), _escaped(entry.label), *cells])
+    return _table(["metric", "method", *(f"M = {m}" for m in columns)], 2, rows)
+
+
+def _metric(entry: Entry, name: str, m: int, best: bool) -> str:
+    if m not in entry.members:
+        return ""
+    text = measured(entry.stat(name, m).mean, entry.stat(name, m).std)
+    return f"**{text}**" if best else text
+
+
+def _table(head: Sequence[str], num_left: int, rows: Sequence[Sequence[str]]) -> str:
+    """Lines of a table; after the first columns all are of numbers."""
+    rule = ["---" if i < num_left else "--:" for i in range(len(head))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rows))
 
 
 def _escaped(text: str) -> str:

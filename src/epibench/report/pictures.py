@@ -49,7 +49,7 @@ class Pictures:
 def pictures_of(run: Run, methods: Sequence[Method], identity: str) -> Pictures | None:
     """The pictures of a run; None where it has none."""
     found = run.part("pictures")
-    if not found.get("grid"):
+    if not isinstance(found.get("grid"), dict):
         return None
     panels = BandPanels(found, identity) if run.kind == "gaussian" else MapPanels(found, identity)
     groups = [PictureGroup("To compare with", [Panel(title, chart) for title, chart in panels.first()])]

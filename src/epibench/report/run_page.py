@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epibench.report.dense_section import dense_section
+from epibench.report.domains import domains_of
 from epibench.report.kl_figures import kl_chart, kl_table, view_name
 from epibench.report.kl_verdicts import verdict
 from epibench.report.numbers import MISSING, count, duration, significant
@@ -45,7 +47,7 @@ def render_run_page(results: Sequence[dict[str, Any]], names: Sequence[str] = ()
     sections = [_section(number, group) for number, group in enumerate(by_problem(runs))]
     return render(
         "run.html",
-        ["page.css", "run.css"],
+        ["page.css", "run.css", *(["dense.css"] if any(section["dense"] for section in sections) else [])],
         [rule for section in sections for rule in section["rules"]],
         title=listed([run.name for run in runs]) if len(runs) <= 3 else f"{len(runs)} runs",
         facts=_facts(runs[0]) if len(runs) == 1 else [],
@@ -58,8 +60,9 @@ def render_run_page(results: Sequence[dict[str, Any]], names: Sequence[str] = ()
 def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
     """Everything the page shows about one problem."""
     identity, methods = f"problem{number}", methods_of(runs)
-    pictures = _pictures(runs, methods, identity)
-    rules = switch_rules(f"{identity}-kl", SWITCHES)
+    pictures, dense = _pictures(runs, methods, identity), dense_section(runs, methods, identity)
+    has_kl = any(method.members(VIEWS[0]) for method in methods)
+    rules = [*(switch_rules(f"{identity}-kl", SWITCHES) if has_kl else []), *(dense["rules"] if dense else [])]
     for one in pictures:
         rules += switch_rules(one.identity, [one.switch])
     return {
@@ -68,14 +71,15 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
         "kind": runs[0].kind,
         "entries": methods,
         "switches": SWITCHES,
-        "views": [_view(methods, view) for view in VIEWS]
-        if any(method.members(VIEWS[0]) for method in methods)
-        else [],
+        "views": [_view(methods, view) for view in VIEWS] if has_kl else [],
+        "lacks_reference": not has_kl and not dense,
+        "dense": dense,
         "warnings": _comparison_warnings(runs),
+        "failed": _failed(runs, methods),
         "pictures": pictures,
         "published": published_section(runs, methods),
-        "domains": metric_sections(methods),
-        "references": [_reference(run) for run in _distinct_references(runs)],
+        "domains": [] if dense else metric_sections(methods),
+        "references": [] if dense else [_reference(run) for run in _distinct_references(runs)],
         "methods": [_method_facts(method) for method in methods],
         "notes": _notes(methods),
         "rules": rules,
@@ -104,7 +108,7 @@ def _view(methods: Sequence[Method], view: View) -> dict[str, Any]:
 def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
     """What speaks against comparing runs of a problem."""
     warnings = []
-    if len({str(run.part("recipe").get("data")) for run in runs}) > 1:
+    if len({str([run.part("recipe").get(key) for key in ("data", "train")]) for run in runs}) > 1:
         warnings.append(
             "The runs were trained on different data: part of every difference between them is due to that."
         )
@@ -158,6 +162,16 @@ def _method_facts(method: Method) -> dict[str, Any]:
     }
 
 
+def _failed(runs: Sequence[Run], methods: Sequence[Method]) -> list[str]:
+    """What could not be run, and why."""
+    labels = {(method.run.name, method.name): method.label for method in methods}
+    return [
+        f"{labels.get((run.name, name), name)} failed: {reason}"
+        for run in runs
+        for name, reason in run.part("failed").items()
+    ]
+
+
 def _notes(methods: Sequence[Method]) -> list[tuple[str, str]]:
     """What runs note on their methods, with the names of all that share a note."""
     labels: dict[str, list[str]] = {}
@@ -179,6 +193,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("Time", duration(run.results.get("seconds")).replace(MISSING, "")),
         ("Device", str(run.results.get("device") or "")),
         ("Made", str(run.results.get("created") or "")[:10]),
+        ("Evaluated on", " · ".join(domain.label for domain in domains_of([run]))),
     ]
     return [(name, value) for name, value in facts if value]
 

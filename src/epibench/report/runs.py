@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from epibench.errors import InputError
 from epibench.published import independent_draws, standard_error
-from epibench.report.entries import Stat, clean
+from epibench.report.entries import Stat, clean, walk
 from epibench.report.numbers import finite
 from epibench.report.switches import Option, Switch, layer_key
 from epibench.results import VERSION
@@ -20,7 +20,12 @@ from epibench.results import VERSION
 CONVENTIONS = {"pooled": "mean of pointwise KLs", "gustafsson2020": "as published"}
 DIRECTIONS = {"reference_to_method": "KL(reference ‖ method)", "method_to_reference": "KL(method ‖ reference)"}
 REGIONS = {"grid": "whole grid", "train": "training region"}
-PROBLEMS = {"toy-regression": "Toy regression", "toy-classification": "Toy classification"}
+PROBLEMS = {
+    "toy-regression": "Toy regression",
+    "toy-classification": "Toy classification",
+    "depth-completion": "Depth completion",
+    "segmentation": "Segmentation",
+}
 STYLES = {"ensemble": 0, "mc_dropout": 1, "sgld": 2, "sghmc": 3, "cyclical": 4, "map": 5, "ml": 7}
 RESULTS_NAME = "results.json"
 
@@ -80,7 +85,7 @@ class Run:
 
     def floor(self, view: View) -> float | None:
         """The KL between two halves of the reference."""
-        return finite(_walk(self.part("reference").get("floor"), view.convention, view.direction, view.region))
+        return finite(walk(self.part("reference").get("floor"), view.convention, view.direction, view.region))
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ class Method:
         return found if isinstance(found, dict) else {}
 
     def _kl(self, part: str, view: View) -> dict[str, Any]:
-        found = _walk(self.run.part(part).get(self.name), view.convention, view.direction, view.region)
+        found = walk(self.run.part(part).get(self.name), view.convention, view.direction, view.region)
         return found if isinstance(found, dict) else {}
 
     def members(self, view: View) -> list[int]:
@@ -123,12 +128,6 @@ class Method:
         """How many draws at an M have an infinite KL."""
         draws = self._kl("kl_draws", view).get(str(m)) or []
         return sum(value is None for value in draws)
-
-
-def _walk(tree: Any, *keys: str) -> Any:
-    for key in keys:
-        tree = tree.get(key) if isinstance(tree, Mapping) else None
-    return tree
 
 
 def load_results(path: Path) -> dict[str, Any]:
@@ -167,7 +166,9 @@ def read_runs(results: Sequence[dict[str, Any]], names: Sequence[str] = ()) -> l
     if len(set(labels)) < len(labels):
         labels = [f"{label} {number}" for number, label in enumerate(labels, start=1)]
     problems = [Run("", "", one).problem for one in cleaned]
-    shorts = [label.removeprefix(problem).strip("- ") or label for label, problem in zip(labels, problems, strict=True)]
+    shorts = [
+        label.replace(problem, "", 1).strip("- ") or label for label, problem in zip(labels, problems, strict=True)
+    ]
     return [Run(label, short, one) for label, short, one in zip(labels, shorts, cleaned, strict=True)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from epibench.report.entries import MUCH_OVERLAP, Entry, clean, comparable, read_entries
+from epibench.report.entries import Entry, clean, comparable, read_entries
 from epibench.report.figures import (
     LARGE,
     SMALL,
@@ -17,7 +17,8 @@ from epibench.report.figures import (
     sparsification_figures,
 )
 from epibench.report.metric_info import metric_info
-from epibench.report.numbers import count, m_equals, percent
+from epibench.report.numbers import count
+from epibench.report.overlaps import overlap_warnings
 from epibench.report.page import listed, render
 from epibench.report.switches import Switch, switch_rules
 from epibench.report.tables import all_members, class_table, metric_names, metric_tables
@@ -95,8 +96,8 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
         "reliability": reliability_figures(entries, choices),
         "tables": metric_tables(entries),
         "classes": class_table(entries),
-        "num_notes": len(_overlap_warnings(entries)) + sum(len(e.raw.get("notes") or []) for e in entries),
-        "overlaps": _overlap_warnings(entries),
+        "num_notes": len(overlap_warnings(entries)) + sum(len(e.raw.get("notes") or []) for e in entries),
+        "overlaps": overlap_warnings(entries),
         "warnings": _comparison_warnings(entries),
     }
 
@@ -132,21 +133,6 @@ def _short_list(numbers: Sequence[int]) -> str:
     if len(numbers) > 8:
         return f"{numbers[0]}, {numbers[1]}, {numbers[2]} … {numbers[-1]} ({len(numbers)} sizes)"
     return ", ".join(map(str, numbers))
-
-
-def _overlap_warnings(entries: Sequence[Entry]) -> list[str]:
-    """A sentence for the files whose draws share most of their members, together where they share alike."""
-    labels: dict[str, list[str]] = {}
-    for entry in entries:
-        much = [m for m in entry.members if entry.overlaps_much(m)]
-        if much:
-            shares = ", ".join(f"{percent(entry.overlap(m) or 0.0)} at {m_equals(m)}" for m in much[:4])
-            labels.setdefault(shares + (f" and {len(much) - 4} more" if len(much) > 4 else ""), []).append(entry.label)
-    return [
-        f"{listed(names)}: two draws share more than {percent(MUCH_OVERLAP)} of their members ({shares}). "
-        "The std there says little about how much another set of members would differ."
-        for shares, names in labels.items()
-    ]
 
 
 def _comparison_warnings(entries: Sequence[Entry]) -> list[str]:

@@ -1,0 +1,195 @@
+import copy
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import fake_dense_run
+import pytest
+from html_tree import Node
+
+from epibench.report import write_run_page
+from epibench.report.numbers import measured
+
+RunDocument = Callable[..., Node]
+SceneDocument = Callable[[str], Node]
+SPACES = str.maketrans({"\u00a0": " ", "\u2007": " ", "\u2008": " ", "−": "-"})
+
+
+def plain(text: str) -> str:
+    """Text with ordinary spaces and minus signs."""
+    return re.sub(r"\s+", " ", text.translate(SPACES)).strip()
+
+
+def part(document: Node, end: str) -> list[Node]:
+    """The nodes from the third-level heading whose id ends so up to the next one."""
+    (section,) = document.find_all("section", "kind")
+    nodes = [child for child in section.children if isinstance(child, Node)]
+    starts = [i for i, node in enumerate(nodes) if node.tag == "h3"]
+    first = next(i for i in starts if (nodes[i].attributes.get("id") or "").endswith(end))
+    return nodes[first : next((i for i in starts if i > first), len(nodes))]
+
+
+def found(nodes: list[Node], tag: str, class_: str = "") -> list[Node]:
+    return [inner for node in nodes for inner in node.find_all(tag, class_)]
+
+
+def test_questions_come_in_order(scene_document: SceneDocument) -> None:
+    headings = [plain(h.text) for h in scene_document("kitti").find_all("h3")]
+    assert headings == [
+        "How far can the uncertainty be trusted?",
+        "Metrics over the number of members",
+        "Calibration and sparsification",
+        "What the methods predict",
+        "What it costs",
+        "All numbers",
+        "Beside what was published",
+    ]
+
+
+def test_no_word_on_kl_or_a_reference(scene_document: SceneDocument) -> None:
+    text = plain(scene_document("depth").text)
+    assert "KL" not in text
+    assert "noise floor" not in text
+    assert "no reference" not in text
+
+
+def test_a_page_of_both_has_the_parts_of_both(scene_document: SceneDocument) -> None:
+    dense, toy = scene_document("dense_and_toy").find_all("section", "kind")
+    assert "Which method is closest to the reference?" not in dense.text
+    assert "Which method is closest to the reference?" in toy.text
+    assert "Against" not in toy.text
+
+
+def test_the_domain_trained_for_and_the_hardest_shift_come_first(scene_document: SceneDocument) -> None:
+    answers = [n for n in part(scene_document("depth"), "-trust") if n.tag == "p" and "finding" in n.classes]
+    assert len(answers) == 2
+    titles = [plain(n.text) for n in part(scene_document("depth"), "-trust") if n.tag == "h4"]
+    assert titles[0].startswith("street, clean in-domain 64 images")
+    assert titles[1].startswith("street, wild (severity 5) shifted")
+
+
+def test_the_finding_is_said_in_a_sentence(scene_document: SceneDocument) -> None:
+    (first, *_) = scene_document("depth").find_all("p", "finding")
+    assert plain(first.text) == (
+        "At M = 8, Ensembling ranks errors best (AUSE), is best calibrated (AUCE) and has the lowest error (RMSE)."
+    )
+
+
+def test_cards_hold_the_values_at_the_largest_common_m(scene_document: SceneDocument) -> None:
+    stats = fake_dense_run.depth()["summary"]["mc_dropout"]["clean"]["8"]
+    cards = scene_document("depth").find_all("article", "card")[:3]
+    for card, name in zip(cards, ("ause", "auce", "rmse"), strict=True):
+        assert plain(measured(stats[name]["mean"], stats[name]["std"])) in plain(card.text)
+
+
+def test_what_members_buy_is_said_for_both_domains(scene_document: SceneDocument) -> None:
+    tables = scene_document("depth").find_all("table", "gains")
+    assert [len(table.find_all("tr")) for table in tables] == [1 + 2, 1 + 2 * 3]
+    assert "-24 % better 0.4548 → 0.3448" in plain(tables[1].text)
+
+
+def test_each_domain_has_a_chart_for_each_headline_metric(scene_document: SceneDocument) -> None:
+    members = part(scene_document("depth"), "-members")
+    layers = {n.attributes["data-m"]: n for n in found(members, "div", "layer")}
+    assert set(layers) == {"common", "own"}
+    assert len(layers["common"].find_all("svg", "chart")) == 4 * 3
+
+
+def test_common_scales_are_the_same_for_every_domain(scene_document: SceneDocument) -> None:
+    def ticks(layer: Node) -> list[str]:
+        texts = [[t.text for t in chart.find_all("text")] for chart in layer.find_all("svg", "chart")]
+        return ["|".join(one) for one in texts[2::3]]  # RMSE
+
+    members = part(scene_document("depth"), "-members")
+    layers = {n.attributes["data-m"]: n for n in found(members, "div", "layer")}
+    assert len(set(ticks(layers["common"]))) == 1
+    assert len(set(ticks(layers["own"]))) > 1
+
+
+def test_three_severities_make_charts_and_two_do_not(scene_document: SceneDocument) -> None:
+    assert len(found(part(scene_document("depth"), "-severity"), "svg", "chart")) == 3
+    assert "severity of the shift" not in scene_document("kitti").text.lower()
+
+
+def test_severity_charts_have_the_smallest_m_too(scene_document: SceneDocument) -> None:
+    (first, *_) = found(part(scene_document("depth"), "-severity"), "svg", "chart")
+    assert len(first.find_all("g", "series")) == 4
+    assert len(first.find_all("g", "faint")) == 2
+
+
+def test_classes_have_reliability_and_iou(scene_document: SceneDocument) -> None:
+    document = scene_document("segmentation")
+    curves = part(document, "-curves")
+    assert len(found([n for n in curves if n.tag != "details"], "figure")) == 2 * (1 + 3)
+    assert len(document.find_all("table", "classes")) == 4
+    assert "sidewalk" in document.find_all("table", "classes")[0].text
+
+
+def test_cost_is_shown_over_m_and_against_quality(scene_document: SceneDocument) -> None:
+    cost = part(scene_document("depth"), "-cost")
+    titles = [plain(n.text) for n in found(cost, "span", "name")]
+    assert titles[:6] == ["Operations (GFLOP)", "Time (ms)", "Peak memory (MiB)", "AUSE", "AUCE", "RMSE (m)"]
+    first = [plain(td.text) for td in found(cost, "td")[:7]]
+    assert first == ["25.9 M", "41.3 GFLOP", "128 × 256", "12", "12", "random", "1 h 22 min"]
+
+
+def test_every_number_is_in_a_table(scene_document: SceneDocument) -> None:
+    numbers = plain(" ".join(n.text for n in part(scene_document("depth"), "-numbers")))
+    stat = fake_dense_run.depth()["summary"]["ensemble"]["wild-3"]["4"]["crps"]
+    assert plain(measured(stat["mean"], stat["std"])) in numbers
+
+
+def test_overlap_is_said(scene_document: SceneDocument) -> None:
+    text = plain(scene_document("depth").text)
+    assert "two draws share more than 50 % of their members (67 % at M = 8)" in text
+
+
+def test_published_cells_stand_beside_ours(scene_document: SceneDocument) -> None:
+    (table,) = scene_document("kitti").find_all("table", "cells")
+    rows = [[plain(td.text) for td in tr.find_all("td")] for tr in table.find_all("tr")]
+    assert ["2,241 ± 71", "32", "2,732 ± 44", "8"] in [row[:4] for row in rows]
+    assert "ours over all valid pixels together (pooled)" in plain(scene_document("kitti").text)
+
+
+def test_a_run_with_holes_still_makes_a_page(scene_document: SceneDocument) -> None:
+    text = plain(scene_document("partial").text)
+    assert "MC-dropout failed: CUDA out of memory" in text
+    assert "Ensembling, not certain" in text
+    assert "has AUSE 0.4282 ± 0.0036, AUCE 0.1531 ± 0.0091 and RMSE 2.556 ± 0.023." in text
+
+
+@pytest.mark.parametrize(
+    "key", ["summary", "curves", "draws", "overlap", "cost", "training", "pictures", "failed", "domains", "methods"]
+)
+@pytest.mark.parametrize("value", [None, {}, []])
+def test_a_missing_part_does_not_break_the_page(key: str, value: object, tmp_path: Path) -> None:
+    results = {**fake_dense_run.run(domains=("clean",), members=(1, 2)), key: value}
+    assert write_run_page([results], tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_a_part_that_is_empty_for_a_method_does_not_break_the_page(run_document: RunDocument) -> None:
+    results = copy.deepcopy(fake_dense_run.run(domains=("clean", "wild"), members=(1, 2)))
+    for key in ("summary", "curves", "draws", "overlap", "cost", "training"):
+        results[key]["ensemble"] = None
+    results["domains"]["wild"] = None
+    assert "MC-dropout has AUSE" in plain(run_document(results).text)
+
+
+def test_a_point_estimate_is_compared_at_its_own_m(run_document: RunDocument) -> None:
+    results = copy.deepcopy(fake_dense_run.run(domains=("clean", "wild"), members=(1, 2, 4)))
+    for domain in ("clean", "wild"):
+        summary = results["summary"]["mc_dropout"][domain]
+        results["summary"]["mc_dropout"][domain] = {"1": summary["1"]}
+    assert "At M = 4 and M = 1, MC-dropout is next" in plain(run_document(results).text)
+
+
+def test_runs_of_one_problem_share_its_section(scene_document: SceneDocument) -> None:
+    document = scene_document("two_dense_runs")
+    keys = [button.attributes["data-key"] for button in document.find_all("button")]
+    assert keys == ["Ensembling · street", "MC-dropout · street", "Ensembling · mine", "MC-dropout · mine"]
+
+
+def test_runs_that_were_scored_on_other_pixels_are_compared_with_a_warning(run_document: RunDocument) -> None:
+    runs = [fake_dense_run.run(name=name, domains=("clean",), members=(1, 2)) for name in ("a", "b")]
+    runs[1]["domains"]["clean"]["num_pixels"] = 7
+    assert "different numbers of pixels of street, clean" in plain(run_document(*runs).text)
