@@ -236,7 +236,7 @@ class TestOptions:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("map", {"optimiser": "adamw"}),
+        ("map", {"optimiser": "lion"}),
         ("map", {"decay": "cosine"}),
         ("mc_dropout", {"rate": 0}),
         ("mc_dropout", {"rate": 1}),

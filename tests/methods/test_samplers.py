@@ -185,6 +185,7 @@ class FaintNoise:
     """The peer's way: a hundredth of the noise."""
 
     noisy = True
+    decoupled = False
 
     def __init__(self, rule: Rule):
         self.rule = rule

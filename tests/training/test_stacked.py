@@ -277,6 +277,7 @@ class Recorder:
 
     steps: list[Step] = field(default_factory=list)
     noisy: bool = True
+    decoupled: bool = False
 
     def start(self, parameters: Tensor) -> RuleState:
         return {}

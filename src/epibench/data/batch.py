@@ -28,6 +28,11 @@ class Batch:
         target, valid = (tensor.to(device, non_blocking=non_blocking) for tensor in (self.target, self.valid))
         return Batch(inputs, target, valid)
 
+    def pin_memory(self) -> Batch:
+        """The same in memory from which copies to a GPU can run beside its work."""
+        inputs = {name: tensor.pin_memory() for name, tensor in self.inputs.items()}
+        return Batch(inputs, self.target.pin_memory(), self.valid.pin_memory())
+
 
 def stack(samples: Sequence[Batch]) -> Batch:
     """Samples of one size as one batch; the `collate_fn` of a DataLoader."""

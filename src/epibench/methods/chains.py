@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from epibench.evaluation.draws import spread
+from epibench.evaluation.draws import Plan, spread
 from epibench.evaluation.pool import Pool
 from epibench.methods.contract import Method, Problem
 from epibench.methods.pools import StackedPool
@@ -36,6 +36,11 @@ class Chains(Method):
         return len(self.snapshots)
 
     @property
+    def plan(self) -> Plan:
+        """M snapshots of a chain, evenly spread."""
+        return "spread"
+
+    @property
     def schedule(self) -> Schedule:
         """The step size over the steps: poly decay; power 0 keeps it constant."""
         return poly(self.learning_rate, self.power)
@@ -56,4 +61,4 @@ class Chains(Method):
         """Every snapshot of every chain; draws are evenly spread snapshots of one chain."""
         chains, snapshots, _ = parameters.shape
         group = tuple(member // snapshots for member in range(chains * snapshots))
-        return StackedPool(problem.network, problem.objective, parameters.flatten(0, 1), plan="spread", group=group)
+        return StackedPool(problem.network, problem.objective, parameters.flatten(0, 1), plan=self.plan, group=group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from epibench.data.points import Points
 from epibench.errors import InputError
+from epibench.evaluation.draws import Plan
 from epibench.evaluation.pool import Pool
 from epibench.networks.mlp import StackedMLP
 from epibench.training.objectives import OBJECTIVES, Objective
@@ -44,6 +45,24 @@ class Watch:
     progress: Callable[[int, int], None] = lambda done, total: None
     load: Callable[[], State | None] = lambda: None
     save: Callable[[State], None] = lambda state: None
+
+
+@dataclass(frozen=True)
+class Member:
+    """One sample of the parameters: a trained network, which of its snapshots, and which of its passes."""
+
+    network: int
+    snapshot: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Roll:
+    """All members of a pool, how they are drawn from, and the network or chain behind each, if there are several."""
+
+    members: tuple[Member, ...]
+    plan: Plan
+    group: tuple[int, ...] | None
 
 
 class Method(BaseModel, ABC):
@@ -82,6 +101,21 @@ class Method(BaseModel, ABC):
     @abstractmethod
     def schedule(self) -> Schedule:
         """The learning rate over the steps."""
+
+    @property
+    def plan(self) -> Plan:
+        """How draws are made from its members: random sets."""
+        return "random"
+
+    @property
+    def dropout(self) -> float:
+        """The rate of dropout in training and in the passes of its networks; 0: none."""
+        return 0.0
+
+    @property
+    def passes(self) -> tuple[int, int]:
+        """Passes of each network that predict together, and how many such sets of passes; (1, 1) without dropout."""
+        return (1, 1)
 
     @property
     def keep(self) -> tuple[int, ...]:
@@ -125,6 +159,19 @@ class Method(BaseModel, ABC):
                 f"by epoch {error.epoch}: number {some}; lower {self.name}.learning_rate, "
                 f"or leave them out with {self.name}.diverged=drop"
             ) from None
+
+    def roll(self, networks: Sequence[int]) -> Roll:
+        """Every member of trained networks: their snapshots, and the passes of each."""
+        passes, repeats = self.passes
+        members = tuple(
+            Member(network, snapshot, number)
+            for network in networks
+            for snapshot in range(len(self.keep))
+            for number in range(passes * repeats)
+        )
+        if not self.single and len(members) == len(networks):
+            return Roll(members, self.plan, None)
+        return Roll(members, self.plan, tuple(each.network * repeats + each.number // passes for each in members))
 
     def fit(self, problem: Problem, seed: int, watch: Watch | None = None) -> Pool:
         """Train, and return the pool of members."""

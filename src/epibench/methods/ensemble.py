@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
+from epibench.evaluation.draws import Plan
 from epibench.evaluation.pool import Pool
 from epibench.methods.contract import Problem
 from epibench.methods.optimised import Optimised
@@ -14,12 +15,18 @@ from epibench.methods.pools import StackedPool
 
 
 class Ensemble(Optimised):
-    """Each member is a network of its own; draws are sets of networks that share none."""
+    """Each member is a network of its own; draws are sets of networks, by default sets that share none."""
 
     name: ClassVar[str] = "ensemble"
     label: ClassVar[str] = "Ensembling"
 
     num_members: int = Field(1024, ge=1)
+    sets: Literal["disjoint", "random"] = "disjoint"
+
+    @property
+    def plan(self) -> Plan:
+        """Sets that share no network, or random ones that may."""
+        return self.sets
 
     @property
     def num_trained(self) -> int:
@@ -33,4 +40,4 @@ class Ensemble(Optimised):
 
     def pool(self, problem: Problem, parameters: Tensor, seed: int) -> Pool:
         """The trained networks."""
-        return StackedPool(problem.network, problem.objective, parameters[:, -1], plan="disjoint")
+        return StackedPool(problem.network, problem.objective, parameters[:, -1], plan=self.plan)

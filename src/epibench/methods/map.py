@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
+from epibench.evaluation.draws import Plan
 from epibench.evaluation.pool import Pool
 from epibench.methods.contract import Problem
 from epibench.methods.optimised import Optimised
@@ -32,7 +33,12 @@ class MAP(Optimised):
         """One network."""
         return 1
 
+    @property
+    def plan(self) -> Plan:
+        """Each network by itself."""
+        return "prefix"
+
     def pool(self, problem: Problem, parameters: Tensor, seed: int) -> Pool:
         """Networks that never predict together."""
         group = tuple(range(len(parameters)))
-        return StackedPool(problem.network, problem.objective, parameters[:, -1], plan="prefix", group=group)
+        return StackedPool(problem.network, problem.objective, parameters[:, -1], plan=self.plan, group=group)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
+from epibench.evaluation.draws import Plan
 from epibench.evaluation.pool import Pool
 from epibench.methods.contract import Problem
 from epibench.methods.optimised import Optimised
@@ -36,6 +37,21 @@ class MCDropout(Optimised):
     def largest_draw(self) -> int:
         """All passes of a network."""
         return self.num_passes
+
+    @property
+    def plan(self) -> Plan:
+        """The first M passes of each network."""
+        return "prefix"
+
+    @property
+    def dropout(self) -> float:
+        """The rate of dropout."""
+        return self.rate
+
+    @property
+    def passes(self) -> tuple[int, int]:
+        """Passes of a draw, and sets of them."""
+        return (self.num_passes, self.repeats)
 
     def training(self, problem: Problem) -> Training:
         """Training for the posterior's mode with dropout."""

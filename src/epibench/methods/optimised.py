@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from epibench.methods.contract import Method
-from epibench.training.rules import SGD, Adam, Rule
+from epibench.training.rules import SGD, Adam, AdamW, Rule
 from epibench.training.schedules import Schedule, constant, poly
 
 MOMENTUM = 0.9
@@ -19,15 +19,15 @@ class Optimised(Method):
     For regression the published loss leaves the ½ of the Gaussian out: a published rate of SGD is twice as large here.
     """
 
-    optimiser: Literal["adam", "sgd", "momentum"] = "adam"
+    optimiser: Literal["adam", "adamw", "sgd", "momentum"] = "adam"
     learning_rate: float = Field(1e-3, gt=0, le=1e6)
     decay: Literal["none", "poly"] = "none"
 
     @property
     def rule(self) -> Rule:
         """The update rule of the optimiser."""
-        if self.optimiser == "adam":
-            return Adam()
+        if self.optimiser in ("adam", "adamw"):
+            return Adam() if self.optimiser == "adam" else AdamW()
         return SGD(MOMENTUM if self.optimiser == "momentum" else 0.0)
 
     @property

@@ -20,6 +20,7 @@ class HamiltonianRule:
 
     friction: float = 0.1
     noisy = True
+    decoupled = False
 
     def start(self, parameters: Tensor) -> RuleState:
         """The momentum, at rest."""

@@ -17,6 +17,7 @@ class LangevinRule:
     """θ ← θ − α ∇(U/N) + √(2α/N) ε: on U itself, a step of α/N."""
 
     noisy = True
+    decoupled = False
 
     def start(self, parameters: Tensor) -> RuleState:
         """It remembers nothing."""

@@ -34,11 +34,23 @@ class Rule(Protocol):
     def noisy(self) -> bool:
         """Whether it needs noise."""
 
+    @property
+    def decoupled(self) -> bool:
+        """Whether weight decay shrinks the parameters beside the step, instead of being part of the gradient."""
+
     def start(self, parameters: Tensor) -> RuleState:
         """The state before the first step."""
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
         """Move the parameters in place."""
+
+
+def decay(parameters: Tensor, gradient: Tensor, precision: float, rule: Rule, pace: Pace) -> None:
+    """Draw parameters towards 0, as a prior N(0, 1/(N·precision)) does in U/N, through the gradient or beside it."""
+    if precision and rule.decoupled:
+        parameters.mul_(1 - pace.rate * precision)
+    elif precision:
+        gradient.add_(parameters, alpha=precision)
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,7 @@ class SGD:
 
     momentum: float = 0.0
     noisy = False
+    decoupled = False
 
     def start(self, parameters: Tensor) -> RuleState:
         """The velocity, if there is momentum."""
@@ -67,6 +80,7 @@ class Adam:
     beta2: float = 0.999
     epsilon: float = 1e-8
     noisy = False
+    decoupled = False
 
     def start(self, parameters: Tensor) -> RuleState:
         """Both moments."""
@@ -79,3 +93,10 @@ class Adam:
         scale = math.sqrt(1 - self.beta2**step.number)
         size = step.pace.rate / (1 - self.beta1**step.number)
         parameters.addcdiv_(first, second.sqrt().div_(scale).add_(self.epsilon), value=-size)
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    decoupled = True

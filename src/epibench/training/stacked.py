@@ -20,7 +20,7 @@ from epibench.errors import InputError
 from epibench.networks.mlp import StackedMLP
 from epibench.parallel import in_threads
 from epibench.training.objectives import Objective
-from epibench.training.rules import Rule, RuleState, Step
+from epibench.training.rules import Rule, RuleState, Step, decay
 from epibench.training.schedules import Schedule
 
 BLOCK = 256  # networks of a block: what they compute at once fits into the cache
@@ -207,9 +207,8 @@ class Block:
             slope[..., points:] = 0
         network.backward(self.layers, self.gradients, activations, slope.view_as(activations[-1]), keep)
         num_points = len(training.data.target)
-        if training.prior_precision:
-            self.gradient.add_(parameters, alpha=training.prior_precision / num_points)
         pace = training.schedule(number + 1, training.num_epochs * training.steps_per_epoch)
+        decay(parameters, self.gradient, training.prior_precision / num_points, training.rule, pace)
         noise = self.next_noise(number) if training.rule.noisy and pace.temperature else None
         training.rule.update(parameters, self.gradient, self.state.rule, Step(number + 1, pace, num_points, noise))
 

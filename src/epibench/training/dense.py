@@ -1,0 +1,279 @@
+"""Train one large network on Lightning Fabric; it can stop at any step and goes on as if it never had.
+
+Everything random is a function of the network's keys and the step: initial weights, the order of the data, crops,
+dropout, noise. So a network comes out the same alone, among others, or elsewhere; on a CPU bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from epibench import randomness
+from epibench.data.batch import Batch
+from epibench.data.loading import Augmentation, Samples, Stream, batches
+from epibench.errors import InputError
+from epibench.networks.dropout import SeededDropout, insert_dropout
+from epibench.training.flat import FlatParameters, copy_buffers
+from epibench.training.rules import Rule, RuleState, Step, decay
+from epibench.training.schedules import Schedule
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+LOG_EVERY = 20  # steps; a loss that is not finite is noticed as late as that
+SAVE_SECONDS = 10.0
+SAVE_SHARE = 0.05  # of the time may go into saving
+
+
+class LogRow(NamedTuple):
+    """The mean loss of the last steps up to `step`, and the learning rate there."""
+
+    step: int
+    loss: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class DenseTraining:
+    """Everything that fixes how a network is trained, besides its keys.
+
+    loss: of every pixel, given raw outputs (image, output, height, width) and targets (image, height, width); its mean
+    over valid pixels is U/N without the prior, where N is the number of images: the pixels of an image are far from
+    independent, so an image counts as one observation. An epoch is `epoch_steps` steps, however large the data is.
+    keep: epochs, from 1, at whose ends the network is kept. dropout: the rate after the network's `dropout_places`.
+    """
+
+    build: Callable[[], nn.Module]
+    loss: Loss
+    samples: Samples
+    augment: Augmentation
+    rule: Rule
+    schedule: Schedule
+    num_epochs: int
+    epoch_steps: int
+    batch_size: int
+    keep: tuple[int, ...]
+    weight_decay: float = 0.0
+    clip: float | None = None  # the largest norm of a gradient
+    dropout: float = 0.0
+    channels_last: bool = False
+    compile: bool = False
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole training."""
+        return self.num_epochs * self.epoch_steps
+
+
+@dataclass(frozen=True)
+class NetworkKeys:
+    """The keys of one network for each purpose."""
+
+    initial: int
+    order: int
+    change: int
+    dropout: int
+    noise: int
+
+    @classmethod
+    def of(cls, seed: int, method: str, network: int) -> NetworkKeys:
+        """The keys of a method's network."""
+        purposes = ("initial", "order", "change", "dropout", "noise")
+        return cls(*(randomness.key(seed, method, network, purpose) for purpose in purposes))
+
+
+@dataclass(frozen=True)
+class DenseState:
+    """Where training stands after a step: parameters and the rule's memory, flat; buffers by name; the log so far."""
+
+    step: int
+    parameters: Tensor
+    rule: RuleState
+    buffers: Mapping[str, Tensor]
+    log: tuple[LogRow, ...]
+
+
+@dataclass(frozen=True)
+class DenseWatch:
+    """How the world outside follows training."""
+
+    progress: Callable[[int, LogRow], None] = lambda step, row: None
+    save: Callable[[DenseState], None] = lambda state: None
+    keep: Callable[[int, Mapping[str, Tensor]], None] = lambda epoch, weights: None
+
+
+class LossDivergedError(InputError):
+    """The loss is no longer finite."""
+
+    def __init__(self, step: int):
+        self.step = step
+        super().__init__(f"the loss became NaN or infinite by step {step}")
+
+
+def build_network(build: Callable[[], nn.Module], key: int) -> nn.Module:
+    """A network with initial weights that are a function of the key; the generator of the caller is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key)
+        return build()
+
+
+def train_network(
+    training: DenseTraining,
+    keys: NetworkKeys,
+    fabric: Fabric,
+    state: DenseState | None = None,
+    watch: DenseWatch | None = None,
+    workers: int = 0,
+) -> tuple[LogRow, ...]:
+    """Train to the end, from the start or from a saved state; returns the log."""
+    watch = DenseWatch() if watch is None else watch
+    run = _Run(training, keys, fabric, state)
+    save = _Pacer()
+    stream = Stream(training.samples, training.augment, keys.order, keys.change)
+    numbers = run.numbers(range(run.step * training.batch_size, training.num_steps * training.batch_size))
+    size = training.batch_size // fabric.world_size
+    for batch in batches(stream, numbers, size, workers, pin=fabric.device.type == "cuda"):
+        run.take_step(batch.to(fabric.device, non_blocking=True))
+        if run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0:
+            watch.progress(run.step, run.note())
+        if run.step % training.epoch_steps == 0 and run.step // training.epoch_steps in training.keep:
+            watch.keep(run.step // training.epoch_steps, run.weights())
+        if run.step % LOG_EVERY == 0 and run.step < training.num_steps and fabric.is_global_zero and save.due():
+            with save:
+                watch.save(run.state())
+    return tuple(run.log)
+
+
+class _Run:
+    """A network in training."""
+
+    def __init__(self, training: DenseTraining, keys: NetworkKeys, fabric: Fabric, state: DenseState | None):
+        self.training, self.keys, self.fabric = training, keys, fabric
+        if training.batch_size % fabric.world_size:
+            raise InputError(
+                f"a batch of {training.batch_size} cannot be shared among {fabric.world_size} devices; "
+                f"take a multiple of it"
+            )
+        self.network = build_network(training.build, keys.initial).to(fabric.device)
+        if training.channels_last:
+            self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network.train()
+        places = getattr(self.network, "dropout_places", ())
+        if training.dropout and places:
+            insert_dropout(self.network, places, training.dropout)
+        # Without named places, the network's own dropout acts at the method's rate.
+        self.rate = training.dropout if training.dropout and not places else None
+        self.flat = FlatParameters(self.network)
+        self.rule_state = training.rule.start(self.flat.values)
+        self.step, self.log = 0, list[LogRow]()
+        if state is not None:
+            self._resume(state)
+        self.module = fabric.setup_module(torch.compile(self.network) if training.compile else self.network)
+        self.summed, self.since = torch.zeros((), device=fabric.device), self.step
+
+    def _resume(self, state: DenseState) -> None:
+        with torch.no_grad():
+            self.flat.values.copy_(state.parameters)
+            for name, saved in state.rule.items():
+                self.rule_state[name].copy_(saved)
+            copy_buffers(self.network, state.buffers)
+        self.step, self.log = state.step, list(state.log)
+
+    def numbers(self, samples: range) -> Sequence[int]:
+        """The part of the running samples that this process sees: its share of every batch."""
+        size, world = self.training.batch_size, self.fabric.world_size
+        if world == 1:
+            return samples
+        return [number for number in samples if number % size * world // size == self.fabric.global_rank]
+
+    def take_step(self, batch: Batch) -> None:
+        """One step on a batch."""
+        training = self.training
+        self.flat.gradient.zero_()
+        with self._dropout(len(batch.target)):
+            raw = self.module(batch.inputs)
+        target = batch.target.masked_fill(~batch.valid, 0)  # what it holds there may be NaN, or no class
+        loss = mean_loss(training.loss(raw, target), batch.valid)
+        self.fabric.backward(loss)
+        if training.clip is not None:
+            norm = torch.linalg.vector_norm(self.flat.gradient)
+            self.flat.gradient.mul_((training.clip / (norm + 1e-6)).clamp(max=1.0))
+        self.step += 1
+        pace = training.schedule(self.step, training.num_steps)
+        decay(*self.flat.decayed, training.weight_decay, training.rule, pace)
+        step = Step(self.step, pace, len(training.samples), self._noise(pace.temperature))
+        training.rule.update(self.flat.values, self.flat.gradient, self.rule_state, step)
+        self.summed += loss.detach()
+
+    def _dropout(self, num_images: int) -> AbstractContextManager[object]:
+        if self.training.compile and not self.training.dropout:
+            return nullcontext()  # it would be traced for nothing
+        size = self.training.batch_size
+        first = self.step * size + self.fabric.global_rank * (size // self.fabric.world_size)
+        keys = randomness.bits(torch.tensor([self.keys.dropout]), first, num_images)[0]
+        return SeededDropout(keys.to(self.fabric.device), self.rate)
+
+    def _noise(self, temperature: float) -> Tensor | None:
+        if not self.training.rule.noisy or not temperature:
+            return None
+        key = torch.tensor([self.keys.noise], device=self.fabric.device)
+        pairs = -(-len(self.flat.values) // 2)
+        noise = randomness.normal(key, (self.step - 1) * pairs, pairs)
+        return noise.flatten()[: len(self.flat.values)]
+
+    def note(self) -> LogRow:
+        """Add the mean loss since the last note to the log."""
+        if self.step > self.since:
+            mean = float(self.summed) / (self.step - self.since)
+            if not math.isfinite(mean):
+                raise LossDivergedError(self.step)
+            rate = self.training.schedule(self.step, self.training.num_steps).rate
+            self.log.append(LogRow(self.step, mean, rate))
+            self.summed.zero_()
+            self.since = self.step
+        return self.log[-1]
+
+    def weights(self) -> dict[str, Tensor]:
+        """Parameters and buffers by name; those of batch norm's running statistics are taken at their last step."""
+        weights = {name: tensor.detach() for name, tensor in self.network.state_dict().items()}
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
+            raise LossDivergedError(self.step)
+        return weights
+
+    def state(self) -> DenseState:
+        """Where training stands; the tensors are those in use."""
+        buffers = dict(self.network.named_buffers())
+        return DenseState(self.step, self.flat.values, self.rule_state, buffers, tuple(self.log))
+
+
+def mean_loss(losses: Tensor, valid: Tensor) -> Tensor:
+    """The mean over valid pixels; 0 where there is none."""
+    return torch.where(valid, losses, losses.new_zeros(())).sum() / valid.sum().clamp(min=1)
+
+
+@dataclass
+class _Pacer:
+    """When to save: every ten seconds, or less often where saving itself takes long."""
+
+    wait: float = SAVE_SECONDS
+    last: float = field(default_factory=time.perf_counter)
+    begun: float = 0.0
+
+    def due(self) -> bool:
+        return time.perf_counter() - self.last > self.wait
+
+    def __enter__(self) -> None:
+        self.begun = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.last = time.perf_counter()
+        self.wait = max(SAVE_SECONDS, (self.last - self.begun) / SAVE_SHARE)
+
+
