@@ -31,6 +31,11 @@ def per_draw(sets: Sequence[Members], values: Mapping[str, Tensor]) -> list[dict
     ]
 
 
+def without_members(entries: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    """Draws without the lists of their members, which the recipe gives again."""
+    return [{key: value for key, value in entry.items() if key != "members"} for entry in entries]
+
+
 def summarise(sets: Sequence[Members], values: Mapping[str, Tensor]) -> dict[str, dict[str, Json]]:
     """Mean and standard deviation over the draws of each size: {M: {metric: {mean, std, n}}}."""
     summary = {}
@@ -78,6 +83,15 @@ def to_plain(value: Tensor) -> Json:
         return item if isinstance(item, int) or math.isfinite(item) else None
 
     return plain(value.tolist())
+
+
+def read_json(path: Path) -> dict[str, Json] | None:
+    """A file of results, or None where there is none that can be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def write_json(path: Path, content: Json) -> None:

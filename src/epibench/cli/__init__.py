@@ -100,11 +100,15 @@ def run(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     executor: Annotated[str, typer.Option(help="Where it runs: local.")] = "local",
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Large networks trained at once. Default: one per core, or one on a GPU."),
+    ] = None,
 ) -> None:
     """Train, evaluate, report. A run that was stopped goes on where it stopped."""
     from epibench.cli.run import run_recipe
 
-    run_recipe(recipe, out, settings or [], device, executor)
+    run_recipe(recipe, out, settings or [], device, executor, jobs)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from epibench.execution.toy import Advance
+from epibench.execution.reporter import Advance
 
 LINE_SECONDS = 20.0
 
@@ -41,20 +41,25 @@ class ConsoleReporter:
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
         )
         with Progress(*columns, console=self.console, transient=True) as progress:
-            task = progress.add_task(escape(name), total=total, completed=done)
-            yield lambda units: progress.advance(task, units)
+            task = progress.add_task(escape(name), total=total, completed=done, note="")
+
+            def advance(units: int, note: str = "") -> None:
+                progress.update(task, advance=units, note=escape(note))
+
+            yield advance
 
     @contextmanager
     def _lines(self, name: str, total: int, done: int) -> Iterator[Advance]:
         told, finished = time.perf_counter(), done
 
-        def advance(units: int) -> None:
+        def advance(units: int, note: str = "") -> None:
             nonlocal told, finished
             finished += units
             if time.perf_counter() - told > LINE_SECONDS and finished < total:
-                self.say(f"{name}: {100 * finished / total:.0f} %")
+                self.say(f"{name}: {100 * finished / total:.0f} %{', ' if note else ''}{note}")
                 told = time.perf_counter()
 
         yield advance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -12,16 +13,16 @@ from epibench.cli.progress import ConsoleReporter
 from epibench.cli.report import print_run_tables
 from epibench.cli.score import resolve_device
 from epibench.errors import InputError
-from epibench.execution import RunFolder, run_toy
-from epibench.recipes import RECIPES, apply_settings, find_recipe
-from epibench.recipes.toy import QUICK
+from epibench.execution import Machine, Reporter, RunFolder, run_dense, run_toy
+from epibench.recipes import RECIPES, DenseRecipe, Recipe, ToyRecipe, apply_settings, find_recipe
+from epibench.recipes.experiment import QUICK
 from epibench.report import write_run_page
 from epibench.report.runs import load_results
 
 RUNS = Path("runs")
 
 
-def run_recipe(name: str, out: Path | None, settings: list[str], device: str, executor: str) -> None:
+def run_recipe(name: str, out: Path | None, settings: list[str], device: str, executor: str, jobs: int | None) -> None:
     """Carry a recipe out in its folder, or go on where it stopped; then show what came out."""
     if executor != "local":
         raise InputError(f"--executor '{executor}' is unknown: there is local")
@@ -34,13 +35,24 @@ def run_recipe(name: str, out: Path | None, settings: list[str], device: str, ex
         folder.claim(recipe)
         reporter.say("finished already; remove its results.json to evaluate it again")
     else:
-        results = run_toy(recipe, folder, torch.device(resolve_device(device)), reporter)
+        results = carry_out(recipe, folder, torch.device(resolve_device(device)), jobs, reporter)
     page = write_run_page([results], folder.report)
     print_run_tables(results, Console())
     reporter.say(f"results: {folder.results}")
     reporter.say(f"report:  {page}")
     if failed := results.get("failed"):
         raise InputError("; ".join(failed.values()))
+
+
+def carry_out(
+    recipe: Recipe, folder: RunFolder, device: torch.device, jobs: int | None, reporter: Reporter
+) -> dict[str, Any]:
+    """Run a recipe of any kind."""
+    if isinstance(recipe, DenseRecipe):
+        return run_dense(recipe, folder, Machine.of(device, jobs), reporter)
+    if isinstance(recipe, ToyRecipe):
+        return run_toy(recipe, folder, device, reporter)
+    raise InputError(f"recipe '{recipe.name}' is of no kind that can be run")
 
 
 def print_recipes(console: Console) -> None:
@@ -50,12 +62,13 @@ def print_recipes(console: Console) -> None:
     table.add_column("what it does")
     table.add_column("networks", justify="right")
     table.add_column("minutes", justify="right")
+    table.add_column("on", no_wrap=True)
     for recipe in RECIPES.values():
         if not recipe.name.endswith(QUICK):
             networks = sum(recipe.method(name).num_trained for name in recipe.methods)
             minutes = "–" if recipe.minutes is None else f"{recipe.minutes:g}"
-            table.add_row(recipe.name, recipe.about, f"{networks:,}", minutes)
+            table.add_row(recipe.name, recipe.about, f"{networks:,}", minutes, recipe.machine)
     console.print(table)
     console.print(
-        f"\nMinutes are rough, on two cores. Each also as RECIPE{QUICK}, smaller: under two minutes.", highlight=False
+        f"\nMinutes are rough. Toy recipes also as RECIPE{QUICK}, smaller: under two minutes.", highlight=False
     )

@@ -1,4 +1,4 @@
-"""Random crops, flips and scales of training samples, each a function of the sample's key."""
+"""Random crops, flips, scales and thinner sparse depth of training samples, each a function of the sample's key."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ from epibench.data.batch import Batch
 from epibench.errors import InputError
 
 DEPTH = "sparse_depth"
+NUMBERS = 5  # random ones that decide about a sample as a whole
 
 
 @dataclass(frozen=True)
 class Augment:
-    """Scale, crop and flip a sample; `noise` in [0, 1) decides.
+    """Scale, crop and flip a sample, and thin out its sparse depth.
 
     crop: height and width, None keeps the size; scale: smallest and largest factor. An image that is enlarged shows
-    things nearer: depth is divided by the factor. Depth and classes are never mixed between pixels.
+    things nearer: depth is divided by the factor. Depth and classes are never mixed between pixels. thin: smallest and
+    largest share of the sparse points that is kept, so that a network meets scans of any density.
     """
 
     crop: tuple[int, int] | None = None
     flip: bool = True
     scale: tuple[float, float] = (1.0, 1.0)
+    thin: tuple[float, float] = (1.0, 1.0)
 
     def __call__(self, sample: Batch, key: int) -> Batch:
         """The augmented sample; the same for the same key."""
-        scale, row, column, flip = randomness.uniform(torch.tensor([key]), 0, 4)[0].tolist()
+        scale, row, column, flip, share = randomness.uniform(torch.tensor([key]), 0, NUMBERS)[0].tolist()
         sample = rescaled(sample, self.scale[0] + scale * (self.scale[1] - self.scale[0]))
         if self.crop is not None:
             sample = cropped(sample, self.crop, row, column)
+        sample = thinned(sample, self.thin[0] + share * (self.thin[1] - self.thin[0]), key)
         return flipped(sample) if self.flip and flip < 0.5 else sample
 
 
@@ -83,6 +87,18 @@ def cropped(sample: Batch, size: tuple[int, int], row: float, column: float) -> 
         )
     top, left = int(row * (height - size[0] + 1)), int(column * (width - size[1] + 1))
     return over(sample, lambda values: values[..., top : top + size[0], left : left + size[1]])
+
+
+def thinned(sample: Batch, share: float, key: int) -> Batch:
+    """The sample with about that share of its sparse points."""
+    if share >= 1.0 or DEPTH not in sample.inputs:
+        return sample
+    sparse = sample.inputs[DEPTH]
+    points = torch.nonzero(sparse, as_tuple=True)
+    kept = randomness.uniform(torch.tensor([key], device=sparse.device), NUMBERS, len(points[0]))[0] < share
+    fewer = torch.zeros_like(sparse)
+    fewer[points] = torch.where(kept, sparse[points], 0)
+    return Batch({**sample.inputs, DEPTH: fewer}, sample.target, sample.valid)
 
 
 def flipped(sample: Batch) -> Batch:

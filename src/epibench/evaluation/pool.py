@@ -20,8 +20,8 @@ from epibench.likelihoods import LIKELIHOODS
 OUTPUTS_AT_ONCE = 2**20
 
 
-class Pool(Protocol):
-    """Members, numbered from 0."""
+class Drawn(Protocol):
+    """Members, numbered from 0, and how they are drawn from."""
 
     @property
     def num_members(self) -> int:
@@ -34,6 +34,10 @@ class Pool(Protocol):
     @property
     def plan(self) -> Plan:
         """How draws are made from it."""
+
+
+class Pool(Drawn, Protocol):
+    """Members that predict points."""
 
     def outputs(self, inputs: Tensor, members: slice, first: int = 0) -> dict[str, Tensor]:
         """What members predict: `mean` and `variance`, (member, point), or `probs`, (member, point, class).
@@ -52,7 +56,7 @@ class Part:
     weights: Tensor
 
 
-def parts_of(pool: Pool, draws: Draws) -> list[Part]:
+def parts_of(pool: Drawn, draws: Draws) -> list[Part]:
     """The groups that draws stay within, one after another; the whole pool where draws mix members of groups.
 
     Members are run once either way; but what is computed for pairs of members, or kept for all of them, stays small.
@@ -121,9 +125,9 @@ def score(
     for part in parts_of(pool, draws):
         suite = make_suite(part.weights, settings)
         evaluate(_blocks(pool, part, inputs, target), LIKELIHOODS[settings.kind], part.weights, suite)
-        _place(values, suite.compute(), part, len(draws.sets))
+        place(values, suite.compute(), part, len(draws.sets))
         for family, found in suite.curves().items():
-            _place(curves.setdefault(family, {"x": found["x"]}), _without_x(found), part, len(draws.sets))
+            place(curves.setdefault(family, {"x": found["x"]}), without_x(found), part, len(draws.sets))
         progress(len(part.draws))
     return values, curves
 
@@ -137,11 +141,12 @@ def _blocks(pool: Pool, part: Part, inputs: Tensor, target: Tensor) -> Iterator[
         yield Pixels(outputs, target[points].to(wanted), None, points.stop - points.start)
 
 
-def _without_x(curves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def without_x(curves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A family of curves without its abscissa."""
     return {name: curve for name, curve in curves.items() if name != "x"}
 
 
-def _place(into: dict[str, Tensor], values: Mapping[str, Tensor], part: Part, num_draws: int) -> None:
+def place(into: dict[str, Tensor], values: Mapping[str, Tensor], part: Part, num_draws: int) -> None:
     """Put the values of a part's draws in their places among all draws."""
     for name, value in values.items():
         if name not in into:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -78,6 +78,20 @@ class Suite:
         """The curves of the metrics that have any, each family with its abscissa `x` and curves (draw, point)."""
         found = {name: cast(StreamingMetric, metric).curves() for name, metric in self.metrics.items()}
         return {name: curves for name, curves in found.items() if curves}
+
+    def state(self) -> dict[str, Tensor]:
+        """The states of all metrics, by names of their own."""
+        return {f"{name}.{part}": getattr(metric, part) for name, metric, part in self._parts()}
+
+    def load_state(self, saved: Mapping[str, Tensor]) -> None:
+        """Go on from states of a suite with the same settings and draws."""
+        for name, metric, part in self._parts():
+            setattr(metric, part, saved[f"{name}.{part}"].to(metric.device))
+            metric._update_count = 1  # otherwise torchmetrics warns that nothing was seen
+
+    def _parts(self) -> Iterator[tuple[str, StreamingMetric, str]]:
+        for name, metric in self.metrics.items():
+            yield from ((name, cast(StreamingMetric, metric), part) for part in cast(Any, metric)._defaults)
 
 
 def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import BaseModel
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from epibench.errors import InputError
+from epibench.execution.tensors import load_tensors, save_tensors
 from epibench.methods import Method, Problem
 from epibench.recipes.settings import first_difference, fixed
 from epibench.results import write_json
@@ -75,7 +70,7 @@ class RunFolder:
 
     def load_members(self, method: str, stamp: Stamp) -> tuple[Tensor, float] | None:
         """The parameters, (network, snapshot, parameter), and the seconds of their training, if it has finished."""
-        found = load_tensors(self.members(method), stamp)
+        found = load_tensors(self.members(method), stamp.key)
         if found is None:
             return None
         parameters = found.tensor("parameters", stamp.shape)
@@ -88,7 +83,7 @@ class RunFolder:
 
     def load_state(self, method: str, stamp: Stamp, device: torch.device) -> tuple[State, float] | None:
         """Where training stopped and the seconds so far, if it has begun."""
-        found = load_tensors(self.unfinished(method), stamp)
+        found = load_tensors(self.unfinished(method), stamp.key)
         if found is None:
             return None
         networks, _, parameters = stamp.shape
@@ -130,58 +125,3 @@ class Stamp:
         for tensor in (problem.data.inputs, problem.data.target):
             key.update(tensor.numpy().tobytes())
         return cls(key.hexdigest(), (method.num_trained, len(training.keep), problem.network.num_parameters))
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A file of tensors and notes, which complains of what it lacks."""
-
-    path: Path
-    tensors: dict[str, Tensor]
-    notes: dict[str, Any]
-
-    def tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A tensor of float32 in the shape that it must have."""
-        tensor = self.tensors.get(name)
-        if tensor is None or tensor.shape != shape or tensor.dtype != torch.float32:
-            raise self.complaint(f"its '{name}' are not float32 in the shape {shape}")
-        return tensor
-
-    def number(self, name: str) -> float:
-        """A number that is 0 or more."""
-        value = self.notes.get(name)
-        if not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise self.complaint(f"its '{name}' is {value!r}")
-        return float(value)
-
-    def complaint(self, what: str) -> InputError:
-        """The error that names the file and the remedy."""
-        return InputError(f"{self.path}: {what}; remove it, and it is made anew")
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
-    """Write tensors and notes in one step; nothing in such a file is ever executed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(plain, beside, metadata={"notes": json.dumps(dict(notes))})
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def load_tensors(path: Path, stamp: Stamp) -> Saved | None:
-    """What a file holds, or None where there is none; it must belong to what the stamp says."""
-    if not path.exists():
-        return None
-    try:
-        with safe_open(path, framework="pt") as file:
-            notes = json.loads((file.metadata() or {}).get("notes", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no dict)
-    except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not readable ({error}); remove it, and it is made anew") from None
-    saved = Saved(path, tensors, notes if isinstance(notes, dict) else {})
-    if saved.notes.get("stamp") != stamp.key:
-        raise saved.complaint("trained with other settings or other data than these")
-    return saved

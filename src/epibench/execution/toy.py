@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +22,7 @@ from epibench.evaluation.pool import Pool, predict, score
 from epibench.evaluation.suite import SuiteSettings, check_uncertainty
 from epibench.execution.environment import environment
 from epibench.execution.pictures import draw_pictures
+from epibench.execution.reporter import Reporter
 from epibench.execution.run_folder import RunFolder, Stamp
 from epibench.methods import Method, Problem, Watch
 from epibench.methods.contract import finite
@@ -32,24 +32,12 @@ from epibench.networks.mlp import StackedMLP
 from epibench.recipes import changes
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
-from epibench.results import VERSION, per_draw, summarise, summarise_curves, to_plain, write_json
+from epibench.results import VERSION, per_draw, summarise, summarise_curves, to_plain, without_members, write_json
 from epibench.training.objectives import OBJECTIVES
 from epibench.training.stacked import State
 
 SAVE_SECONDS = 10.0
 OUTPUTS = {"gaussian": 1, "categorical": 2}
-
-Advance = Callable[[int], None]
-
-
-class Reporter(Protocol):
-    """How a run tells what it does."""
-
-    def step(self, name: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
-        """A step of `total` units, of which some may be done; the function that it gives hears of further ones."""
-
-    def say(self, text: str) -> None:
-        """One line."""
 
 
 @dataclass(frozen=True)
@@ -255,11 +243,6 @@ def facts_of(recipe: ToyRecipe, name: str, method: Method, pool: Pool) -> dict[s
         "plan": pool.plan,
         "notes": [],
     }
-
-
-def without_members(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Draws without the lists of their members, which the recipe gives again."""
-    return [{key: value for key, value in entry.items() if key != "members"} for entry in entries]
 
 
 def over_leaves(tree: Any, function: Callable[[Tensor], Any]) -> Any:

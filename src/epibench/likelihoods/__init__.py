@@ -13,13 +13,26 @@ from epibench.likelihoods import categorical, gaussian
 
 @dataclass(frozen=True)
 class Likelihood:
-    """What members of a kind predict together, and the uncertainties that this has, the usual one first."""
+    """What members of a kind predict together, and the uncertainties that this has, the usual one first.
+
+    image_loss: of every pixel, given raw outputs of a network (image, output, height, width) and targets (image,
+    height, width); image_outputs: what raw outputs stand for, by name.
+    """
 
     combine: Callable[[Mapping[str, Tensor], Tensor], Any]
     uncertainties: tuple[str, ...]
+    image_loss: Callable[[Tensor, Tensor], Tensor]
+    image_outputs: Callable[[Tensor], dict[str, Tensor]]
 
 
 LIKELIHOODS = {
-    "gaussian": Likelihood(gaussian.combine, get_args(gaussian.GaussianUncertainty)),
-    "categorical": Likelihood(categorical.combine, get_args(categorical.CategoricalUncertainty)),
+    "gaussian": Likelihood(
+        gaussian.combine, get_args(gaussian.GaussianUncertainty), gaussian.image_loss, gaussian.image_outputs
+    ),
+    "categorical": Likelihood(
+        categorical.combine,
+        get_args(categorical.CategoricalUncertainty),
+        categorical.image_loss,
+        categorical.image_outputs,
+    ),
 }

@@ -75,3 +75,13 @@ def slope(logits: Tensor, target: Tensor) -> Tensor:
     """The derivative of the loss in the logits, softmax − one-hot."""
     probs = torch.softmax(logits, -2)
     return probs.scatter_add_(-2, target.unsqueeze(-2), -torch.ones_like(probs[..., :1, :]))
+
+
+def image_loss(raw: Tensor, target: Tensor) -> Tensor:
+    """The loss of every pixel. raw: logits, (image, class, height, width)."""
+    return torch.nn.functional.cross_entropy(raw, target, reduction="none")
+
+
+def image_outputs(raw: Tensor) -> dict[str, Tensor]:
+    """Logits of every pixel, (image, height, width, class)."""
+    return {"logits": raw.movedim(1, -1)}

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+MAX_LOG_VARIANCE = 20.0  # of images: the exponential of what a broken network says must stay finite
 GaussianUncertainty = Literal["total", "aleatoric", "epistemic"]
 
 
@@ -67,3 +68,13 @@ def slope(mean: Tensor, log_variance: Tensor, target: Tensor) -> tuple[Tensor, T
     error = mean - target
     in_mean = torch.exp(-log_variance).mul_(error)
     return in_mean, error.mul_(in_mean).neg_().add_(1).mul_(0.5)
+
+
+def image_loss(raw: Tensor, target: Tensor) -> Tensor:
+    """The loss of every pixel. raw: mean and log variance, (image, 2, height, width)."""
+    return loss(raw[:, 0], raw[:, 1], target)
+
+
+def image_outputs(raw: Tensor) -> dict[str, Tensor]:
+    """Mean and variance of every pixel, (image, height, width) each; σ lies between 45 µm and 22 km."""
+    return {"mean": raw[:, 0], "variance": raw[:, 1].clamp(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE).exp()}

@@ -21,9 +21,9 @@ LUMA = (0.299, 0.587, 0.114)
 class DepthCompletion(nn.Module):
     """Encoder and decoder with skip connections, at full resolution from the first layer to the last.
 
-    `width` 32 and `blocks` (3, 4, 6, 3), those of a ResNet34, are the published network; a narrow and shallow one has the
-    same shape. grey: the published runs saw a grey image. `init_std`: None starts from He's initialisation instead of
-    the published N(0, 10⁻³).
+    `width` 32 and `blocks` (3, 4, 6, 3), those of a ResNet34, are the published network; a narrow and shallow one has
+    the same shape. grey: the published runs saw a grey image. `init_std`: None starts from He's initialisation instead
+    of the published N(0, 10⁻³).
     """
 
     dropout_places: ClassVar[tuple[str, ...]] = (

@@ -18,11 +18,9 @@ class BasicBlock(nn.Module):
         super().__init__()
         self.conv1, self.norm1 = conv3x3(inputs, outputs, stride), nn.BatchNorm2d(outputs)
         self.conv2, self.norm2 = conv3x3(outputs, outputs), nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Identity()
+        self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(image, channel, height, width), smaller by the stride."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epibench.recipes.toy import QUICK
+from epibench.recipes.experiment import QUICK
 
 TOY = "toy_problems_quantative_results"  # spelled as the paper's source does
 PANELS = {"toy-regression": "Regression", "toy-classification": "Classification"}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from epibench.errors import InputError
-from epibench.recipes import toy
+from epibench.recipes import dense, toy
+from epibench.recipes.dense import DenseRecipe
+from epibench.recipes.experiment import Recipe
 from epibench.recipes.settings import apply_settings, differences, fixed, validated
 from epibench.recipes.toy import ToyRecipe
 
-_FULL: tuple[Callable[[], ToyRecipe], ...] = (
+_TOY = (
     toy.toy_regression,
     toy.toy_regression_sgd,
     toy.toy_regression_momentum,
@@ -23,10 +24,17 @@ _FULL: tuple[Callable[[], ToyRecipe], ...] = (
     toy.toy_classification_momentum,
     toy.toy_classification_dropout,
 )
-RECIPES: dict[str, ToyRecipe] = {recipe.name: recipe for make in _FULL for recipe in (make(), toy.quick(make()))}
+_DENSE = (dense.street_depth, dense.street_depth_large, dense.kitti_depth)
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        *(recipe for make in _TOY for recipe in (make(), toy.quick(make()))),
+        *(make() for make in _DENSE),
+    )
+}
 
 
-def find_recipe(name: str) -> ToyRecipe:
+def find_recipe(name: str) -> Recipe:
     """The recipe of that name, or the one in a file that ends in .json."""
     if name in RECIPES:
         return RECIPES[name]
@@ -36,7 +44,7 @@ def find_recipe(name: str) -> ToyRecipe:
     raise InputError(f"recipe '{name}' is unknown; the nearest is {nearest} (see epibench recipes)")
 
 
-def read_recipe(path: Path) -> ToyRecipe:
+def read_recipe(path: Path) -> Recipe:
     """A recipe from a file, as `recipe.json` of a run."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -47,12 +55,12 @@ def read_recipe(path: Path) -> ToyRecipe:
     if not isinstance(content, dict):
         raise InputError(f"{path}: a recipe is a JSON object, as the recipe.json of a run")
     try:
-        return validated(ToyRecipe, content)
+        return validated(DenseRecipe if "network" in content else ToyRecipe, content)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def changes(recipe: ToyRecipe) -> list[str]:
+def changes(recipe: Recipe) -> list[str]:
     """The settings in which a recipe differs from the one that its name stands for, as `sgld.num_chains=24`."""
     if recipe.name not in RECIPES:
         return []
@@ -60,4 +68,4 @@ def changes(recipe: ToyRecipe) -> list[str]:
     return [f"{key}={json.dumps(now)}" for key, _, now in differences(named, given)]
 
 
-__all__ = ["RECIPES", "ToyRecipe", "apply_settings", "changes", "find_recipe", "read_recipe"]
+__all__ = ["RECIPES", "DenseRecipe", "Recipe", "ToyRecipe", "apply_settings", "changes", "find_recipe", "read_recipe"]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from epibench.errors import InputError
 
-DESCRIPTIVE = ("about", "minutes")
+DESCRIPTIVE = ("about", "minutes", "machine")
 Model = TypeVar("Model", bound=BaseModel)
 
 

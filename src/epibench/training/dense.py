@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from lightning.fabric import Fabric
@@ -175,7 +175,8 @@ class _Run:
         self.step, self.log = 0, list[LogRow]()
         if state is not None:
             self._resume(state)
-        self.module = fabric.setup_module(torch.compile(self.network) if training.compile else self.network)
+        compiled = cast(nn.Module, torch.compile(self.network)) if training.compile else self.network
+        self.module = fabric.setup_module(compiled)
         self.summed, self.since = torch.zeros((), device=fabric.device), self.step
 
     def _resume(self, state: DenseState) -> None:
@@ -275,5 +276,3 @@ class _Pacer:
     def __exit__(self, *_: object) -> None:
         self.last = time.perf_counter()
         self.wait = max(SAVE_SECONDS, (self.last - self.begun) / SAVE_SHARE)
-
-

@@ -46,9 +46,13 @@ class FrameCache:
         with writing_to(f"street cache {self.folder}"):
             self.place.mkdir(parents=True, exist_ok=True)
 
+    def path(self, index: int) -> Path:
+        """The file of a frame."""
+        return self.place / f"{index:08d}.npz"
+
     def frame(self, index: int) -> Frame:
         """The frame from its file, or made and kept; a file that cannot be read is made anew."""
-        path = self.place / f"{index:08d}.npz"
+        path = self.path(index)
         kept = self._read(path)
         if kept is not None:
             return kept

@@ -55,6 +55,12 @@ class StreetDataset(Dataset[Batch]):
     def __getitem__(self, index: int) -> Batch:
         return as_sample(self.frame(index), self.task)
 
+    def missing(self) -> list[int]:
+        """The scenes that are not kept on disk yet; none where nothing is kept."""
+        if self.cache is None:
+            return []
+        return [index for index in range(self.length) if not self.cache.path(self.first + index).exists()]
+
     def frame(self, index: int) -> Frame:
         """Everything that is known of a scene."""
         index = operator.index(index)

@@ -21,7 +21,8 @@ CLEAN_SHARE = 0.05
 BEAMS = 64
 KITTI_AREA = 375 * 1242
 STEP = math.radians(0.1728)
-ABOVE, BEHIND = 0.08, 0.27
+ABOVE, BEHIND, ASIDE = 0.08, 0.27, 0.5  # the last at most, to either side
+NEAREST, LEVELS = 0.25, 48  # inverse depth at which beams begin, and in how many steps they go on
 SPREAD = math.radians(42)  # to either side
 RANGE_NOISE = 0.02  # metres
 EDGE = 0.1  # how far inverse depth bends at an edge, as a share of it
@@ -50,14 +51,26 @@ def beam_angles(size: tuple[int, int], shift: float = 0.0) -> Array:
     return np.radians(np.interp(place, np.arange(BEAMS), np.concatenate((upper, lower))))
 
 
-def scan(depth: Array, camera: Camera, rng: np.random.Generator, turns: int = 1) -> Returns:
-    """Turns of the scanner: where its beams meet the surfaces that the camera sees, as the camera sees those places.
+@dataclass(frozen=True)
+class Beams:
+    """Directions of the scanner's beams, as steps right and down per step ahead, (beam,), and its place right of the camera."""
 
-    A beam's point is found by looking up the depth where the beam would meet the picture, and once more from there:
-    scanner and camera stand so close together that this is within a pixel, save at edges, where the real ones err, too.
-    Of several turns each is taken from another place, so that its lines lie between those of the others.
-    """
-    height, width = depth.shape
+    right: Array
+    down: Array
+    aside: float
+    camera: Camera
+
+    def pixels(self, nearness: Array | float) -> tuple[Array, Array]:
+        """Row and column where the camera sees the beams' points at that inverse depth, also outside of the picture."""
+        height, width = self.camera.size
+        u = self.right + (self.aside + self.right * BEHIND) * nearness
+        v = self.down + (self.down * BEHIND - ABOVE) * nearness
+        row = np.floor(v * self.camera.focal + CENTRE[1] * height).astype(np.int32)
+        return row, np.floor(u * self.camera.focal + CENTRE[0] * width).astype(np.int32)
+
+
+def make_beams(camera: Camera, rng: np.random.Generator, turns: int = 1, aside: float = 0.0) -> Beams:
+    """Turns of the scanner; of several each is taken from another place: its lines lie between those of the others."""
     step = STEP / density(camera.size)
     shifts = rng.uniform(-0.5, 0.5, turns) if turns > 1 else np.zeros(1)
     elevation = np.concatenate([beam_angles(camera.size, shift) for shift in shifts])
@@ -65,18 +78,61 @@ def scan(depth: Array, camera: Camera, rng: np.random.Generator, turns: int = 1)
     azimuth = np.arange(-SPREAD, SPREAD, step) + step * rng.uniform(size=(len(elevation), 1))
     right = np.tan(azimuth.astype(np.float32))
     down = np.tan(camera.pitch - elevation).astype(np.float32)[:, None] * np.sqrt(1 + right * right)
-    guess = np.full(right.shape, 20.0, np.float32)
+    return Beams(right.ravel(), down.ravel(), aside, camera)
+
+
+def scan(depth: Array, beams: Beams) -> Returns:
+    """Where beams meet the surfaces that the camera sees, as the camera sees those places.
+
+    A beam's point is found by looking up the depth where the beam would meet the picture, and once more from there:
+    a scanner close to the camera is within a pixel, save at edges.
+    """
+    nearness = _inverse(depth)
+    met = np.full(beams.right.shape, 1 / 20, np.float32)
     for _ in range(2):
-        # (guess + BEHIND) is the distance along the scanner's axis.
-        u = right * (guess + BEHIND) / guess
-        v = (down * (guess + BEHIND) - ABOVE) / guess
-        column = np.floor(u * camera.focal + CENTRE[0] * width).astype(np.int32)
-        row = np.floor(v * camera.focal + CENTRE[1] * height).astype(np.int32)
-        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        found = depth[np.where(inside, row, 0), np.where(inside, column, 0)]
-        guess = np.where(inside & (found > 0), found, guess)
-    hit = inside & (found > 0) & (found < MAX_DEPTH)
-    return Returns(row[hit], column[hit], found[hit])
+        row, column = beams.pixels(met)
+        seen = _seen(nearness, row, column)
+        met = np.where(seen > 0, seen, met)
+    return _hits(row, column, np.where(seen > 0, _looked_up(depth, row, column), 0))
+
+
+def scan_past_edges(depth: Array, beams: Beams, strength: float, rng: np.random.Generator) -> Returns:
+    """Where beams first meet a surface; those that pass the edge of a near one go on to what is seen beside it.
+
+    The camera sees the near surface in that pixel: its depth is returned instead with a probability of 1 − strength.
+    """
+    nearness = _inverse(depth)
+    met, beside = _first_met(nearness, beams)
+    for _ in range(2):
+        row, column = beams.pixels(met)
+        seen = _seen(nearness, row, column)
+        settled = np.abs(seen - met) <= EDGE * met
+        met = np.where(seen > 0, seen, met)
+    passed = ~settled & (rng.random(met.shape) < strength)
+    there = beams.pixels(beside)
+    row, column = np.where(passed, there[0], row), np.where(passed, there[1], column)
+    seen = _seen(nearness, row, column)
+    found = np.where(seen > 0, _looked_up(depth, row, column), 0)
+    beyond = 1 / np.maximum(beside, np.float32(1e-6))
+    return _hits(row, column, np.where(passed & (seen > 0), np.maximum(found, beyond), found))
+
+
+def _first_met(nearness: Array, beams: Beams) -> tuple[Array, Array]:
+    """Inverse depth of the surfaces that beams first reach or pass behind, and what was seen just before; 0: none."""
+    met, beside = np.zeros((2, *beams.right.shape), np.float32)
+    before = met
+    for level in np.linspace(NEAREST, 0, LEVELS, dtype=np.float32):
+        seen = _seen(nearness, *beams.pixels(level))
+        first = (met == 0) & (seen >= level)
+        met, beside = np.where(first, seen, met), np.where(first, before, beside)
+        before = seen
+    return met, beside
+
+
+def _hits(row: Array, column: Array, depth: Array) -> Returns:
+    """The returns among beams: those of surfaces within reach."""
+    hit = (depth > 0) & (depth < MAX_DEPTH)
+    return Returns(row[hit], column[hit], depth[hit])
 
 
 def drop_out(returns: Returns, returned: Array, strength: float, rng: np.random.Generator) -> Returns:
@@ -133,7 +189,8 @@ def sparse_depth(
         picture = np.zeros(depth.size, np.float32)
         picture[chosen] = depth.ravel()[chosen]
         return picture.reshape(depth.shape)
-    returns = drop_out(scan(depth, camera, rng), returned, strength, rng)
+    beams = make_beams(camera, rng, aside=rng.uniform(-ASIDE, ASIDE))
+    returns = drop_out(scan_past_edges(depth, beams, strength, rng), returned, strength, rng)
     measured = replace(returns, depth=mixed_depth(returns, depth, strength, rng))
     return onto(in_reach(measured), depth.shape)
 
@@ -145,7 +202,7 @@ def target_depth(
     strength = conditions["target"]
     if not strength:
         return np.where(depth <= MAX_DEPTH, depth, np.float32(0))
-    together = drop_out(scan(depth, camera, rng, SCANS), returned, 0.6, rng)
+    together = drop_out(scan(depth, make_beams(camera, rng, SCANS)), returned, 0.6, rng)
     picture = onto(_accumulated(together, depth, strength, rng), depth.shape)
     # What differs much from its surroundings is thrown away: the edges of objects have gaps.
     jump = _relative_range(depth) > 0.15
@@ -168,6 +225,12 @@ def _looked_up(depth: Array, row: Array, column: Array) -> Array:
     """Depth at the pixels, or at the nearest ones of the picture."""
     found: Array = depth[np.clip(row, 0, depth.shape[0] - 1), np.clip(column, 0, depth.shape[1] - 1)]
     return found
+
+
+def _seen(nearness: Array, row: Array, column: Array) -> Array:
+    """Inverse depth at the pixels, 0 outside of the picture."""
+    inside = (row >= 0) & (row < nearness.shape[0]) & (column >= 0) & (column < nearness.shape[1])
+    return np.where(inside, _looked_up(nearness, row, column), np.float32(0))
 
 
 def _inverse(depth: Array) -> Array:

@@ -1,0 +1,55 @@
+"""Predictions of a run as a prediction store, written while the evaluation goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from epibench.data.batch import Batch
+from epibench.data.loading import Samples
+from epibench.evaluation.store_writer import StoreWriter
+from epibench.methods.network_pool import NetworkPool
+from epibench.recipes.dense import DenseRecipe
+
+
+class StoreObserver:
+    """Writes every output of every member; after an interruption it goes on in the same store."""
+
+    def __init__(self, path: Path, recipe: DenseRecipe, method: str, domain: str, pool: NetworkPool, samples: Samples):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind: Any = recipe.likelihood
+        self.writer = StoreWriter(
+            path,
+            kind=kind,
+            method=recipe.label(method),
+            domain=recipe.data.domains[domain].label,
+            unit=recipe.unit,
+            num_members=pool.num_members,
+            num_images=len(samples),
+            size=tuple(samples[0].target.shape),
+            group=pool.group,
+            resume=True,
+        )
+
+    def see(self, batch: Batch, images: range, members: slice, outputs: Mapping[str, Tensor]) -> None:
+        """Write what these members predict, and the targets with the first of them."""
+        for place, image in enumerate(images):
+            if members.start == 0:
+                self.writer.write_target(image, batch.target[place].cpu(), batch.valid[place].cpu())
+            for member in range(members.start, members.stop):
+                found = {name: values[member - members.start, place].cpu() for name, values in outputs.items()}
+                self.writer.write(member, image, **found)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything is in the store."""
+        return {}
+
+    def load_state(self, saved: Mapping[str, Tensor]) -> None:
+        """The store knows what it has."""
+
+    def close(self) -> None:
+        """Say that the store is complete."""
+        self.writer.close()

@@ -1,0 +1,168 @@
+"""One job: train one network of a method of a recipe, or go on where its training stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor
+
+from epibench.data.augment import Augment
+from epibench.data.loading import Samples
+from epibench.errors import InputError
+from epibench.execution.checkpoints import Checkpoints
+from epibench.execution.jobs import Tell
+from epibench.execution.training_log import open_log
+from epibench.likelihoods import LIKELIHOODS
+from epibench.recipes.dense import DenseRecipe
+from epibench.results import write_atomically
+from epibench.training.dense import (
+    DenseState,
+    DenseTraining,
+    DenseWatch,
+    LogRow,
+    LossDivergedError,
+    NetworkKeys,
+    train_network,
+)
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """What a process needs to know to train a network: plain data. device: `cpu` or `cuda:0`."""
+
+    recipe: DenseRecipe
+    method: str  # or the name of a variant
+    network: int
+    folder: Path
+    device: str
+    workers: int = 0
+
+
+@dataclass(frozen=True)
+class TrainProgress:
+    """Where a network stands."""
+
+    step: int
+    row: LogRow
+
+
+def train_job(job: TrainJob, tell: Tell) -> None:
+    """Train the network to its end; what is finished is found and not done again."""
+    if job.recipe.training.devices > 1:
+        fabric = make_fabric(job, job.recipe.training.devices)
+        fabric.launch(partial(_train_with, job=job, tell=_silent))
+    else:
+        _train_with(make_fabric(job, 1), job, tell)
+
+
+def make_fabric(job: TrainJob, devices: int) -> Fabric:
+    """Where and how precisely a network is trained."""
+    device = torch.device(job.device)
+    chosen: Any = devices if devices > 1 or device.type == "cpu" else [device.index or 0]
+    return Fabric(
+        accelerator=device.type,
+        devices=chosen,
+        strategy="ddp_spawn" if devices > 1 else "auto",
+        precision=precision_of(job.recipe, device),
+    )
+
+
+def precision_of(recipe: DenseRecipe, device: torch.device) -> Any:
+    """The precision that the recipe asks for: by default bf16 on GPUs that have it."""
+    if recipe.training.precision != "auto":
+        return recipe.training.precision
+    return "bf16-mixed" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
+
+
+def _silent(content: Any) -> None:
+    """Several processes of one job have nobody to talk to."""
+
+
+def _train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
+    recipe, method = job.recipe, job.recipe.method(job.method)
+    files = checkpoints_of(recipe, job.method, job.network, job.folder)
+    state, before = files.load_state() or (None, 0.0)
+    begun = time.perf_counter()
+    threads = torch.get_num_threads()
+    if fabric.device.type == "cpu":
+        torch.set_num_threads(1)  # numbers must not depend on it; several networks are trained at once instead
+    log = open_log(recipe.training.log, files, 0 if state is None else state.step)
+    rows: list[LogRow] = [] if state is None else list(state.log)
+
+    def progress(step: int, row: LogRow) -> None:
+        if not rows or row.step > rows[-1].step:
+            rows.append(row)
+            log.add(row)
+        tell(TrainProgress(step, row))
+
+    def save(state: DenseState) -> None:
+        files.save_state(state, before + time.perf_counter() - begun)
+        log.write(state.log)
+
+    def keep(epoch: int, weights: Mapping[str, Tensor]) -> None:
+        if fabric.is_global_zero:
+            files.save_weights(epoch, weights, rows, before + time.perf_counter() - begun)
+
+    try:
+        samples = recipe.data.train.open(recipe.task, recipe.data.places, "data.train")
+        training = training_of(recipe, job.method, samples, fabric.device)
+        keys = NetworkKeys.of(recipe.seed, method.name, job.network)
+        train_network(training, keys, fabric, state, DenseWatch(progress, save, keep), job.workers)
+        if fabric.is_global_zero:
+            log.write(rows)
+    except LossDivergedError as error:
+        text = f"{job.method}: network {job.network}: {error}; lower {job.method}.learning_rate"
+        if fabric.is_global_zero:
+            write_atomically(files.diverged, f"{text}\n")
+            files.unfinished.unlink(missing_ok=True)
+        raise InputError(text) from None
+    finally:
+        log.close()
+        torch.set_num_threads(threads)
+
+
+def training_of(recipe: DenseRecipe, name: str, samples: Samples, device: torch.device) -> DenseTraining:
+    """How a method of a recipe trains its networks."""
+    method, options = recipe.method(name), recipe.training
+    return DenseTraining(
+        build=recipe.builder,
+        loss=LIKELIHOODS[recipe.likelihood].image_loss,
+        samples=samples,
+        augment=Augment(options.crop, options.flip, options.scale),
+        rule=method.rule,
+        schedule=method.schedule,
+        num_epochs=method.num_epochs,
+        epoch_steps=options.epoch_steps,
+        batch_size=method.batch_size,
+        keep=method.keep,
+        weight_decay=options.weight_decay,
+        clip=options.clip,
+        dropout=method.dropout,
+        channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
+        compile=options.compile,
+    )
+
+
+def checkpoints_of(recipe: DenseRecipe, name: str, network: int, folder: Path) -> Checkpoints:
+    """The files of a network in the folder of a run."""
+    method = recipe.method(name)
+    # How many networks there are, and what becomes of them, does not change any of them.
+    options = method.model_dump(mode="json", exclude={"num_members", "num_networks", "num_chains", "num_restarts"})
+    decisive = {
+        "seed": recipe.seed,
+        "network": recipe.network.model_dump(mode="json"),
+        "training": recipe.training.model_dump(mode="json", exclude={"log"}),
+        "train": recipe.data.train.model_dump(mode="json", exclude={"root"}),
+        "method": [method.name, options, network],
+    }
+    stamp = hashlib.blake2b(json.dumps(decisive, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return Checkpoints(folder / "members" / name, network, stamp, method.keep)

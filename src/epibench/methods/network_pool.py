@@ -1,0 +1,124 @@
+"""Pools of large networks: members whose weights are files, as many of them on the device as fit."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from epibench import randomness
+from epibench.evaluation.draws import Plan
+from epibench.likelihoods import LIKELIHOODS
+from epibench.methods.contract import Member, Roll
+from epibench.networks.dropout import SeededDropout, insert_dropout
+from epibench.parallel import in_threads
+
+Inputs = Mapping[str, Tensor]
+Weights = Mapping[str, Tensor]
+
+
+@dataclass
+class NetworkPool:
+    """Members that are trained networks, snapshots of them, or passes of them with dropout.
+
+    load: the weights of a member's network and snapshot. rate: of dropout, 0 for none; the masks of a pass are a
+    function of (seed, method, network, pass, image). resident: so many networks are kept on the device at once. With
+    a `precision` of bfloat16 they predict in mixed precision.
+    """
+
+    kind: str
+    build: Callable[[], nn.Module]
+    load: Callable[[Member], Weights]
+    roll: Roll
+    seed: int
+    method: str
+    rate: float = 0.0
+    resident: int = 64
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    precision: torch.dtype = torch.float32
+    _networks: OrderedDict[tuple[int, int], nn.Module] = field(default_factory=OrderedDict)
+
+    @property
+    def num_members(self) -> int:
+        """Every pass of every snapshot of every network."""
+        return len(self.roll.members)
+
+    @property
+    def group(self) -> tuple[int, ...] | None:
+        """The network or chain behind each member."""
+        return self.roll.group
+
+    @property
+    def plan(self) -> Plan:
+        """How draws are made from it."""
+        return self.roll.plan
+
+    def groups(self, members: slice) -> Iterator[slice]:
+        """Members in stretches whose networks fit onto the device together."""
+        start, seen = members.start, set[tuple[int, int]]()
+        for number in range(members.start, members.stop):
+            member = self.roll.members[number]
+            seen.add((member.network, member.snapshot))
+            if len(seen) > self.resident:
+                yield slice(start, number)
+                start, seen = number, {(member.network, member.snapshot)}
+        yield slice(start, members.stop)
+
+    def outputs(self, inputs: Inputs, members: slice, images: range) -> dict[str, Tensor]:
+        """What members predict, by name, (member, image, height, width) or with a last axis of classes.
+
+        images: the numbers of the images in their data set, so that dropout does not depend on batches.
+        """
+        chosen = self.roll.members[members]
+        networks = [self._network(member) for member in chosen]  # loaded one after another, before threads begin
+        tasks = list(zip(chosen, networks, strict=True))
+        if self.device.type == "cpu":
+            found = in_threads(lambda task: self._predict(*task, inputs, images), tasks)
+        else:
+            found = [self._predict(*task, inputs, images) for task in tasks]
+        return {name: torch.stack([each[name] for each in found]) for name in found[0]}
+
+    def _predict(self, member: Member, network: nn.Module, inputs: Inputs, images: range) -> dict[str, Tensor]:
+        mixed = self.precision != torch.float32
+        with (
+            torch.inference_mode(),
+            torch.autocast(self.device.type, self.precision, enabled=mixed),
+            self._dropout(member, images),
+        ):
+            raw = network(inputs)
+        return LIKELIHOODS[self.kind].image_outputs(raw.float())
+
+    def _dropout(self, member: Member, images: range) -> AbstractContextManager[object]:
+        if not self.rate:
+            return nullcontext()
+        names = (self.method, member.network, "pass", member.number)
+        keys = torch.tensor([randomness.key(self.seed, *names, image) for image in images], device=self.device)
+        # With places of its own the network has hooks that know the rate; otherwise its own dropout acts at it.
+        return SeededDropout(keys, None if self.places else self.rate)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """After which modules dropout was inserted."""
+        network = next(iter(self._networks.values()))
+        return tuple(getattr(network, "dropout_places", ()))
+
+    def _network(self, member: Member) -> nn.Module:
+        name = (member.network, member.snapshot)
+        if name in self._networks:
+            self._networks.move_to_end(name)
+            return self._networks[name]
+        network = self.build()
+        network.load_state_dict(dict(self.load(member)))
+        network.to(self.device).eval().requires_grad_(False)
+        if self.device.type == "cuda":
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self.rate and (places := getattr(network, "dropout_places", ())):
+            insert_dropout(network, places, self.rate)
+        self._networks[name] = network
+        while len(self._networks) > self.resident:
+            self._networks.popitem(last=False)
+        return network

@@ -1,0 +1,157 @@
+"""Where the images of a domain come from, as options of a recipe."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch.utils.data import Subset
+
+from epibench.data.kitti_depth import KittiDepth
+from epibench.data.loading import Samples
+from epibench.data.street import StreetDataset, make_domain
+from epibench.data.street.domains import MAX_SEVERITY, Domain
+from epibench.data.virtual_kitti import VirtualKitti
+from epibench.errors import InputError
+from epibench.recipes.experiment import Options
+
+Task = Literal["depth", "segmentation"]
+Size = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where data sets lie, and where scenes that are drawn are kept."""
+
+    root: Path | None
+    cache: Path
+
+    def find(self, folder: str, key: str) -> Path:
+        """A folder below the root, or one that is given in full; key: the setting that names it."""
+        path = Path(folder).expanduser()
+        if path.is_absolute():
+            return path
+        if self.root is None:
+            raise InputError(f"where is the data? Give --set data.root=DIR, which holds '{folder}', or --set {key}=DIR")
+        return self.root / path
+
+
+def default_cache() -> Path:
+    """$EPIBENCH_CACHE, or `epibench` in the user's folder for such files."""
+    if given := os.environ.get("EPIBENCH_CACHE"):
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "epibench"
+
+
+class StreetSource(Options):
+    """Scenes of the embedded street world; without: factors of the shift that stay as in clean."""
+
+    kind: Literal["street"] = "street"
+    domain: str = "clean"
+    severity: float | None = Field(None, ge=0, le=MAX_SEVERITY)
+    without: tuple[str, ...] = ()
+    num_images: int = Field(64, ge=1)
+    seed: int = Field(0, ge=0)
+    size: Size = (128, 256)
+
+    @property
+    def world(self) -> Domain:
+        """The levels of all factors."""
+        return make_domain(self.domain, self.severity).without(*self.without)
+
+    @property
+    def label(self) -> str:
+        """What to call it on a page."""
+        severity = f", severity {self.severity:g}" if self.severity else ""
+        return f"street, {self.domain}{severity}" + "".join(f", no shift of {factor}" for factor in self.without)
+
+    @property
+    def shift(self) -> float | None:
+        """How far it is from clean, from 0 to 5, where it is on that scale."""
+        if self.without or self.domain not in ("clean", "wild"):
+            return None
+        return 0.0 if self.domain == "clean" else MAX_SEVERITY if self.severity is None else self.severity
+
+    def open(self, task: Task, places: Places, key: str) -> Samples:
+        """The scenes, kept on disk once they are drawn."""
+        return StreetDataset(task, self.world, self.num_images, self.seed, self.size, cache=places.cache)
+
+
+class KittiSource(Options):
+    """KITTI depth completion; num_images: only so many of the first frames."""
+
+    kind: Literal["kitti"] = "kitti"
+    root: str = "kitti"
+    split: Literal["selection", "val", "train"] = "selection"
+    crop: Size | None = (352, 1216)
+    num_images: int | None = Field(None, ge=1)
+
+    @property
+    def label(self) -> str:
+        """What to call it on a page."""
+        return "KITTI"
+
+    @property
+    def shift(self) -> float | None:
+        """It is on no scale."""
+        return None
+
+    def open(self, task: Task, places: Places, key: str) -> Samples:
+        """The frames."""
+        only_depth(task, self.kind)
+        return first(KittiDepth(places.find(self.root, f"{key}.root"), self.split, self.crop), self.num_images)
+
+
+class VirtualKittiSource(Options):
+    """Virtual KITTI, version 1.3.1 or 2; num_images: only so many of the first frames."""
+
+    kind: Literal["virtual_kitti"] = "virtual_kitti"
+    root: str = "virtual_kitti"
+    split: Literal["train", "val"] = "train"
+    version: Literal["1.3.1", "2"] = "1.3.1"
+    sparse_share: float = Field(0.05, gt=0, le=1)
+    crop: Size | None = None
+    num_images: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0)
+
+    @property
+    def label(self) -> str:
+        """What to call it on a page."""
+        return "Virtual KITTI"
+
+    @property
+    def shift(self) -> float | None:
+        """It is on no scale."""
+        return None
+
+    def open(self, task: Task, places: Places, key: str) -> Samples:
+        """The frames."""
+        only_depth(task, self.kind)
+        found = VirtualKitti(
+            places.find(self.root, f"{key}.root"),
+            self.split,
+            self.version,
+            sparse_share=self.sparse_share,
+            crop=self.crop,
+            seed=self.seed,
+        )
+        return first(found, self.num_images)
+
+
+Source = Annotated[StreetSource | KittiSource | VirtualKittiSource, Field(discriminator="kind")]
+
+
+def only_depth(task: Task, name: str) -> None:
+    """Refuse a task that a data set has no targets for."""
+    if task != "depth":
+        raise InputError(f"'{name}' has depth and no classes: it cannot be used for {task}")
+
+
+def first(samples: Samples, number: int | None) -> Samples:
+    """The first samples, or all."""
+    if number is None or number >= len(samples):
+        return samples
+    return Subset(samples, range(number))  # type: ignore[arg-type]
