@@ -2,4 +2,5 @@
 
 from epibench.cli import main
 
-main()
+if __name__ == "__main__":  # processes that train networks import this file, too
+    main()

@@ -61,14 +61,23 @@ def print_recipes(console: Console) -> None:
     table.add_column("recipe", no_wrap=True)
     table.add_column("what it does")
     table.add_column("networks", justify="right")
-    table.add_column("minutes", justify="right")
-    table.add_column("on", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
     for recipe in RECIPES.values():
         if not recipe.name.endswith(QUICK):
             networks = sum(recipe.method(name).num_trained for name in recipe.methods)
-            minutes = "–" if recipe.minutes is None else f"{recipe.minutes:g}"
-            table.add_row(recipe.name, recipe.about, f"{networks:,}", minutes, recipe.machine)
+            table.add_row(recipe.name, recipe.about, f"{networks:,}", time_of(recipe))
     console.print(table)
     console.print(
-        f"\nMinutes are rough. Toy recipes also as RECIPE{QUICK}, smaller: under two minutes.", highlight=False
+        f"\nTimes are rough: on two cores, or on one large GPU. Toy recipes also as RECIPE{QUICK}, smaller: under two "
+        f"minutes.",
+        highlight=False,
+        soft_wrap=True,
     )
+
+
+def time_of(recipe: Recipe) -> str:
+    """About how long a recipe takes, as `14 min` or `50 h, GPU`."""
+    if recipe.minutes is None:
+        return "–"
+    time = f"{recipe.minutes:g} min" if recipe.minutes <= 120 else f"{recipe.minutes / 60:.0f} h"
+    return time if recipe.machine == "two cores" else f"{time}, GPU"

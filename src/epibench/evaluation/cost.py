@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,10 @@ def network_cost(network: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, 
 def cost_per_image(
     pool: ImagePool, kind: str, inputs: Mapping[str, Tensor], sizes: Sequence[int]
 ) -> dict[str, dict[str, Any]]:
-    """Seconds and peak bytes of predicting one image with the first M members, by M: their passes and their mixture."""
+    """Seconds and peak bytes of predicting one image with the first M members, by M: their passes and their mixture.
+
+    The peak is that of their weights and of all that is needed beside them for a moment.
+    """
     return {str(size): _measure(pool, kind, inputs, size) for size in sizes}
 
 
@@ -45,33 +49,40 @@ def _measure(pool: ImagePool, kind: str, inputs: Mapping[str, Tensor], size: int
             torch.cuda.synchronize(pool.device)
 
     predict()  # what is done for the first time only
-    reset_peak(pool.device)
+    before = begin_peak(pool.device)
     seconds: list[float] = []
     begun = time.perf_counter()
     while len(seconds) < REPEATS and time.perf_counter() - begun < SECONDS:
         started = time.perf_counter()
         predict()
         seconds.append(time.perf_counter() - started)
-    return {"seconds": statistics.median(seconds), "peak_bytes": peak(pool.device)}
+    most = peak(pool.device)
+    needed = None if before is None or most is None else most - before + pool.weight_bytes(slice(0, size))
+    return {"seconds": statistics.median(seconds), "peak_bytes": needed}
 
 
-def reset_peak(device: torch.device) -> None:
-    """Begin to measure the peak anew; on a CPU Linux does it for this process."""
+def begin_peak(device: torch.device) -> int | None:
+    """Measure the peak from now on; returns what is in use now, or None where nobody knows."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-        return
+        return int(torch.cuda.memory_allocated(device))
     try:
+        ctypes.CDLL(None).malloc_trim(0)  # what the C library keeps for later would hide what is needed
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return
+    except (OSError, AttributeError):
+        return None
+    return _status("VmRSS")
 
 
 def peak(device: torch.device) -> int | None:
-    """The most memory since then: of tensors on a GPU, of the whole process on a CPU; None where nobody knows."""
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
+    """The most memory since then: of tensors on a GPU, of the whole process on a CPU."""
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else _status("VmHWM")
+
+
+def _status(name: str) -> int | None:
+    """What Linux says of this process, in bytes."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
     except (OSError, StopIteration, ValueError):
         return None

@@ -33,6 +33,9 @@ class ImagePool(Drawn, Protocol):
     def groups(self, members: slice) -> Iterable[slice]:
         """Members in stretches whose weights fit onto the device together."""
 
+    def weight_bytes(self, members: slice) -> int:
+        """The memory that their weights take up."""
+
     def outputs(self, inputs: Mapping[str, Tensor], members: slice, images: range) -> dict[str, Tensor]:
         """What members predict, by name, (member, image, height, width) or with a last axis of classes."""
 

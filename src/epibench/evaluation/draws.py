@@ -59,11 +59,11 @@ def make_draws(
     sizes: Sequence[int] | None = None,
     *,
     plan: Plan = "random",
-    max_draws: int = 16,
+    max_draws: int | Callable[[int], int] = 16,
     seed: int = 0,
     group: Sequence[Any] | None = None,
 ) -> Draws:
-    """Up to `max_draws` draws for each M in `sizes`, by default the powers of two up to the pool.
+    """Up to `max_draws` draws, or so many as it says of an M, for each M in `sizes`: by default powers of two.
 
     `random`: different sets without repetition. `disjoint`: sets that share no member. `prefix`: the first M members.
     `spread`: M evenly spaced members, the last one among them. `group` names for each member the network or chain
@@ -72,8 +72,7 @@ def make_draws(
     """
     if plan not in get_args(Plan):
         raise InputError(f"plan '{plan}' is unknown; there are {', '.join(get_args(Plan))}")
-    if max_draws < 1:
-        raise InputError(f"at least one draw is needed, not {max_draws}")
+    limit = max_draws if callable(max_draws) else lambda size: max_draws
     if seed < 0:
         raise InputError(f"the seed must be 0 or more, not {seed}")
     groups = _positions(group if plan in ("prefix", "spread") else None, num_members)
@@ -85,7 +84,9 @@ def make_draws(
     for size in chosen:
         if not 1 <= size <= largest:
             raise InputError(f"M = {size} is impossible: the {where} has {largest} members (plan '{plan}')")
-    sets = [members for size in sorted(chosen) for members in _PLANS[plan](groups, size, max_draws, seed)]
+        if limit(size) < 1:
+            raise InputError(f"at least one draw is needed, not {limit(size)}")
+    sets = [members for size in sorted(chosen) for members in _PLANS[plan](groups, size, limit(size), seed)]
     return Draws(num_members, tuple(sets))
 
 

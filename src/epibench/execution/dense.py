@@ -133,7 +133,7 @@ def draws_of(name: str, recipe: DenseRecipe, method: Method, pool: NetworkPool, 
             pool.num_members,
             (1,) if method.single else recipe.members,
             plan=pool.plan,
-            max_draws=recipe.draws,
+            max_draws=lambda size: method.max_draws(size, recipe.draws),
             seed=recipe.seed,
             group=pool.group,
         )

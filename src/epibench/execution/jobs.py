@@ -30,7 +30,7 @@ class Told:
     error: str | None = None
 
 
-class JobFailedError(RuntimeError):
+class JobFailedError(ChildProcessError):
     """A job has failed in a way that the user cannot mend, or its process has died."""
 
 

@@ -171,7 +171,12 @@ def evaluate_method(
     method, begun = recipe.method(name), time.perf_counter()
     sizes = (1,) if method.single else recipe.members
     draws = make_draws(
-        pool.num_members, sizes, plan=pool.plan, max_draws=recipe.draws, seed=recipe.seed, group=pool.group
+        pool.num_members,
+        sizes,
+        plan=pool.plan,
+        max_draws=lambda size: method.max_draws(size, recipe.draws),
+        seed=recipe.seed,
+        group=pool.group,
     )
     tests = fresh_points(recipe, toy)
     with reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:

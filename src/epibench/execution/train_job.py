@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def train_job(job: TrainJob, tell: Tell) -> None:
 
 def make_fabric(job: TrainJob, devices: int) -> Fabric:
     """Where and how precisely a network is trained."""
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # the run itself says what it does
     device = torch.device(job.device)
     chosen: Any = devices if devices > 1 or device.type == "cpu" else [device.index or 0]
     return Fabric(

@@ -107,6 +107,10 @@ class Method(BaseModel, ABC):
         """How draws are made from its members: random sets."""
         return "random"
 
+    def max_draws(self, size: int, default: int) -> int:
+        """At most so many draws of a size, where the recipe says `default`."""
+        return default
+
     @property
     def dropout(self) -> float:
         """The rate of dropout in training and in the passes of its networks; 0: none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -22,11 +22,16 @@ class Ensemble(Optimised):
 
     num_members: int = Field(1024, ge=1)
     sets: Literal["disjoint", "random"] = "disjoint"
+    num_sets: dict[int, Annotated[int, Field(ge=1)]] = {}  # at most so many sets of a size M, if not as of others
 
     @property
     def plan(self) -> Plan:
         """Sets that share no network, or random ones that may."""
         return self.sets
+
+    def max_draws(self, size: int, default: int) -> int:
+        """As the option says for this size."""
+        return self.num_sets.get(size, default)
 
     @property
     def num_trained(self) -> int:

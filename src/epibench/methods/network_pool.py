@@ -68,6 +68,12 @@ class NetworkPool:
                 start, seen = number, {(member.network, member.snapshot)}
         yield slice(start, members.stop)
 
+    def weight_bytes(self, members: slice) -> int:
+        """The memory that the weights of members take up; passes of one network share theirs."""
+        distinct = {(member.network, member.snapshot) for member in self.roll.members[members]}
+        weights = self.build().state_dict().values()
+        return len(distinct) * sum(int(each.numel()) * int(each.element_size()) for each in weights)
+
     def outputs(self, inputs: Inputs, members: slice, images: range) -> dict[str, Tensor]:
         """What members predict, by name, (member, image, height, width) or with a last axis of classes.
 

@@ -18,6 +18,7 @@ from epibench.data.virtual_kitti import VirtualKitti
 from epibench.errors import InputError
 from epibench.recipes.experiment import Options
 
+EXACT = frozenset({"target"})  # without its shift the target is exact and complete: what is asked is the same
 Task = Literal["depth", "segmentation"]
 Size = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
 
@@ -66,12 +67,13 @@ class StreetSource(Options):
     def label(self) -> str:
         """What to call it on a page."""
         severity = f", severity {self.severity:g}" if self.severity else ""
-        return f"street, {self.domain}{severity}" + "".join(f", no shift of {factor}" for factor in self.without)
+        kept = "".join(f", {factor} as in clean" for factor in self.without if factor not in EXACT)
+        return f"street, {self.domain}{severity}{kept}"
 
     @property
     def shift(self) -> float | None:
         """How far it is from clean, from 0 to 5, where it is on that scale."""
-        if self.without or self.domain not in ("clean", "wild"):
+        if not EXACT.issuperset(self.without) or self.domain not in ("clean", "wild"):
             return None
         return 0.0 if self.domain == "clean" else MAX_SEVERITY if self.severity is None else self.severity
 

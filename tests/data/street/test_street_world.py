@@ -13,9 +13,10 @@ from torch.utils.data import DataLoader
 from epibench.data.batch import stack
 from epibench.data.labels import CITYSCAPES, IGNORE, TRAIN_IDS
 from epibench.data.street import FACTORS, Domain, StreetDataset, make_domain, render_frame
+from epibench.data.street.arrays import generator
 from epibench.data.street.domains import draw_conditions
 from epibench.data.street.layout import make_scene
-from epibench.data.street.lidar import BEAMS, beam_angles
+from epibench.data.street.lidar import ASIDE, BEAMS, beam_angles
 from epibench.data.street.shift import frechet_distance, patch_descriptors
 from epibench.errors import InputError
 
@@ -84,14 +85,14 @@ def test_lidar_has_the_beams_of_the_scanner():
     rows = [np.flatnonzero(given[250:, column]) for column in range(300, 900, 7)]
     gaps = np.concatenate([np.diff(found) for found in rows if len(found) > 1])
     assert np.median(gaps) >= 3
-    # Seen from the scanner, 8 cm above and 27 cm behind, returns lie at the beams' angles.
-    camera = frame.camera
+    # Seen from the scanner, 8 cm above, 27 cm behind and at its place aside, returns lie at the beams' angles.
+    camera, aside = frame.camera, generator(0, 3, "lidar").uniform(-ASIDE, ASIDE)
     row, column = np.nonzero(given)
     ahead = frame.sparse_depth[given]
     right, down = ahead * camera.columns[column], ahead * camera.rows[row]
     level = ahead * np.cos(camera.pitch) + down * np.sin(camera.pitch)
     up = ahead * np.sin(camera.pitch) - down * np.cos(camera.pitch)
-    angle = np.degrees(np.arctan2(up - 0.08, np.hypot(level + 0.27, right)))
+    angle = np.degrees(np.arctan2(up - 0.08, np.hypot(level + 0.27, right - aside)))
     off = np.abs(angle[:, None] - np.degrees(beam_angles((375, 1242)))).min(1)
     assert (off < 0.06).mean() > 0.9
     assert len(ahead) > 12_000
@@ -236,7 +237,7 @@ def test_known_numbers():
     """A change of these numbers changes everybody's data: then VERSION must grow."""
     known = {
         "clean": ([2587, 1269, 273, 2133], 112.61, 13.36, 13.83),
-        "wild": ([2929, 1371, 471, 1776], 125.71, 13.51, 10.04),
+        "wild": ([2929, 1371, 471, 1776], 125.71, 13.33, 10.03),
     }
     for domain, (counts, mean, sparse, target) in known.items():
         frame = render_frame(make_domain(domain), 0, 0, (64, 128))

@@ -53,7 +53,7 @@ def beam_angles(size: tuple[int, int], shift: float = 0.0) -> Array:
 
 @dataclass(frozen=True)
 class Beams:
-    """Directions of the scanner's beams, as steps right and down per step ahead, (beam,), and its place right of the camera."""
+    """Directions, as steps right and down per step ahead, (beam,); aside: how far right of the camera they begin."""
 
     right: Array
     down: Array
@@ -77,8 +77,11 @@ def make_beams(camera: Camera, rng: np.random.Generator, turns: int = 1, aside: 
     # Every beam fires at its own moment of the turn.
     azimuth = np.arange(-SPREAD, SPREAD, step) + step * rng.uniform(size=(len(elevation), 1))
     right = np.tan(azimuth.astype(np.float32))
-    down = np.tan(camera.pitch - elevation).astype(np.float32)[:, None] * np.sqrt(1 + right * right)
-    return Beams(right.ravel(), down.ravel(), aside, camera)
+    up = np.tan(elevation).astype(np.float32)[:, None] * np.sqrt(1 + right * right)
+    # The scanner stands level, the camera looks up or down.
+    ahead = math.cos(camera.pitch) + up * math.sin(camera.pitch)
+    down = math.sin(camera.pitch) - up * math.cos(camera.pitch)
+    return Beams((right / ahead).ravel(), (down / ahead).ravel(), aside, camera)
 
 
 def scan(depth: Array, beams: Beams) -> Returns:

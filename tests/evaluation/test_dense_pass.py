@@ -1,0 +1,558 @@
+"""One pass over images gives what the naive way gives: every set of members run anew, and every metric by brute force."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from torch import Tensor
+
+from epibench.data.batch import Batch
+from epibench.evaluation import dense
+from epibench.evaluation.dense import DomainPass
+from epibench.evaluation.draws import Draws, Plan, make_draws
+from epibench.evaluation.suite import SuiteSettings
+from epibench.execution.gallery import Gallery
+from epibench.methods.contract import Member, Method
+from epibench.methods.ensemble import Ensemble
+from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.network_pool import NetworkPool
+from epibench.methods.sgld import SGLD
+from epibench.networks.depth_completion import DepthCompletion
+
+MEMBERS, IMAGES, HEIGHT, WIDTH, CLASSES = 12, 6, 5, 8, 3
+Values = dict[str, Tensor]
+Curves = dict[str, Values]
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """Made-up images; pixels without target hold NaN, or 255, and the third image has no target at all."""
+
+    kind: str = "gaussian"
+    length: int = IMAGES
+    empty: bool = False
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Batch:
+        generator = torch.Generator().manual_seed(index)
+        image = torch.randint(0, 256, (3, HEIGHT, WIDTH), dtype=torch.uint8, generator=generator)
+        depth = 1 + 9 * torch.rand(HEIGHT, WIDTH, generator=generator)
+        valid = (torch.rand(HEIGHT, WIDTH, generator=generator) < 0.8) & (index != 2) & (not self.empty)
+        sparse = torch.where(torch.rand(HEIGHT, WIDTH, generator=generator) < 0.2, depth, 0.0)[None]
+        target = depth.masked_fill(~valid, math.nan)
+        if self.kind == "categorical":
+            target = (depth / 4).long().clamp(max=CLASSES - 1).masked_fill(~valid, 255)
+        return Batch({"image": image, "sparse_depth": sparse}, target, valid)
+
+
+@dataclass
+class CountingPool:
+    """Members that are simple functions of the image; it counts how often each predicts each image."""
+
+    plan: Plan = "random"
+    group: tuple[int, ...] | None = None
+    kind: str = "gaussian"
+    resident: int = MEMBERS
+    num_members: int = MEMBERS
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    runs: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def groups(self, members: slice) -> Iterator[slice]:
+        for start in range(members.start, members.stop, self.resident):
+            yield slice(start, min(start + self.resident, members.stop))
+
+    def outputs(self, inputs: Mapping[str, Tensor], members: slice, images: range) -> Values:
+        assert len(images) == len(inputs["image"])
+        numbers = range(members.start, members.stop)
+        self.runs.update((member, image) for member in numbers for image in images)
+        found = [predict(member, inputs, self.kind) for member in numbers]
+        return {name: torch.stack([each[name] for each in found]) for name in found[0]}
+
+
+def predict(member: int, inputs: Mapping[str, Tensor], kind: str) -> Values:
+    """What one member says of images, a different function of them for every member."""
+    image = inputs["image"].float() / 255
+    if kind == "categorical":
+        factors = torch.tensor([math.sin(member + 1), math.cos(2 * member), math.sin(3 * member)]).view(1, 3, 1, 1)
+        return {"logits": (4 * factors * image).movedim(1, -1)}
+    mean = 5 + math.sin(member) + (2 + math.cos(member)) * (image[:, 0] - 0.5)
+    return {"mean": mean, "variance": 0.2 + 8 * image[:, 1] * (1 + 0.1 * (member % 5))}
+
+
+GROUPS = tuple(member // 4 for member in range(MEMBERS))
+PLANS = {
+    "random": ("random", None),
+    "disjoint": ("disjoint", None),
+    "prefix": ("prefix", GROUPS),
+    "spread": ("spread", GROUPS),
+    "random in groups": ("random", GROUPS),
+}
+
+
+def make_pass(
+    plan: str = "random", kind: str = "gaussian", resident: int = MEMBERS, convention: Any = "pooled", **options: Any
+) -> DomainPass:
+    how, group = PLANS[plan]
+    pool = CountingPool(how, group, kind, resident)
+    draws = make_draws(MEMBERS, (1, 2, 4), plan=how, max_draws=3, group=group)
+    uncertainty = {"gaussian": "total", "categorical": "entropy"}[kind]
+    settings = SuiteSettings(kind, convention, uncertainty, exact=False, num_images=IMAGES, num_classes=CLASSES)
+    samples = options.pop("samples", Scenes(kind))
+    return DomainPass(pool, draws, settings, samples, **{"batch_size": 2, **options})
+
+
+def finished(run: DomainPass) -> tuple[Values, Curves]:
+    run.run()
+    return run.results()
+
+
+@pytest.fixture
+def small_shards(monkeypatch) -> None:
+    """A shard is full with the second batch of two images."""
+    monkeypatch.setattr(dense, "SHARD_PIXELS", {"cpu": 3 * HEIGHT * WIDTH})
+
+
+# The naive way
+
+
+@dataclass(frozen=True)
+class Naive:
+    """What a set of members says of all valid pixels of all images: (member, pixel[, class]), and the targets."""
+
+    outputs: dict[str, np.ndarray]
+    target: np.ndarray
+    image: np.ndarray
+
+    @classmethod
+    def of(cls, members: tuple[int, ...], kind: str) -> Naive:
+        scenes, outputs, target, image = Scenes(kind), [], [], []
+        for number in range(IMAGES):
+            sample = scenes[number]
+            inputs = {name: values[None] for name, values in sample.inputs.items()}
+            found = [predict(member, inputs, kind) for member in members]
+            outputs.append({name: np.stack([one[name][0][sample.valid].double() for one in found]) for name in found[0]})
+            target.append(sample.target[sample.valid].numpy())
+            image.append(np.full(int(sample.valid.sum()), number))
+        return cls(
+            {name: np.concatenate([each[name] for each in outputs], 1) for name in outputs[0]},
+            np.concatenate(target),
+            np.concatenate(image),
+        )
+
+
+def mean_score(scores: np.ndarray) -> float:
+    return oracles.mean_score(scores)[0]
+
+
+def naive_gaussian(members: tuple[int, ...]) -> dict[str, float]:
+    naive = Naive.of(members, "gaussian")
+    means, variances, y = naive.outputs["mean"], naive.outputs["variance"], naive.target.astype(np.float64)
+    weights = [1 / len(members)] * len(members)
+    mu = means.mean(0)
+    variance = variances.mean(0) + ((means - mu) ** 2).mean(0)
+    sigma, loss = np.sqrt(variance), (mu - y) ** 2
+    oracle = oracles.sparsification_curves(variance, loss)[1]
+    return {
+        "ause": oracles.ause(variance, loss),
+        "ause_random": oracles.trapezoid(1 - oracle),
+        "auce": oracles.auce(mu, sigma, y),
+        "auce_signed": oracles.auce_signed(mu, sigma, y),
+        "interval_length": oracles.interval_lengths(sigma)[89],
+        "rmse": oracles.rmse(mu, y),
+        "mae": oracles.mae(mu, y),
+        "nll": mean_score(oracles.mixture_nll(means, variances, weights, y)),
+        "nll_infinite": 0,
+        "nll_gaussian": mean_score(oracles.gaussian_nll(mu, variance, y)),
+        "nll_gaussian_infinite": 0,
+        "crps": mean_score(oracles.mixture_crps(means, variances, weights, y)),
+        "crps_gaussian": mean_score(oracles.gaussian_crps(mu, variance, y)),
+        "ence": oracles.ence(mu, variance, y),
+        "interval_score": mean_score(oracles.interval_score(mu, variance, y)),
+    }
+
+
+def naive_categorical(members: tuple[int, ...]) -> dict[str, float]:
+    naive = Naive.of(members, "categorical")
+    logits, target = naive.outputs["logits"], naive.target
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+    probs = (exponentials / exponentials.sum(-1, keepdims=True)).mean(0)
+    entropy, loss = -(probs * np.log(probs)).sum(-1), oracles.brier(probs, target)
+    oracle = oracles.sparsification_curves(entropy, loss, "brier")[1]
+    return {
+        "ause": oracles.ause(entropy, loss, "brier"),
+        "ause_random": oracles.trapezoid(1 - oracle),
+        "ece": oracles.ece(probs, target),
+        "ece_adaptive": oracles.ece_adaptive(probs, target),
+        "miou": oracles.miou(probs, target),
+        "iou_per_class": oracles.iou_per_class(probs, target),
+        "accuracy": oracles.accuracy(probs, target),
+        "brier": mean_score(loss),
+        "nll": mean_score(oracles.categorical_nll(probs, target)),
+        "nll_infinite": 0,
+    }
+
+
+NAIVE = {"gaussian": naive_gaussian, "categorical": naive_categorical}
+
+
+@pytest.mark.parametrize(
+    ("kind", "plan"), [*(("gaussian", plan) for plan in PLANS), ("categorical", "random"), ("categorical", "prefix")]
+)
+def test_every_metric_of_every_draw_is_that_of_the_naive_way(kind: str, plan: str, small_shards) -> None:
+    run = make_pass(plan, kind)
+    values, _ = finished(run)
+    known: dict[tuple[int, ...], dict[str, float]] = {}
+    for draw, members in enumerate(run.draws.sets):
+        expected = known.setdefault(members, NAIVE[kind](members))
+        assert set(values) - set(expected) <= {f"{name}_bound" for name in expected} | {"ause_standard_error"}
+        for name, value in expected.items():
+            bound = values.get(f"{name.removesuffix('_random')}_bound")
+            room = 1e-9 if bound is None else float(bound[draw]) + 1e-9
+            np.testing.assert_allclose(
+                values[name][draw].numpy(), value, rtol=0 if bound is not None else 1e-9, atol=room, err_msg=name
+            )
+
+
+@pytest.mark.parametrize("resident", [MEMBERS, 5, 1])
+@pytest.mark.parametrize("plan", PLANS)
+def test_each_member_predicts_each_image_exactly_once(plan: str, resident: int, small_shards) -> None:
+    run = make_pass(plan, resident=resident)
+    run.run()
+    assert run.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in range(IMAGES)}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_members_that_do_not_fit_together_change_nothing(plan: str, small_shards) -> None:
+    together, apart = (finished(make_pass(plan, resident=resident))[0] for resident in (MEMBERS, 1))
+    assert [name for name in together if not torch.equal(together[name], apart[name])] == []
+
+
+def assert_close(one: tuple[Values, Curves], other: tuple[Values, Curves]) -> None:
+    for ours, theirs in zip(([one[0], *one[1].values()]), ([other[0], *other[1].values()]), strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ours:
+            torch.testing.assert_close(ours[name], theirs[name], rtol=1e-10, atol=1e-10, equal_nan=True)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 4, 7])
+@pytest.mark.parametrize("plan", ["random", "prefix"])
+def test_results_do_not_depend_on_batches(plan: str, batch_size: int) -> None:
+    assert_close(finished(make_pass(plan, batch_size=batch_size)), finished(make_pass(plan, batch_size=2)))
+
+
+@pytest.mark.parametrize("pixels", [1, 2 * HEIGHT * WIDTH, 3 * HEIGHT * WIDTH, 10**9])
+@pytest.mark.parametrize("plan", ["random", "prefix"])
+def test_results_do_not_depend_on_shards(plan: str, pixels: int, monkeypatch) -> None:
+    expected = finished(make_pass(plan, batch_size=1))
+    monkeypatch.setattr(dense, "SHARD_PIXELS", {"cpu": pixels})
+    assert_close(finished(make_pass(plan, batch_size=1)), expected)
+
+
+def assert_equal(one: tuple[Values, Curves], other: tuple[Values, Curves]) -> None:
+    for ours, theirs in zip(([one[0], *one[1].values()]), ([other[0], *other[1].values()]), strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ours:
+            torch.testing.assert_close(ours[name], theirs[name], rtol=0, atol=0, equal_nan=True)
+
+
+def test_workers_change_nothing(small_shards) -> None:
+    assert_equal(finished(make_pass(workers=2)), finished(make_pass()))
+
+
+def test_threads_change_nothing(small_shards, two_threads) -> None:
+    many = finished(make_pass())
+    torch.set_num_threads(1)
+    assert_equal(finished(make_pass()), many)
+
+
+@pytest.mark.parametrize("plan", ["random", "prefix"])
+def test_a_pass_goes_on_from_the_state_after_any_shard(plan: str, small_shards) -> None:
+    states = []
+
+    def note(images: int) -> None:
+        saved = {name: tensor.clone() for name, tensor in whole.state().items()}
+        states.append((saved, replace(whole.done)))
+
+    whole = make_pass(plan, batch_size=1)
+    whole.run(note)
+    assert [done.images for _, done in states] == [3, 6]
+    for saved, done in states:
+        images, rest = done.images, make_pass(plan, batch_size=1)
+        rest.load_state(saved, done)
+        rest.run()
+        left = range(images, IMAGES)
+        assert rest.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in left}
+        assert_equal(rest.results(), whole.results())
+        assert rest.done.images == IMAGES
+        assert rest.done.pixels == whole.done.pixels
+
+
+def test_images_and_valid_pixels_are_counted() -> None:
+    run = make_pass()
+    run.run()
+    assert run.done.images == IMAGES
+    assert run.done.pixels == sum(int(Scenes()[image].valid.sum()) for image in range(IMAGES))
+
+
+def test_shards_are_told_as_they_end(small_shards) -> None:
+    heard = []
+    make_pass(batch_size=1).run(heard.append)
+    assert heard == [3, 3]
+
+
+def test_the_rmse_of_groups_of_four_images_knows_the_images(small_shards) -> None:
+    run = make_pass(convention="gustafsson2020", batch_size=1)
+    values, _ = finished(run)
+    for draw, members in enumerate(run.draws.sets):
+        naive = Naive.of(members, "gaussian")
+        expected = oracles.rmse_grouped(naive.outputs["mean"].mean(0), naive.target, naive.image)
+        assert float(values["rmse"][draw]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_domain_without_any_valid_pixel_has_no_numbers() -> None:
+    values, _ = finished(make_pass(samples=Scenes(empty=True)))
+    assert bool(values["rmse"].isnan().all())
+
+
+@dataclass
+class Witness:
+    """An observer that keeps all it sees."""
+
+    seen: dict[tuple[int, int], Values] = field(default_factory=dict)
+    targets: dict[int, Tensor] = field(default_factory=dict)
+
+    def see(self, batch: Batch, images: range, members: slice, outputs: Mapping[str, Tensor]) -> None:
+        for place, image in enumerate(images):
+            self.targets[image] = batch.target[place]
+            for row, member in enumerate(range(members.start, members.stop)):
+                assert (member, image) not in self.seen
+                self.seen[member, image] = {name: values[row, place] for name, values in outputs.items()}
+
+    def state(self) -> Values:
+        return {"count": torch.tensor(len(self.seen))}
+
+    def load_state(self, saved: Mapping[str, Tensor]) -> None:
+        self.loaded = int(saved["count"])
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_observers_see_every_output_of_every_member(plan: str, small_shards) -> None:
+    witness = Witness()
+    make_pass(plan, resident=5, observers=(witness,)).run()
+    scenes = Scenes()
+    for member in range(MEMBERS):
+        for image in range(IMAGES):
+            inputs = {name: values[None] for name, values in scenes[image].inputs.items()}
+            expected = predict(member, inputs, "gaussian")
+            for name, values in witness.seen[member, image].items():
+                torch.testing.assert_close(values, expected[name][0])
+
+
+def test_observers_see_the_batch_itself() -> None:
+    witness = Witness()
+    make_pass(observers=(witness,)).run()
+    for image in range(IMAGES):
+        torch.testing.assert_close(witness.targets[image], Scenes()[image].target, equal_nan=True)
+
+
+def test_observers_have_states_of_their_own(small_shards) -> None:
+    one, other = Witness(), Witness()
+    run = make_pass(observers=(one, other))
+    run.run()
+    other.seen.clear()
+    fresh = (Witness(), Witness())
+    make_pass(observers=fresh).load_state(run.state(), run.done)
+    assert [each.loaded for each in fresh] == [MEMBERS * IMAGES, 0]
+
+
+def test_pictures_are_the_same_after_an_interruption(small_shards) -> None:
+    def with_gallery() -> tuple[DomainPass, Gallery]:
+        gallery = Gallery((0, 1, 5), (1, 4, 9))
+        return make_pass("random", batch_size=1, resident=5, observers=(gallery,)), gallery
+
+    states = []
+    whole, expected = with_gallery()
+    whole.run(lambda images: states.append(({k: v.clone() for k, v in whole.state().items()}, replace(whole.done))))
+    rest, gallery = with_gallery()
+    rest.load_state(*states[0])
+    rest.run()
+    assert gallery.pictures() == expected.pictures()
+
+
+# Pools of networks
+
+SIZE = (16, 32)
+
+
+@dataclass
+class Stored:
+    """The weights of networks, made up, and which were asked for."""
+
+    loaded: list[tuple[int, int]] = field(default_factory=list)
+
+    def load(self, member: Member) -> Values:
+        self.loaded.append((member.network, member.snapshot))
+        torch.manual_seed(10 * member.network + member.snapshot)
+        return build().state_dict()
+
+
+build = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
+METHODS: dict[str, Method] = {
+    "ensemble": Ensemble(num_members=4),
+    "dropout": MCDropout(num_networks=2, num_passes=3, rate=0.3),
+    "repeats": MCDropout(num_networks=2, num_passes=2, repeats=2, rate=0.3),
+    "chains": SGLD(num_chains=2, num_epochs=4, num_snapshots=2),
+}
+
+
+def network_pool(name: str = "dropout", resident: int = 64) -> tuple[NetworkPool, Stored]:
+    method, stored = METHODS[name], Stored()
+    roll = method.roll(range(method.num_trained))
+    pool = NetworkPool(
+        "gaussian", build, stored.load, roll, 7, method.name, rate=method.dropout, resident=resident
+    )
+    return pool, stored
+
+
+@pytest.fixture(scope="module")
+def images() -> Values:
+    generator = torch.Generator().manual_seed(3)
+    image = torch.randint(0, 256, (4, 3, *SIZE), dtype=torch.uint8, generator=generator)
+    return {"image": image, "sparse_depth": 20 * torch.rand(4, 1, *SIZE, generator=generator)}
+
+
+def everything(pool: NetworkPool) -> slice:
+    return slice(0, pool.num_members)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_member_predicts_an_image_the_same_in_any_batch(name: str, images: Values) -> None:
+    pool, _ = network_pool(name)
+    whole = pool.outputs(images, everything(pool), range(10, 14))
+    for first, last in ((0, 1), (1, 4)):
+        part = {key: values[first:last] for key, values in images.items()}
+        found = pool.outputs(part, everything(pool), range(10 + first, 10 + last))
+        for key, expected in whole.items():
+            room = 1e-5 * float(expected.abs().max())
+            torch.testing.assert_close(found[key], expected[:, first:last], rtol=1e-5, atol=room)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_member_predicts_the_same_with_any_others(name: str, images: Values) -> None:
+    pool, _ = network_pool(name)
+    whole = pool.outputs(images, everything(pool), range(4))
+    fresh, _ = network_pool(name)
+    for member in reversed(range(pool.num_members)):
+        alone = fresh.outputs(images, slice(member, member + 1), range(4))
+        assert all(torch.equal(alone[key][0], whole[key][member]) for key in whole)
+
+
+def test_members_differ(images: Values) -> None:
+    for name in METHODS:
+        pool, _ = network_pool(name)
+        means = pool.outputs(images, everything(pool), range(4))["mean"]
+        assert len({tuple(mean.flatten().tolist()) for mean in means}) == pool.num_members
+
+
+def test_dropout_differs_from_image_to_image(images: Values) -> None:
+    pool, _ = network_pool()
+    same = {key: values[:1].expand(2, *values.shape[1:]) for key, values in images.items()}
+    found = pool.outputs(same, slice(0, 1), range(2))["mean"][0]
+    assert not torch.allclose(found[0], found[1])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_networks_that_come_and_go_predict_as_those_that_stay(name: str, images: Values) -> None:
+    pool, _ = network_pool(name)
+    whole = pool.outputs(images, everything(pool), range(4))
+    small, _ = network_pool(name, resident=1)
+    for _ in range(2):
+        found = [small.outputs(images, part, range(4)) for part in small.groups(everything(small))]
+        for key in whole:
+            assert torch.equal(torch.cat([each[key] for each in found]), whole[key])
+
+
+@pytest.mark.parametrize(
+    ("name", "resident", "expected"),
+    [
+        ("ensemble", 64, [(0, 4)]),
+        ("ensemble", 3, [(0, 3), (3, 4)]),
+        ("ensemble", 1, [(0, 1), (1, 2), (2, 3), (3, 4)]),
+        ("dropout", 1, [(0, 3), (3, 6)]),
+        ("chains", 1, [(0, 1), (1, 2), (2, 3), (3, 4)]),
+        ("chains", 2, [(0, 2), (2, 4)]),
+    ],
+)
+def test_groups_hold_as_many_networks_as_fit(name: str, resident: int, expected: list[tuple[int, int]]) -> None:
+    pool, _ = network_pool(name, resident)
+    assert [(part.start, part.stop) for part in pool.groups(everything(pool))] == expected
+
+
+def test_groups_begin_where_they_are_asked_for() -> None:
+    pool, _ = network_pool("ensemble", 2)
+    assert [(part.start, part.stop) for part in pool.groups(slice(1, 4))] == [(1, 3), (3, 4)]
+
+
+def test_networks_that_fit_are_loaded_once(images: Values) -> None:
+    pool, stored = network_pool("dropout")
+    for _ in range(2):
+        pool.outputs(images, everything(pool), range(4))
+    assert stored.loaded == [(0, 0), (1, 0)]
+
+
+def test_no_more_networks_than_fit_are_kept(images: Values) -> None:
+    pool, stored = network_pool("ensemble", 2)
+    for part in pool.groups(everything(pool)):
+        pool.outputs(images, part, range(4))
+    assert stored.loaded == [(0, 0), (1, 0), (2, 0), (3, 0)]
+    assert len(pool._networks) == 2
+
+
+def test_threads_predict_as_one_does(images: Values, two_threads) -> None:
+    many, _ = network_pool()
+    both = many.outputs(images, everything(many), range(4))
+    torch.set_num_threads(1)
+    one, _ = network_pool()
+    alone = one.outputs(images, everything(one), range(4))
+    assert all(torch.equal(both[key], alone[key]) for key in alone)
+
+
+def test_the_mode_of_the_networks_is_that_of_prediction(images: Values) -> None:
+    pool, _ = network_pool("ensemble")
+    first = pool.outputs(images, everything(pool), range(4))["mean"]
+    again = pool.outputs(images, everything(pool), range(4))["mean"]
+    assert torch.equal(first, again)  # in training mode, batch norm would have changed its statistics
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        MCDropout(num_networks=3, num_passes=2),
+        MCDropout(num_networks=3, num_passes=1),
+        MCDropout(num_networks=3, num_passes=1, repeats=2),
+        SGLD(num_chains=3, num_epochs=4, num_snapshots=2),
+        SGLD(num_chains=3, num_epochs=4, num_snapshots=1),
+    ],
+    ids=["passes", "one pass", "repeats", "snapshots", "one snapshot"],
+)
+def test_every_network_or_chain_is_drawn_by_itself(method: Method) -> None:
+    roll = method.roll(range(3))
+    draws: Draws = make_draws(len(roll.members), (1,), plan=roll.plan, group=roll.group)
+    drawn = {roll.members[number].network for members in draws.sets for number in members}
+    assert drawn == {0, 1, 2}
+
+
+def test_members_of_networks_that_are_left_keep_their_networks() -> None:
+    roll = METHODS["dropout"].roll((0, 2))
+    assert [member.network for member in roll.members] == [0, 0, 0, 2, 2, 2]

@@ -1,0 +1,46 @@
+"""A dense recipe that runs in a few seconds: tiny street scenes, tiny networks, few steps."""
+
+from pathlib import Path
+
+from epibench.methods.cyclical import Cyclical
+from epibench.methods.ensemble import Ensemble
+from epibench.methods.map import MAP
+from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.sghmc import SGHMC
+from epibench.methods.sgld import SGLD
+from epibench.recipes import apply_settings
+from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, NetworkOptions, TrainingOptions
+from epibench.recipes.sources import StreetSource
+
+SIZE = (32, 64)
+
+
+def small_dense(cache: Path, *settings: str) -> DenseRecipe:
+    """Three networks of an ensemble and two of MC-dropout on clean and wild scenes; cache: where scenes are kept."""
+    optimised = {"num_epochs": 2, "batch_size": 2, "learning_rate": 1e-3}
+    sampled = {"num_chains": 2, "num_epochs": 4, "batch_size": 2, "num_snapshots": 2, "learning_rate": 1e-5}
+    recipe = DenseRecipe(
+        name="small-dense",
+        problem="depth-completion",
+        methods=("ensemble", "mc_dropout"),
+        members=(1, 2),
+        draws=3,
+        network=NetworkOptions(width=8, blocks=(1, 1, 1, 1), init_std=None),
+        training=TrainingOptions(epoch_steps=3, crop=(16, 32), weight_decay=1e-4),
+        data=DataOptions(
+            cache=str(cache),
+            train=StreetSource(num_images=5, size=SIZE),
+            domains={
+                "clean": StreetSource(num_images=5, seed=1, size=SIZE),
+                "wild": StreetSource(domain="wild", num_images=4, seed=1, size=SIZE),
+            },
+        ),
+        evaluation=EvaluationOptions(batch_size=2, pictures=1),
+        map=MAP(num_restarts=2, **optimised),
+        ensemble=Ensemble(num_members=3, sets="random", **optimised),
+        mc_dropout=MCDropout(num_networks=2, num_passes=2, rate=0.2, **optimised),
+        sgld=SGLD(**sampled),
+        sghmc=SGHMC(**sampled),
+        cyclical=Cyclical(num_cycles=2, **sampled),
+    )
+    return apply_settings(recipe, settings)

@@ -1,0 +1,99 @@
+"""The recipes of dense problems: what the paper fixes (Section 4.2, Appendix C), and what settings reach."""
+
+import pytest
+
+from epibench.errors import InputError
+from epibench.evaluation.draws import make_draws
+from epibench.recipes import RECIPES, DenseRecipe, apply_settings
+from epibench.recipes.sources import KittiSource, StreetSource, VirtualKittiSource
+
+
+def recipe(name: str) -> DenseRecipe:
+    found = RECIPES[name]
+    assert isinstance(found, DenseRecipe)
+    return found
+
+
+def test_the_published_experiment_is_the_published_one() -> None:
+    kitti = recipe("kitti-depth")
+    assert (kitti.network.width, kitti.network.blocks, kitti.network.grey) == (32, (3, 4, 6, 3), True)
+    assert kitti.training.crop == (352, 352)
+    for method in (kitti.ensemble, kitti.mc_dropout):
+        assert method.num_epochs * kitti.training.epoch_steps == 40_000
+        assert (method.optimiser, method.learning_rate, method.decay, method.batch_size) == ("adam", 1e-5, "none", 4)
+    assert (kitti.ensemble.num_members, kitti.mc_dropout.num_networks, kitti.mc_dropout.rate) == (33, 16, 0.5)
+    assert kitti.mc_dropout.num_passes == 32
+
+
+def test_weight_decay_is_half_the_published_one_as_our_loss_is_half_the_published_one() -> None:
+    assert recipe("kitti-depth").training.weight_decay == 5e-4 / 2
+
+
+def test_the_published_experiment_goes_from_virtual_to_real() -> None:
+    data = recipe("kitti-depth").data
+    assert isinstance(data.train, VirtualKittiSource)
+    assert (data.train.split, data.train.version, data.train.sparse_share) == ("train", "1.3.1", 0.05)
+    kitti = data.domains["kitti"]
+    assert isinstance(kitti, KittiSource)
+    assert (kitti.split, kitti.crop) == ("selection", (352, 1216))
+
+
+def test_ensembles_are_drawn_in_random_sets_and_dropout_networks_once_each() -> None:
+    kitti = recipe("kitti-depth")
+    roll = kitti.ensemble.roll(range(33))
+    assert (roll.plan, roll.group, len(roll.members)) == ("random", None, 33)
+    sets = [kitti.ensemble.max_draws(size, kitti.draws) for size in kitti.members]
+    assert sets == [32, 16, 16, 16, 16, 4]
+    passes = kitti.mc_dropout.roll(range(16))
+    draws = make_draws(len(passes.members), (32,), plan=passes.plan, max_draws=kitti.draws, group=passes.group)
+    assert len(draws.sets) == 16
+
+
+@pytest.mark.parametrize("name", ["street-depth", "street-depth-large"])
+def test_street_recipes_train_on_clean_and_are_tested_on_other_scenes_of_it_and_on_wild(name: str) -> None:
+    data = recipe(name).data
+    clean = data.domains["clean"]
+    assert isinstance(data.train, StreetSource)
+    assert isinstance(clean, StreetSource)
+    assert data.train.shift == clean.shift == 0
+    assert data.train.seed != clean.seed
+    shifts = [source.shift for source in data.domains.values()]
+    assert shifts == sorted(shifts, key=lambda shift: shift or 0)
+    assert shifts[-1] == 5
+
+
+def test_wild_has_exact_targets_so_that_errors_can_be_compared() -> None:
+    for source in recipe("street-depth-large").data.domains.values():
+        assert isinstance(source, StreetSource)
+        assert source.world.target == 0
+
+
+def test_a_domain_can_be_changed_and_its_root_named() -> None:
+    changed = apply_settings(recipe("kitti-depth"), ["data.domains.kitti.root=/elsewhere", "data.train.num_images=9"])
+    assert changed.data.domains["kitti"].model_dump()["root"] == "/elsewhere"
+    assert changed.data.train.num_images == 9
+
+
+def test_missing_data_names_the_setting() -> None:
+    kitti = recipe("kitti-depth")
+    with pytest.raises(InputError, match=r"data\.root.*data\.train\.root"):
+        kitti.data.train.open("depth", kitti.data.places, "data.train")
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("network.width=4", "network.width"),
+        ("data.train.kind=imagenet", "data.train"),
+        ("data.domains={}", "data.domains"),
+        ('data.domains={"a/b": {"kind": "street"}}', "a/b"),
+        ("evaluation.uncertainty=entropy", "entropy"),
+        ("training.crop=[0, 3]", "training.crop"),
+        ("members=[64]", "M = 64"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_trained(setting: str, words: str) -> None:
+    with pytest.raises(InputError) as error:
+        apply_settings(recipe("street-depth"), [setting])
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,402 @@
+"""Training of a large network: it goes on from any saved state as if it had never stopped, and depends on keys alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from lightning.fabric import Fabric
+from small_dense_recipe import small_dense
+from torch import Tensor, nn
+
+from epibench.data.augment import Augment
+from epibench.data.batch import Batch
+from epibench.data.loading import Samples
+from epibench.errors import InputError
+from epibench.execution.train_job import TrainJob, checkpoints_of, train_job
+from epibench.likelihoods import LIKELIHOODS
+from epibench.methods.sgld import LangevinRule
+from epibench.networks.depth_completion import DepthCompletion
+from epibench.recipes.dense import DenseRecipe
+from epibench.recipes.sources import Places, StreetSource, Task
+from epibench.training import dense
+from epibench.training.dense import (
+    DenseState,
+    DenseTraining,
+    DenseWatch,
+    LogRow,
+    LossDivergedError,
+    NetworkKeys,
+    build_network,
+    mean_loss,
+    train_network,
+)
+from epibench.training.rules import SGD, Adam
+from epibench.training.schedules import constant, cyclical, poly
+
+Weights = dict[str, Tensor]
+KEYS = NetworkKeys.of(0, "ensemble", 3)
+
+
+@dataclass(frozen=True)
+class Depths:
+    """Made-up depth images; every third pixel has no target and holds `hole` instead."""
+
+    length: int = 5
+    hole: float = 0.0
+    scale: float = 1.0
+    empty: bool = False
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Batch:
+        generator = torch.Generator().manual_seed(index)
+        image = torch.randint(0, 256, (3, 16, 16), dtype=torch.uint8, generator=generator)
+        depth = self.scale * (1 + 9 * torch.rand(16, 16, generator=generator))
+        sparse = torch.where(torch.rand(depth.shape, generator=generator) < 0.2, depth, 0.0)[None]
+        valid = (torch.arange(256) % 3 > 0).view(16, 16) & (not self.empty)
+        return Batch({"image": image, "sparse_depth": sparse}, depth.masked_fill(~valid, self.hole), valid)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Made-up images with two classes; 'no label' where there is none."""
+
+    hole: int = 255
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Batch:
+        sample = Depths()[index]
+        target = (sample.target > 5).long().masked_fill(~sample.valid, self.hole)
+        return Batch({"image": sample.inputs["image"]}, target, sample.valid)
+
+
+class Plain(nn.Module):
+    """A network without batch norm, with dropout of its own."""
+
+    def __init__(self, outputs: int = 2):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, outputs, 1)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        return self.last(self.dropout(torch.relu(self.first(inputs["image"].float() / 255))))
+
+
+def make_training(**changes: Any) -> DenseTraining:
+    """Three epochs of three steps; 5 images in batches of 2, so that rounds end within batches and epochs."""
+    training = DenseTraining(
+        build=partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None),
+        loss=LIKELIHOODS["gaussian"].image_loss,
+        samples=Depths(),
+        augment=Augment(crop=(16, 16)),
+        rule=Adam(),
+        schedule=poly(1e-3),
+        num_epochs=3,
+        epoch_steps=3,
+        batch_size=2,
+        keep=(3,),
+        weight_decay=1e-3,
+    )
+    return replace(training, **changes)
+
+
+class Followed:
+    """A training, with copies of all that it saved and kept."""
+
+    def __init__(
+        self,
+        training: DenseTraining,
+        keys: NetworkKeys = KEYS,
+        state: DenseState | None = None,
+        workers: int = 0,
+        fabric: Fabric | None = None,
+    ):
+        self.states: list[DenseState] = []
+        self.kept: dict[int, Weights] = {}
+        self.progress: list[tuple[int, LogRow]] = []
+        watch = DenseWatch(lambda step, row: self.progress.append((step, row)), self._save, self._keep)
+        fabric = fabric or Fabric(accelerator="cpu", devices=1)
+        self.log = train_network(training, keys, fabric, state, watch, workers)
+
+    def _save(self, state: DenseState) -> None:
+        rule = {name: each.clone() for name, each in state.rule.items()}
+        buffers = {name: each.clone() for name, each in state.buffers.items()}
+        self.states.append(replace(state, parameters=state.parameters.clone(), rule=rule, buffers=buffers))
+
+    def _keep(self, epoch: int, weights: Mapping[str, Tensor]) -> None:
+        self.kept[epoch] = {name: each.clone() for name, each in weights.items()}
+
+    @property
+    def weights(self) -> Weights:
+        return self.kept[max(self.kept)]
+
+
+def assert_same(one: Weights, other: Weights) -> None:
+    assert one.keys() == other.keys()
+    assert [name for name in one if not torch.equal(one[name], other[name])] == []
+
+
+@pytest.fixture
+def saves_often(monkeypatch) -> None:
+    monkeypatch.setattr(dense, "LOG_EVERY", 2)
+    monkeypatch.setattr(dense._Pacer, "due", lambda pacer: True)
+
+
+# How a training may differ in what it remembers, or draws at random.
+TRAININGS = {
+    "adam": {},
+    "dropout": {"dropout": 0.3},
+    "langevin": {"rule": LangevinRule(), "schedule": poly(1e-4)},
+    "cycles": {"rule": LangevinRule(), "schedule": cyclical(1e-4, 2, 0.5), "dropout": 0.3},
+    "momentum": {"rule": SGD(0.9), "schedule": poly(1e-4), "clip": 1.0},
+}
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_training_from_any_saved_state_ends_as_if_it_had_not_stopped(name: str, saves_often) -> None:
+    training = make_training(**TRAININGS[name])
+    whole = Followed(training)
+    assert [state.step for state in whole.states] == [2, 4, 6, 8]
+    for state in whole.states:
+        rest = Followed(training, state=state)
+        assert_same(rest.weights, whole.weights)
+        assert rest.log == whole.log
+
+
+def test_states_that_are_saved_later_are_the_same_too(saves_often) -> None:
+    whole = Followed(make_training())
+    rest = Followed(make_training(), state=whole.states[1])
+    for ours, theirs in zip(rest.states, whole.states[2:], strict=True):
+        assert ours.step == theirs.step
+        assert torch.equal(ours.parameters, theirs.parameters)
+        assert_same(ours.rule, theirs.rule)
+        assert_same(dict(ours.buffers), dict(theirs.buffers))
+        assert ours.log == theirs.log
+
+
+def test_the_number_of_workers_changes_nothing() -> None:
+    alone, helped = (Followed(make_training(dropout=0.3), workers=workers) for workers in (0, 2))
+    assert_same(alone.weights, helped.weights)
+    assert alone.log == helped.log
+
+
+def test_the_global_generator_changes_nothing() -> None:
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        found.append(Followed(make_training(dropout=0.3, rule=LangevinRule(), schedule=poly(1e-4))).weights)
+    assert_same(*found)
+
+
+def test_building_a_network_leaves_the_global_generator_alone() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    build_network(Plain, 5)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("purpose", ["initial", "order", "change", "dropout", "noise"])
+def test_every_key_matters(purpose: str) -> None:
+    training = make_training(rule=LangevinRule(), schedule=constant(1e-4), dropout=0.3, num_epochs=1, keep=(1,))
+    other = replace(KEYS, **{purpose: 99})
+    assert not torch.equal(
+        Followed(training).weights["mean.weight"], Followed(training, other).weights["mean.weight"]
+    )
+
+
+def test_networks_of_a_method_have_keys_of_their_own() -> None:
+    keys = [NetworkKeys.of(0, method, number) for method in ("ensemble", "map") for number in range(3)]
+    values = [value for each in keys for value in vars(each).values()]
+    assert len(set(values)) == len(values)
+
+
+def test_the_network_itself_decides_where_dropout_goes_without_places(saves_often) -> None:
+    training = make_training(build=Plain)
+    with_rate, without = (Followed(replace(training, dropout=rate)).weights for rate in (0.9, 0.0))
+    assert not torch.equal(with_rate["first.weight"], without["first.weight"])
+
+
+@pytest.mark.parametrize("epochs", [(1, 3), (2,), (1, 2, 3)])
+def test_networks_are_kept_at_the_ends_of_their_epochs(epochs: tuple[int, ...]) -> None:
+    assert tuple(Followed(make_training(keep=epochs)).kept) == epochs
+
+
+def test_what_is_kept_is_the_network_at_that_epoch() -> None:
+    long = Followed(make_training(keep=(1, 3), schedule=constant(1e-3)))
+    short = Followed(make_training(num_epochs=1, keep=(1,), schedule=constant(1e-3)))
+    assert_same(long.kept[1], short.weights)
+
+
+def test_kept_weights_load_into_a_network() -> None:
+    network = DepthCompletion(8, (1, 1, 1, 1))
+    network.load_state_dict(Followed(make_training()).weights)
+
+
+def test_the_loss_falls() -> None:
+    training = make_training(num_epochs=20, keep=(20,), schedule=constant(1e-2))
+    log = Followed(training).log
+    assert log[-1].loss < log[0].loss - 0.5
+
+
+def test_the_log_has_a_row_at_every_epoch_and_every_so_many_steps(monkeypatch) -> None:
+    monkeypatch.setattr(dense, "LOG_EVERY", 2)
+    assert [row.step for row in Followed(make_training()).log] == [2, 3, 4, 6, 8, 9]
+
+
+def test_progress_hears_of_every_row(monkeypatch) -> None:
+    monkeypatch.setattr(dense, "LOG_EVERY", 2)
+    followed = Followed(make_training())
+    assert followed.progress == [(row.step, row) for row in followed.log]
+
+
+def test_the_log_holds_the_rate_of_the_schedule() -> None:
+    schedule = poly(1e-3)
+    log = Followed(make_training(schedule=schedule)).log
+    assert [row.rate for row in log] == [schedule(row.step, 9).rate for row in log]
+
+
+def test_a_row_is_the_mean_loss_since_the_row_before(monkeypatch) -> None:
+    monkeypatch.setattr(dense, "LOG_EVERY", 1)
+    each = {row.step: row.loss for row in Followed(make_training()).log}
+    monkeypatch.setattr(dense, "LOG_EVERY", 100)
+    (first, *_) = Followed(make_training()).log
+    assert first.loss == pytest.approx(sum(each[step] for step in (1, 2, 3)) / 3, rel=1e-6)
+
+
+def test_states_are_saved_no_more_often_than_the_pacer_says(monkeypatch) -> None:
+    monkeypatch.setattr(dense, "LOG_EVERY", 1)
+    assert Followed(make_training()).states == []
+
+
+@pytest.mark.parametrize("rule", [Adam(), SGD(), LangevinRule()])
+def test_a_loss_that_is_not_finite_is_an_error_with_its_step(rule) -> None:
+    with pytest.raises(LossDivergedError, match="NaN or infinite by step 3") as complaint:
+        Followed(make_training(rule=rule, schedule=constant(1e30)))
+    assert complaint.value.step == 3
+
+
+def test_weights_that_are_not_finite_are_not_kept() -> None:
+    # Only the last step breaks them, when the loss has been taken already.
+    def schedule(step: int, total: int):
+        return constant(1e-4 if step < total else 3e38)(step, total)
+
+    training = make_training(rule=SGD(), schedule=schedule, num_epochs=1, keep=(1,))
+    with pytest.raises(LossDivergedError):
+        Followed(training)
+
+
+@pytest.mark.parametrize("hole", [float("nan"), float("inf"), 255.0])
+def test_what_a_depth_target_holds_where_it_is_not_valid_does_not_matter(hole: float) -> None:
+    clean, dirty = (Followed(make_training(samples=Depths(hole=each))) for each in (0.0, hole))
+    assert_same(clean.weights, dirty.weights)
+    assert clean.log == dirty.log
+
+
+def test_a_label_that_is_no_class_does_not_matter_where_it_is_not_valid() -> None:
+    training = make_training(build=Plain, loss=LIKELIHOODS["categorical"].image_loss)
+    clean, dirty = (Followed(replace(training, samples=Classes(hole))) for hole in (0, 255))
+    assert_same(clean.weights, dirty.weights)
+
+
+def test_images_without_any_target_leave_the_loss_at_zero() -> None:
+    log = Followed(make_training(samples=Depths(empty=True))).log
+    assert [row.loss for row in log] == [0.0] * len(log)
+
+
+def test_the_mean_loss_counts_valid_pixels_only() -> None:
+    valid = torch.tensor([[True, False], [True, True]])
+    assert float(mean_loss(torch.tensor([[1.0, 100.0], [2.0, 6.0]]), valid)) == 3.0
+
+
+def test_the_mean_loss_ignores_what_is_not_finite_where_it_is_not_valid() -> None:
+    losses = torch.tensor([1.0, float("nan"), float("inf")], requires_grad=True)
+    loss = mean_loss(losses, torch.tensor([True, False, False]))
+    loss.backward()
+    assert float(loss.detach()) == 1.0
+    assert losses.grad.tolist() == [1.0, 0.0, 0.0]
+
+
+def test_the_mean_loss_of_no_valid_pixel_is_zero() -> None:
+    losses = torch.tensor([1.0, 2.0], requires_grad=True)
+    loss = mean_loss(losses, torch.tensor([False, False]))
+    loss.backward()
+    assert float(loss.detach()) == 0.0
+    assert losses.grad.tolist() == [0.0, 0.0]
+
+
+def step_length(**changes: Any) -> float:
+    """How far one step of gradient descent with rate 1 moves: the norm of its gradient."""
+    options = {"rule": SGD(), "schedule": constant(1.0), "num_epochs": 1, "epoch_steps": 1, "keep": (1,)}
+    training = make_training(**options, build=Plain, weight_decay=0.0, **changes)
+    before, after = build_network(Plain, KEYS.initial).state_dict(), Followed(training).weights
+    return float(sum((after[name] - before[name]).square().sum() for name in after).sqrt())
+
+
+def test_a_gradient_is_clipped_to_its_largest_norm() -> None:
+    assert step_length() > 0.2
+    assert step_length(clip=0.1) == pytest.approx(0.1, rel=1e-4)
+
+
+def test_a_gradient_below_the_largest_norm_is_left_alone() -> None:
+    assert step_length(clip=1e3) == step_length()
+
+
+def test_a_batch_that_cannot_be_shared_is_refused() -> None:
+    fabric: Any = SimpleNamespace(world_size=4, global_rank=0, device=torch.device("cpu"))
+    with pytest.raises(InputError, match="a batch of 2 cannot be shared among 4 devices"):
+        Followed(make_training(), fabric=fabric)
+
+
+def test_a_crop_that_does_not_fit_is_one_line() -> None:
+    with pytest.raises(InputError, match=r"^a crop of 64×64 does not fit into an image of 16×16; lower training\.crop$"):
+        Followed(make_training(augment=Augment(crop=(64, 64))), workers=1)
+
+
+# Several processes
+
+
+class MadeUp(StreetSource):
+    """As many valid pixels in every image, so that the mean of two halves of a batch is the mean of the batch."""
+
+    def open(self, task: Task, places: Places, key: str) -> Samples:
+        return Depths()
+
+
+class PlainRecipe(DenseRecipe):
+    """Without batch norm, whose statistics are those of a process's own part of a batch."""
+
+    @property
+    def builder(self) -> partial[nn.Module]:
+        return partial(Plain)
+
+
+def test_a_job_on_two_devices_that_share_every_batch_saves_the_network_of_one(tmp_path: Path) -> None:
+    settings = ("training.crop=[16,16]", "mc_dropout.optimiser=momentum", "mc_dropout.learning_rate=0.05")
+    found = []
+    for devices in (1, 2):
+        recipe = small_dense(tmp_path / "cache", *settings, "mc_dropout.batch_size=4", f"training.devices={devices}")
+        data = recipe.data.model_copy(update={"train": MadeUp()})
+        recipe = PlainRecipe.model_validate(recipe.model_dump()).model_copy(update={"data": data})
+        train_job(TrainJob(recipe, "mc_dropout", 0, tmp_path / str(devices), "cpu"), lambda told: None)
+        found.append(checkpoints_of(recipe, "mc_dropout", 0, tmp_path / str(devices)).load_weights(0))
+    alone, together = found
+    for name, expected in alone.items():
+        torch.testing.assert_close(together[name], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_job_on_two_devices_that_diverges_is_an_error_for_the_user(tmp_path: Path) -> None:
+    settings = ("training.devices=2", "ensemble.learning_rate=1000000", "ensemble.optimiser=sgd")
+    recipe = small_dense(tmp_path / "cache", *settings)
+    with pytest.raises(InputError, match="ensemble: network 0: the loss became NaN.*lower ensemble.learning_rate"):
+        train_job(TrainJob(recipe, "ensemble", 0, tmp_path, "cpu"), lambda told: None)
