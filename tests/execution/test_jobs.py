@@ -79,7 +79,7 @@ def run_in_two_processes(folder: Path, *jobs: str) -> dict[str, Any]:
     """What the jobs told, and how they ended."""
     process = start(folder, *jobs)
     try:
-        process.wait(20)
+        process.wait(10)
     finally:
         process.kill()
         process.wait()

@@ -139,7 +139,7 @@ def training_of(recipe: DenseRecipe, name: str, samples: Samples, device: torch.
         build=recipe.builder,
         loss=LIKELIHOODS[recipe.likelihood].image_loss,
         samples=samples,
-        augment=Augment(options.crop, options.flip, options.scale),
+        augment=Augment(options.crop, options.flip, options.scale, options.thin),
         rule=method.rule,
         schedule=method.schedule,
         num_epochs=method.num_epochs,
