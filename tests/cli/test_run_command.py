@@ -13,7 +13,7 @@ import pytest
 from small_recipes import SETTINGS
 
 from epibench.evaluation.divergence import DIRECTIONS
-from epibench.recipes import RECIPES
+from epibench.recipes import RECIPES, apply_settings, find_recipe
 
 
 def settings(*more: str) -> list[str]:
@@ -45,6 +45,13 @@ def test_the_recipe_of_a_run_gives_the_same_numbers(tmp_path: Path, run) -> None
     assert run("run", tmp_path / "one" / "recipe.json", "--out", tmp_path / "two")[0] == 0
     one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
     assert one["summary"] == two["summary"]
+
+
+def test_a_recipe_is_written_in_full_with_its_settings(tmp_path: Path, run) -> None:
+    status, text, _ = run("recipes", "street-depth", "--set", "seed=3")
+    assert status == 0
+    (tmp_path / "mine.json").write_text(text)
+    assert find_recipe(str(tmp_path / "mine.json")) == apply_settings(RECIPES["street-depth"], ["seed=3"])
 
 
 def test_report_makes_one_page_of_two_runs(tmp_path: Path, run) -> None:

@@ -1,4 +1,4 @@
-"""One pass over images gives what the naive way gives: every set of members run anew, and every metric by brute force."""
+"""One pass over images gives what the naive way gives: every set of members run anew, metrics by brute force."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
 import torch
 from torch import Tensor
 
+import oracles
 from epibench.data.batch import Batch
 from epibench.evaluation import dense
 from epibench.evaluation.dense import DomainPass
@@ -141,7 +141,9 @@ class Naive:
             sample = scenes[number]
             inputs = {name: values[None] for name, values in sample.inputs.items()}
             found = [predict(member, inputs, kind) for member in members]
-            outputs.append({name: np.stack([one[name][0][sample.valid].double() for one in found]) for name in found[0]})
+            outputs.append(
+                {name: np.stack([one[name][0][sample.valid].double() for one in found]) for name in found[0]}
+            )
             target.append(sample.target[sample.valid].numpy())
             image.append(np.full(int(sample.valid.sum()), number))
         return cls(
@@ -419,9 +421,7 @@ METHODS: dict[str, Method] = {
 def network_pool(name: str = "dropout", resident: int = 64) -> tuple[NetworkPool, Stored]:
     method, stored = METHODS[name], Stored()
     roll = method.roll(range(method.num_trained))
-    pool = NetworkPool(
-        "gaussian", build, stored.load, roll, 7, method.name, rate=method.dropout, resident=resident
-    )
+    pool = NetworkPool("gaussian", build, stored.load, roll, 7, method.name, rate=method.dropout, resident=resident)
     return pool, stored
 
 

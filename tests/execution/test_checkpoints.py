@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,9 @@ def test_what_is_not_there_is_not_finished(tmp_path: Path) -> None:
 
 
 def test_a_missing_network_is_named_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"0007\.safetensors: a trained network is missing; run the same command again"):
+    with pytest.raises(
+        InputError, match=r"0007\.safetensors: a trained network is missing; run the same command again"
+    ):
         make_files(tmp_path).load_weights(0)
 
 
@@ -238,7 +241,9 @@ def test_a_state_without_parameters_is_refused(tmp_path: Path) -> None:
 
 def test_a_tensor_of_another_shape_is_named(tmp_path: Path) -> None:
     saved = Saved(tmp_path / "x.safetensors", {"parameters": torch.zeros(3)}, {})
-    with pytest.raises(InputError, match=rf"x\.safetensors: its 'parameters' are not float32 in the shape \(4,\); {REMEDY}"):
+    with pytest.raises(
+        InputError, match=rf"x\.safetensors: its 'parameters' are not float32 in the shape \(4,\); {REMEDY}"
+    ):
         saved.tensor("parameters", (4,))
 
 
@@ -275,6 +280,6 @@ def test_no_log_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_tensorboard_is_asked_for_by_its_package(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
-    with pytest.raises(InputError, match="training.log=tensorboard needs the package tensorboard"):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(InputError, match=r"training\.log=tensorboard needs the package tensorboard"):
         open_log("tensorboard", make_files(tmp_path), 0)

@@ -72,7 +72,11 @@ def test_the_published_layers_have_their_shapes(published: DepthCompletion) -> N
     def note(name: str):
         return lambda module, inputs, output: seen.update({name: tuple(output.shape[1:])})
 
-    names = ["image_stem", "depth_stem", *(f"{part}.{number}" for part in ("encoder", "decoder") for number in range(5))]
+    names = [
+        "image_stem",
+        "depth_stem",
+        *(f"{part}.{number}" for part in ("encoder", "decoder") for number in range(5)),
+    ]
     handles = [published.get_submodule(name).register_forward_hook(note(name)) for name in names]
     with torch.inference_mode():
         published.eval()(make_inputs(32, 64, 1))

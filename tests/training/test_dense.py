@@ -1,4 +1,4 @@
-"""Training of a large network: it goes on from any saved state as if it had never stopped, and depends on keys alone."""
+"""Training of a large network: it goes on from any saved state as if it had not stopped; its keys alone decide."""
 
 from __future__ import annotations
 
@@ -210,9 +210,7 @@ def test_building_a_network_leaves_the_global_generator_alone() -> None:
 def test_every_key_matters(purpose: str) -> None:
     training = make_training(rule=LangevinRule(), schedule=constant(1e-4), dropout=0.3, num_epochs=1, keep=(1,))
     other = replace(KEYS, **{purpose: 99})
-    assert not torch.equal(
-        Followed(training).weights["mean.weight"], Followed(training, other).weights["mean.weight"]
-    )
+    assert not torch.equal(Followed(training).weights["mean.weight"], Followed(training, other).weights["mean.weight"])
 
 
 def test_networks_of_a_method_have_keys_of_their_own() -> None:
@@ -359,7 +357,9 @@ def test_a_batch_that_cannot_be_shared_is_refused() -> None:
 
 
 def test_a_crop_that_does_not_fit_is_one_line() -> None:
-    with pytest.raises(InputError, match=r"^a crop of 64×64 does not fit into an image of 16×16; lower training\.crop$"):
+    with pytest.raises(
+        InputError, match=r"^a crop of 64×64 does not fit into an image of 16×16; lower training\.crop$"
+    ):
         Followed(make_training(augment=Augment(crop=(64, 64))), workers=1)
 
 
@@ -398,5 +398,5 @@ def test_a_job_on_two_devices_that_share_every_batch_saves_the_network_of_one(tm
 def test_a_job_on_two_devices_that_diverges_is_an_error_for_the_user(tmp_path: Path) -> None:
     settings = ("training.devices=2", "ensemble.learning_rate=1000000", "ensemble.optimiser=sgd")
     recipe = small_dense(tmp_path / "cache", *settings)
-    with pytest.raises(InputError, match="ensemble: network 0: the loss became NaN.*lower ensemble.learning_rate"):
+    with pytest.raises(InputError, match=r"network 0: the loss became NaN.*lower ensemble\.learning_rate"):
         train_job(TrainJob(recipe, "ensemble", 0, tmp_path, "cpu"), lambda told: None)

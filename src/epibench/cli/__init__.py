@@ -112,13 +112,19 @@ def run(
 
 
 @app.command()
-def recipes() -> None:
-    """All recipes, with what they do and cost."""
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Write this recipe as JSON, to be edited and run.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, as for run.")] = None,
+) -> None:
+    """All recipes, with what they do and cost; or one of them in full: recipes NAME > mine.json."""
     from rich.console import Console
 
-    from epibench.cli.run import print_recipes
+    from epibench.cli.run import print_recipes, recipe_text
 
-    print_recipes(Console())
+    if name is None:
+        print_recipes(Console())
+    else:
+        typer.echo(recipe_text(name, settings or []))
 
 
 @app.command()

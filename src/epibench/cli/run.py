@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,11 @@ def carry_out(
     if isinstance(recipe, ToyRecipe):
         return run_toy(recipe, folder, device, reporter)
     raise InputError(f"recipe '{recipe.name}' is of no kind that can be run")
+
+
+def recipe_text(name: str, settings: list[str]) -> str:
+    """A recipe with settings as the JSON of a recipe file."""
+    return json.dumps(apply_settings(find_recipe(name), settings).model_dump(mode="json"), indent=1)
 
 
 def print_recipes(console: Console) -> None:

@@ -22,7 +22,7 @@ class Ensemble(Optimised):
 
     num_members: int = Field(1024, ge=1)
     sets: Literal["disjoint", "random"] = "disjoint"
-    num_sets: dict[int, Annotated[int, Field(ge=1)]] = {}  # at most so many sets of a size M, if not as of others
+    num_sets: dict[int, Annotated[int, Field(ge=1)]] = Field({})  # at most so many sets of a size M, where it differs
 
     @property
     def plan(self) -> Plan:

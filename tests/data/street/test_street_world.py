@@ -237,7 +237,7 @@ def test_known_numbers():
     """A change of these numbers changes everybody's data: then VERSION must grow."""
     known = {
         "clean": ([2587, 1269, 273, 2133], 112.61, 13.36, 13.83),
-        "wild": ([2929, 1371, 471, 1776], 125.71, 13.33, 10.03),
+        "wild": ([2929, 1371, 471, 1776], 125.71, 12.96, 10.03),
     }
     for domain, (counts, mean, sparse, target) in known.items():
         frame = render_frame(make_domain(domain), 0, 0, (64, 128))

@@ -22,7 +22,7 @@ BEAMS = 64
 KITTI_AREA = 375 * 1242
 STEP = math.radians(0.1728)
 ABOVE, BEHIND, ASIDE = 0.08, 0.27, 0.5  # the last at most, to either side
-NEAREST, LEVELS = 0.25, 48  # inverse depth at which beams begin, and in how many steps they go on
+NEAREST, LEVELS = 0.25, 48  # inverse depth at which beams begin, and in how many steps they go on, at KITTI's size
 SPREAD = math.radians(42)  # to either side
 RANGE_NOISE = 0.02  # metres
 EDGE = 0.1  # how far inverse depth bends at an edge, as a share of it
@@ -53,24 +53,24 @@ def beam_angles(size: tuple[int, int], shift: float = 0.0) -> Array:
 
 @dataclass(frozen=True)
 class Beams:
-    """Directions, as steps right and down per step ahead, (beam,); aside: how far right of the camera they begin."""
+    """Where the camera sees beams, (beam,) float32: far away, and how many pixels on for each unit of inverse depth."""
 
-    right: Array
-    down: Array
-    aside: float
-    camera: Camera
+    row: Array
+    column: Array
+    row_shift: Array
+    column_shift: Array
 
     def pixels(self, nearness: Array | float) -> tuple[Array, Array]:
-        """Row and column where the camera sees the beams' points at that inverse depth, also outside of the picture."""
-        height, width = self.camera.size
-        u = self.right + (self.aside + self.right * BEHIND) * nearness
-        v = self.down + (self.down * BEHIND - ABOVE) * nearness
-        row = np.floor(v * self.camera.focal + CENTRE[1] * height).astype(np.int32)
-        return row, np.floor(u * self.camera.focal + CENTRE[0] * width).astype(np.int32)
+        """Row and column of the beams' points at that inverse depth, also outside of the picture."""
+        row = np.floor(self.row + self.row_shift * nearness).astype(np.int32)
+        return row, np.floor(self.column + self.column_shift * nearness).astype(np.int32)
 
 
 def make_beams(camera: Camera, rng: np.random.Generator, turns: int = 1, aside: float = 0.0) -> Beams:
-    """Turns of the scanner; of several each is taken from another place: its lines lie between those of the others."""
+    """Turns of the scanner, which stands so far right of the camera.
+
+    Of several turns each is taken from another place, so that its lines lie between those of the others.
+    """
     step = STEP / density(camera.size)
     shifts = rng.uniform(-0.5, 0.5, turns) if turns > 1 else np.zeros(1)
     elevation = np.concatenate([beam_angles(camera.size, shift) for shift in shifts])
@@ -80,8 +80,15 @@ def make_beams(camera: Camera, rng: np.random.Generator, turns: int = 1, aside: 
     up = np.tan(elevation).astype(np.float32)[:, None] * np.sqrt(1 + right * right)
     # The scanner stands level, the camera looks up or down.
     ahead = math.cos(camera.pitch) + up * math.sin(camera.pitch)
-    down = math.sin(camera.pitch) - up * math.cos(camera.pitch)
-    return Beams((right / ahead).ravel(), (down / ahead).ravel(), aside, camera)
+    u = (right / ahead).ravel()
+    v = ((math.sin(camera.pitch) - up * math.cos(camera.pitch)) / ahead).ravel()
+    # At depth z, (z + BEHIND) is the distance along the scanner's axis.
+    return Beams(
+        row=v * camera.focal + CENTRE[1] * camera.size[0],
+        column=u * camera.focal + CENTRE[0] * camera.size[1],
+        row_shift=(v * BEHIND - ABOVE) * camera.focal,
+        column_shift=(u * BEHIND + aside) * camera.focal,
+    )
 
 
 def scan(depth: Array, beams: Beams) -> Returns:
@@ -91,12 +98,11 @@ def scan(depth: Array, beams: Beams) -> Returns:
     a scanner close to the camera is within a pixel, save at edges.
     """
     nearness = _inverse(depth)
-    met = np.full(beams.right.shape, 1 / 20, np.float32)
+    met = np.full(beams.row.shape, 1 / 20, np.float32)
     for _ in range(2):
         row, column = beams.pixels(met)
-        seen = _seen(nearness, row, column)
-        met = np.where(seen > 0, seen, met)
-    return _hits(row, column, np.where(seen > 0, _looked_up(depth, row, column), 0))
+        met = _or_else(_seen(nearness, row, column), met)
+    return _hits(row, column, _seen(depth, row, column))
 
 
 def scan_past_edges(depth: Array, beams: Beams, strength: float, rng: np.random.Generator) -> Returns:
@@ -110,21 +116,19 @@ def scan_past_edges(depth: Array, beams: Beams, strength: float, rng: np.random.
         row, column = beams.pixels(met)
         seen = _seen(nearness, row, column)
         settled = np.abs(seen - met) <= EDGE * met
-        met = np.where(seen > 0, seen, met)
-    passed = ~settled & (rng.random(met.shape) < strength)
-    there = beams.pixels(beside)
-    row, column = np.where(passed, there[0], row), np.where(passed, there[1], column)
-    seen = _seen(nearness, row, column)
-    found = np.where(seen > 0, _looked_up(depth, row, column), 0)
+        met = _or_else(seen, met)
+    row, column = beams.pixels(np.where(settled, met, beside))
+    found = _seen(depth, row, column)
+    passed = ~settled & (found > 0) & (rng.random(met.shape) < strength)
     beyond = 1 / np.maximum(beside, np.float32(1e-6))
-    return _hits(row, column, np.where(passed & (seen > 0), np.maximum(found, beyond), found))
+    return _hits(row, column, np.where(passed, np.maximum(found, beyond), found))
 
 
 def _first_met(nearness: Array, beams: Beams) -> tuple[Array, Array]:
     """Inverse depth of the surfaces that beams first reach or pass behind, and what was seen just before; 0: none."""
-    met, beside = np.zeros((2, *beams.right.shape), np.float32)
-    before = met
-    for level in np.linspace(NEAREST, 0, LEVELS, dtype=np.float32):
+    met = beside = before = np.zeros(beams.row.shape, np.float32)
+    number = round(LEVELS * density(nearness.shape))
+    for level in np.linspace(NEAREST, 0, number, dtype=np.float32):
         seen = _seen(nearness, *beams.pixels(level))
         first = (met == 0) & (seen >= level)
         met, beside = np.where(first, seen, met), np.where(first, before, beside)
@@ -230,10 +234,18 @@ def _looked_up(depth: Array, row: Array, column: Array) -> Array:
     return found
 
 
-def _seen(nearness: Array, row: Array, column: Array) -> Array:
-    """Inverse depth at the pixels, 0 outside of the picture."""
-    inside = (row >= 0) & (row < nearness.shape[0]) & (column >= 0) & (column < nearness.shape[1])
-    return np.where(inside, _looked_up(nearness, row, column), np.float32(0))
+def _seen(picture: Array, row: Array, column: Array) -> Array:
+    """What the picture has at the pixels, 0 outside of it."""
+    height, width = picture.shape
+    # As numbers without a sign, those below zero are large.
+    inside = (row.view(np.uint32) < height) & (column.view(np.uint32) < width)
+    found: Array = picture.ravel()[np.where(inside, row * width + column, 0)] * inside
+    return found
+
+
+def _or_else(values: Array, others: Array) -> Array:
+    """The values, or where they are 0, the others."""
+    return np.where(values > 0, values, others)
 
 
 def _inverse(depth: Array) -> Array:
