@@ -44,6 +44,8 @@ def work(job, tell):
     if job == "killed":
         time.sleep(0.2)  # what it told has gone out, and it holds no lock
         os.kill(os.getpid(), signal.SIGKILL)
+    if job == "silent":
+        time.sleep(30)
     while job == "endless":
         time.sleep(0.05)
         tell([job, 0])
@@ -132,7 +134,11 @@ def test_a_process_that_fails_ends_the_others(job: str, tmp_path: Path) -> None:
     assert not any(alive(place) for place in found["places"])
 
 
-@pytest.mark.parametrize("jobs", [("endless", "endless"), ("endless", "good")], ids=["at work", "waiting"])
+@pytest.mark.parametrize(
+    "jobs",
+    [("endless", "endless"), ("endless", "good"), ("silent", "silent")],
+    ids=["talking", "waiting", "silent"],
+)
 def test_processes_end_when_the_one_that_asked_is_killed(jobs: tuple[str, str], tmp_path: Path) -> None:
     parent = start(tmp_path / "jobs", *jobs)
     try:

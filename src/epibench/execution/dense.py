@@ -208,9 +208,10 @@ def document(
 def domain_facts(recipe: DenseRecipe, name: str, found: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """What a reader should know of a domain before its numbers."""
     source, train = recipe.data.domains[name], recipe.data.train
+    shared = [each.label for each in recipe.data.domains.values()].count(source.label) > 1
     seen: dict[str, Any] = next((one["domains"][name] for one in found.values()), {})
     return {
-        "label": source.label,
+        "label": f"{source.label} ({name})" if shared else source.label,
         "role": "in-domain" if source.label == train.label else "shifted",
         "severity": source.shift,
         "num_images": seen.get("num_images"),

@@ -16,6 +16,8 @@ DEEPEST = 16  # the encoder's coarsest resolution is 1/16
 MEAN_SCALE = 100.0
 PUBLISHED_STD = 1e-3
 LUMA = (0.299, 0.587, 0.114)
+SQUARES = 6  # sizes of the squares that sparse depth is spread over: 2, 4 … 64 pixels
+FADING = 0.1  # how much a size counts beside the one before
 
 
 class DepthCompletion(nn.Module):
@@ -23,7 +25,8 @@ class DepthCompletion(nn.Module):
 
     `width` 32 and `blocks` (3, 4, 6, 3), those of a ResNet34, are the published network; a narrow and shallow one has
     the same shape. grey: the published runs saw a grey image. `init_std`: None starts from He's initialisation instead
-    of the published N(0, 10⁻³).
+    of the published N(0, 10⁻³). anchored: the network sees sparse depth spread over the picture, too, and its mean is a
+    correction to that; the published one has to learn to pass depth on, which takes long.
     """
 
     dropout_places: ClassVar[tuple[str, ...]] = (
@@ -42,12 +45,13 @@ class DepthCompletion(nn.Module):
         blocks: tuple[int, int, int, int] = (3, 4, 6, 3),
         grey: bool = False,
         init_std: float | None = PUBLISHED_STD,
+        anchored: bool = False,
     ):
         super().__init__()
-        self.grey = grey
+        self.grey, self.anchored = grey, anchored
         sizes = (2 * width, 2 * width, 4 * width, 8 * width, 16 * width, 16 * width)  # stem, four stages, the deepest
         self.image_stem = conv_layer(1 if grey else 3, width)
-        self.depth_stem = conv_layer(1, width)
+        self.depth_stem = conv_layer(2 if anchored else 1, width)
         stages = [
             basic_stage(before, after, number, 1 if place == 0 else 2)
             for place, (before, after, number) in enumerate(zip(sizes[:4], sizes[1:5], blocks, strict=True))
@@ -80,7 +84,9 @@ class DepthCompletion(nn.Module):
             image = (image * image.new_tensor(LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
         height, width = image.shape[-2:]
         image, sparse = (_filled(each) for each in (image, sparse))
-        features = torch.cat((self.image_stem(image), self.depth_stem(sparse)), 1)
+        anchor = spread(sparse) if self.anchored else None
+        depth = sparse if anchor is None else torch.cat((sparse, anchor), 1)
+        features = torch.cat((self.image_stem(image), self.depth_stem(depth)), 1)
         kept = [features]
         for layer in self.encoder:
             kept.append(layer(kept[-1]))
@@ -89,7 +95,8 @@ class DepthCompletion(nn.Module):
             features = torch.cat((layer(features), kept.pop()), 1)
         with torch.autocast(features.device.type, enabled=False):  # 8 bits of a mean of 60 m are steps of 25 cm
             features = features.float()
-            raw = torch.cat((MEAN_SCALE * self.mean(features), self.log_variance(features)), 1)
+            mean = MEAN_SCALE * self.mean(features)
+            raw = torch.cat((mean if anchor is None else anchor + mean, self.log_variance(features)), 1)
         return raw[..., :height, :width]
 
 
@@ -113,6 +120,25 @@ def up_layer(inputs: int, outputs: int, stride: int) -> nn.Sequential:
     """A transposed 3×3 convolution that multiplies the size by the stride, with batch norm and leaky ReLU."""
     conv = nn.ConvTranspose2d(inputs, outputs, 3, stride, padding=1, output_padding=stride - 1, bias=False)
     return nn.Sequential(conv, nn.BatchNorm2d(outputs), nn.LeakyReLU(SLOPE, inplace=True))
+
+
+def spread(sparse: Tensor) -> Tensor:
+    """Depth in every pixel, from sparse depth, (image, 1, height, width) float32; 0 if an image has none.
+
+    The geometric mean of the points in the pixel, in the squares around it, and in the whole image; each size counts a
+    tenth of the one before, so that the nearest points decide.
+    """
+    height, width = sparse.shape[-2:]
+    known = (sparse > 0).float()
+    level = torch.cat((known * sparse.float().clamp(min=1e-3).log(), known), 1)
+    level = functional.pad(level, (0, -width % 2**SQUARES, 0, -height % 2**SQUARES))
+    size, summed = level.shape[-2:], level
+    for place in range(1, SQUARES + 1):
+        level = functional.avg_pool2d(level, 2)
+        summed = summed + FADING**place * functional.interpolate(level, size, mode="bilinear", align_corners=False)
+    summed = summed + FADING ** (SQUARES + 1) * level.mean((-2, -1), keepdim=True)
+    logs, weight = summed[:, :1, :height, :width], summed[:, 1:, :height, :width]
+    return torch.where(weight > 0, torch.exp(logs / weight.clamp(min=1e-30)), 0)
 
 
 def _filled(image: Tensor) -> Tensor:

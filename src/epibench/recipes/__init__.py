@@ -24,7 +24,7 @@ _TOY = (
     toy.toy_classification_momentum,
     toy.toy_classification_dropout,
 )
-_DENSE = (dense.street_depth, dense.street_depth_large, dense.kitti_depth)
+_DENSE = (dense.street_depth, dense.street_depth_large, dense.street_to_kitti, dense.kitti_depth)
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (

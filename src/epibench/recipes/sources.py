@@ -67,8 +67,8 @@ class StreetSource(Options):
     def label(self) -> str:
         """What to call it on a page."""
         severity = f", severity {self.severity:g}" if self.severity else ""
-        kept = "".join(f", {factor} as in clean" for factor in self.without if factor not in EXACT)
-        return f"street, {self.domain}{severity}{kept}"
+        kept = ", ".join(factor for factor in self.without if factor not in EXACT)
+        return f"street, {self.domain}{severity}" + (f", without {kept}" if kept else "")
 
     @property
     def shift(self) -> float | None:

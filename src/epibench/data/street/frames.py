@@ -22,7 +22,7 @@ from epibench.data.street.sky import make_sky
 from epibench.data.street.weather import add_haze, add_rain
 from epibench.parallel import keep_freed_memory
 
-VERSION = 3  # grows with every change that changes a frame
+VERSION = 4  # grows with every change that changes a frame
 GROUND_LABELS = {
     Material.SKY: TRAIN_IDS["sky"],
     Material.ROAD: TRAIN_IDS["road"],

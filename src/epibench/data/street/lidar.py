@@ -1,8 +1,9 @@
 """The LiDAR and what is made of its scans: sparse depth, and semi-dense targets.
 
 A scanner like KITTI's (64 beams: 32 from +2° to −8.3° and 32 from −8.8° to −24.3°, a return every 0.17°) stands 8 cm
-above and 27 cm behind the camera. Smaller pictures get fewer beams and returns, both in proportion to the root of their
-area, so that the share of pixels stays about the same: 64 beams at 375 × 1242 pixels, 34 at 256 × 512, 17 at 128 × 256.
+above and 27 cm behind the camera, and somewhere beside it. Smaller pictures get fewer beams and returns, both in
+proportion to the root of their area, so that the share of pixels stays about the same: 64 beams at 375 × 1242 pixels,
+34 at 256 × 512, 17 at 128 × 256.
 """
 
 from __future__ import annotations
