@@ -67,7 +67,8 @@ def train_job(job: TrainJob, tell: Tell) -> None:
 
 def make_fabric(job: TrainJob, devices: int) -> Fabric:
     """Where and how precisely a network is trained."""
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # the run itself says what it does
+    for name in ("lightning.fabric", "lightning.pytorch"):  # the run itself says what it does
+        logging.getLogger(name).setLevel(logging.WARNING)
     device = torch.device(job.device)
     chosen: Any = devices if devices > 1 or device.type == "cpu" else [device.index or 0]
     return Fabric(
