@@ -70,6 +70,8 @@ class Suite:
 
     def compute(self) -> dict[str, Tensor]:
         """Every metric by its name in results, (draw,) or (draw, class)."""
+        for _, metric in self.metrics.items():  # torchmetrics warns where nothing was seen: then all is NaN
+            metric._update_count = max(1, metric._update_count)
         values: dict[str, Tensor] = self.metrics.compute()
         # torchmetrics drops the draw axis of a single draw.
         return {name: value if value.ndim else value[None] for name, value in values.items()}

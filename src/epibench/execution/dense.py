@@ -35,6 +35,8 @@ def run_dense(recipe: DenseRecipe, folder: RunFolder, machine: Machine, reporter
     """The whole run; what is finished is found in the folder and not done again."""
     opened = open_data(recipe)  # complains before hours are spent
     folder.claim(recipe)
+    for left in folder.path.rglob(".*.safetensors.*"):  # by a process that was killed while it wrote
+        left.unlink()
     begun = time.perf_counter()
     for name, samples in opened.items():
         if isinstance(samples, StreetDataset):

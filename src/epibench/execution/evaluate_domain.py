@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from epibench.data.loading import Samples
+from epibench.errors import InputError
 from epibench.evaluation.dense import DomainPass, Progress
 from epibench.evaluation.draws import Draws
 from epibench.evaluation.suite import SuiteSettings, check_uncertainty
@@ -58,7 +59,14 @@ def evaluate_domain(
     saved = ended.with_suffix(".unfinished.safetensors")
     resume_pass(run, saved, stamp)
     with reporter.step(f"evaluate {name} on {domain}", len(samples), run.done.images) as advance:
-        run.run(saver(run, saved, stamp, advance))
+        try:
+            run.run(saver(run, saved, stamp, advance))
+        except InputError:
+            raise
+        except ValueError as error:  # what a broken network predicts is not finite
+            raise InputError(f"{name} on {domain}: {error}; lower {recipe.setting(name, 'learning_rate')}") from None
+    if not run.done.pixels:
+        raise InputError(f"{domain}: no image has a pixel whose target is known; there is nothing to evaluate")
     for observer in observers:
         observer.close()
     values, curves = run.results()

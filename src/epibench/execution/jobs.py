@@ -7,6 +7,8 @@ import os
 import queue
 import signal
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -74,6 +76,7 @@ class _Team(Generic[Job]):
         for _ in range(size):
             self.waiting.put(None)
         self.left = len(jobs)
+        self.checked = time.monotonic()
         arguments = (self.waiting, self.told, work, os.getpid())
         self.processes: list[BaseProcess] = [context.Process(target=_serve, args=arguments) for _ in range(size)]
 
@@ -101,10 +104,12 @@ class _Team(Generic[Job]):
 
     def _next(self) -> Told:
         while True:
+            if time.monotonic() > self.checked + POLL_SECONDS:  # also while others have much to tell
+                self._check_alive()
+                self.checked = time.monotonic()
             try:
                 told: Told | str = self.told.get(timeout=POLL_SECONDS)
             except queue.Empty:
-                self._check_alive()
                 continue
             if isinstance(told, str):
                 raise JobFailedError(told)
@@ -123,22 +128,19 @@ def _serve(waiting: Any, told: Any, work: Callable[[Any, Tell], None], parent: i
     """Take jobs until there is none left; end at once if the process that asked for them is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that asked hears of it, and stops this one
 
-    def check() -> None:
-        if os.getppid() != parent:
-            os._exit(1)
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_SECONDS)
+        os._exit(1)
 
+    threading.Thread(target=watch, daemon=True).start()
     while True:
-        try:
-            pair = waiting.get(timeout=POLL_SECONDS)
-        except queue.Empty:
-            check()
-            continue
+        pair = waiting.get()
         if pair is None:
             return
         number, job = pair
 
         def tell(content: Any, number: int = number) -> None:
-            check()
             told.put(Told(number, content))
 
         try:

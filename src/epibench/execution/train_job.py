@@ -35,6 +35,12 @@ from epibench.training.dense import (
     train_network,
 )
 
+# How many networks there are, and what becomes of them, does not change any of them.
+AFTERWARDS = {
+    *("num_members", "num_networks", "num_chains", "num_restarts"),
+    *("sets", "num_sets", "num_passes", "repeats", "diverged"),
+}
+
 
 @dataclass(frozen=True)
 class TrainJob:
@@ -60,7 +66,9 @@ def train_job(job: TrainJob, tell: Tell) -> None:
     """Train the network to its end; what is finished is found and not done again."""
     if job.recipe.training.devices > 1:
         fabric = make_fabric(job, job.recipe.training.devices)
-        fabric.launch(partial(_train_with, job=job, tell=_silent))
+        error = fabric.launch(partial(_train_together, job=job))
+        if error is not None:
+            raise InputError(error)
     else:
         _train_with(make_fabric(job, 1), job, tell)
 
@@ -84,6 +92,17 @@ def precision_of(recipe: DenseRecipe, device: torch.device) -> Any:
     if recipe.training.precision != "auto":
         return recipe.training.precision
     return "bf16-mixed" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
+
+
+def _train_together(fabric: Fabric, job: TrainJob) -> str | None:
+    """One of several processes of a job; an exception would arrive with its traceback in its text."""
+    try:
+        _train_with(fabric, job, _silent)
+    except InputError as error:
+        return str(error)
+    finally:
+        torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter, which aborts then
+    return None
 
 
 def _silent(content: Any) -> None:
@@ -113,6 +132,7 @@ def _train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
 
     def keep(epoch: int, weights: Mapping[str, Tensor]) -> None:
         if fabric.is_global_zero:
+            log.write(rows)  # first: with the last network training is finished
             files.save_weights(epoch, weights, rows, before + time.perf_counter() - begun)
 
     try:
@@ -120,10 +140,8 @@ def _train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
         training = training_of(recipe, job.method, samples, fabric.device)
         keys = NetworkKeys.of(recipe.seed, method.name, job.network)
         train_network(training, keys, fabric, state, DenseWatch(progress, save, keep), job.workers)
-        if fabric.is_global_zero:
-            log.write(rows)
     except LossDivergedError as error:
-        text = f"{job.method}: network {job.network}: {error}; lower {job.method}.learning_rate"
+        text = f"{job.method}: network {job.network}: {error}; lower {recipe.setting(job.method, 'learning_rate')}"
         if fabric.is_global_zero:
             write_atomically(files.diverged, f"{text}\n")
             files.unfinished.unlink(missing_ok=True)
@@ -158,13 +176,12 @@ def training_of(recipe: DenseRecipe, name: str, samples: Samples, device: torch.
 def checkpoints_of(recipe: DenseRecipe, name: str, network: int, folder: Path) -> Checkpoints:
     """The files of a network in the folder of a run."""
     method = recipe.method(name)
-    # How many networks there are, and what becomes of them, does not change any of them.
-    options = method.model_dump(mode="json", exclude={"num_members", "num_networks", "num_chains", "num_restarts"})
+    options = method.model_dump(mode="json", exclude=AFTERWARDS)
     decisive = {
         "seed": recipe.seed,
         "network": recipe.network.model_dump(mode="json"),
         "training": recipe.training.model_dump(mode="json", exclude={"log"}),
-        "train": recipe.data.train.model_dump(mode="json", exclude={"root"}),
+        "train": [recipe.data.train.model_dump(mode="json", exclude={"root"}), recipe.data.train.version_of_world],
         "method": [method.name, options, network],
     }
     stamp = hashlib.blake2b(json.dumps(decisive, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -173,7 +173,7 @@ class Method(BaseModel, ABC):
             for snapshot in range(len(self.keep))
             for number in range(passes * repeats)
         )
-        if not self.single and len(members) == len(networks):
+        if self.plan in ("random", "disjoint") and len(members) == len(networks):
             return Roll(members, self.plan, None)
         return Roll(members, self.plan, tuple(each.network * repeats + each.number // passes for each in members))
 

@@ -105,6 +105,13 @@ class Recipe(Options):
         except ValidationError as error:
             raise ValueError(f"variants.{name}.options.{describe(error)}") from None
 
+    def setting(self, name: str, option: str) -> str:
+        """The key of a method's option, as --set takes it."""
+        if name not in self.variants:
+            return f"{name}.{option}"
+        variant = self.variants[name]
+        return f"variants.{name}.options.{option}" if option in variant.options else f"{variant.method}.{option}"
+
     def label(self, name: str) -> str:
         """What to call a method on a page."""
         return self.variants[name].label if name in self.variants else METHODS[name].label

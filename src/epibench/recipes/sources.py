@@ -14,6 +14,7 @@ from epibench.data.kitti_depth import KittiDepth
 from epibench.data.loading import Samples
 from epibench.data.street import StreetDataset, make_domain
 from epibench.data.street.domains import MAX_SEVERITY, Domain
+from epibench.data.street.frames import VERSION
 from epibench.data.virtual_kitti import VirtualKitti
 from epibench.errors import InputError
 from epibench.recipes.experiment import Options
@@ -71,6 +72,11 @@ class StreetSource(Options):
         return f"street, {self.domain}{severity}" + (f", without {kept}" if kept else "")
 
     @property
+    def version_of_world(self) -> int:
+        """Grows when the same options give other scenes."""
+        return VERSION
+
+    @property
     def shift(self) -> float | None:
         """How far it is from clean, from 0 to 5, where it is on that scale."""
         if not EXACT.issuperset(self.without) or self.domain not in ("clean", "wild"):
@@ -95,6 +101,11 @@ class KittiSource(Options):
     def label(self) -> str:
         """What to call it on a page."""
         return "KITTI"
+
+    @property
+    def version_of_world(self) -> int:
+        """The files do not change."""
+        return 0
 
     @property
     def shift(self) -> float | None:
@@ -123,6 +134,11 @@ class VirtualKittiSource(Options):
     def label(self) -> str:
         """What to call it on a page."""
         return "Virtual KITTI"
+
+    @property
+    def version_of_world(self) -> int:
+        """The files do not change."""
+        return 0
 
     @property
     def shift(self) -> float | None:

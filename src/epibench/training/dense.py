@@ -232,7 +232,9 @@ class _Run:
     def note(self) -> LogRow:
         """Add the mean loss since the last note to the log."""
         if self.step > self.since:
-            mean = float(self.summed) / (self.step - self.since)
+            # Of all processes, so that they come to the same end.
+            summed = cast(Tensor, self.fabric.all_reduce(self.summed, reduce_op="mean"))
+            mean = float(summed) / (self.step - self.since)
             if not math.isfinite(mean):
                 raise LossDivergedError(self.step)
             rate = self.training.schedule(self.step, self.training.num_steps).rate

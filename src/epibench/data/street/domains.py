@@ -69,6 +69,9 @@ class Domain:
 
     def without(self, *factors: str) -> Domain:
         """The same domain with these factors as in clean."""
+        for factor in factors:
+            if factor not in FACTORS:
+                raise InputError(f"street factor '{factor}' is unknown; there are {', '.join(FACTORS)}")
         return dataclasses.replace(self, **dict.fromkeys(factors, 0.0))  # type: ignore[arg-type]
 
 
