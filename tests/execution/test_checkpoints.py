@@ -23,6 +23,8 @@ from epibench.training.flat import FlatParameters
 LOG = (LogRow(2, 1.25, 1e-3), LogRow(4, 0.1 + 0.2, 1e-4))
 REMEDY = "remove it, and it is made anew$"
 
+MACHINE = "cpu (32-true)"
+
 
 def make_files(folder: Path, keep: tuple[int, ...] = (3,), stamp: str = "mine", network: int = 7) -> Checkpoints:
     return Checkpoints(folder / "members" / "ensemble", network, stamp, keep)
@@ -78,7 +80,7 @@ def test_a_finished_network_knows_its_log_and_its_seconds(tmp_path: Path) -> Non
 def test_what_is_not_there_is_not_finished(tmp_path: Path) -> None:
     files = make_files(tmp_path)
     assert files.finished() is None
-    assert files.load_state() is None
+    assert files.load_state(MACHINE) is None
 
 
 def test_a_missing_network_is_named_with_the_remedy(tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def test_every_snapshot_has_a_file_of_its_own(tmp_path: Path) -> None:
 
 def test_the_unfinished_state_goes_with_the_last_snapshot(tmp_path: Path) -> None:
     files = make_files(tmp_path, (2, 5))
-    files.save_state(make_state(), 1.0)
+    files.save_state(make_state(), 1.0, MACHINE)
     files.save_weights(2, make_network().state_dict(), LOG, 1.5)
     assert files.unfinished.exists()
     files.save_weights(5, make_network().state_dict(), LOG, 1.5)
@@ -115,8 +117,8 @@ def test_the_unfinished_state_goes_with_the_last_snapshot(tmp_path: Path) -> Non
 
 def test_a_state_comes_back(tmp_path: Path) -> None:
     files, state = make_files(tmp_path), make_state()
-    files.save_state(state, 2.5)
-    found, seconds = files.load_state()
+    files.save_state(state, 2.5, MACHINE)
+    found, seconds = files.load_state(MACHINE)
     assert seconds == 2.5
     assert found.step == 4
     assert found.log == LOG
@@ -127,14 +129,14 @@ def test_a_state_comes_back(tmp_path: Path) -> None:
 
 def test_a_state_replaces_the_one_before(tmp_path: Path) -> None:
     files, state = make_files(tmp_path), make_state()
-    files.save_state(state, 1.0)
-    files.save_state(DenseState(6, state.parameters, state.rule, state.buffers, LOG), 2.0)
-    assert files.load_state()[0].step == 6
+    files.save_state(state, 1.0, MACHINE)
+    files.save_state(DenseState(6, state.parameters, state.rule, state.buffers, LOG), 2.0, MACHINE)
+    assert files.load_state(MACHINE)[0].step == 6
 
 
 def test_nothing_else_is_left_in_the_folder(tmp_path: Path) -> None:
     files = make_files(tmp_path)
-    files.save_state(make_state(), 1.0)
+    files.save_state(make_state(), 1.0, MACHINE)
     files.save_weights(3, make_network().state_dict(), LOG, 1.5)
     files.write_log(LOG)
     assert sorted(path.name for path in files.folder.iterdir()) == ["0007.csv", "0007.safetensors"]
@@ -183,10 +185,10 @@ def test_damaged_weights_are_refused_with_their_name_and_the_remedy(damage: str,
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_state_is_refused_with_its_name_and_the_remedy(damage: str, tmp_path: Path) -> None:
     files = make_files(tmp_path)
-    files.save_state(make_state(), 1.0)
+    files.save_state(make_state(), 1.0, MACHINE)
     DAMAGES[damage](files.unfinished)
     with pytest.raises(InputError, match=rf"0007\.unfinished\.safetensors: not readable \(.*\); {REMEDY}"):
-        files.load_state()
+        files.load_state(MACHINE)
 
 
 def test_weights_of_other_settings_are_refused(tmp_path: Path) -> None:
@@ -196,9 +198,9 @@ def test_weights_of_other_settings_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_state_of_other_settings_is_refused(tmp_path: Path) -> None:
-    make_files(tmp_path, stamp="other").save_state(make_state(), 1.0)
+    make_files(tmp_path, stamp="other").save_state(make_state(), 1.0, MACHINE)
     with pytest.raises(InputError, match=rf"unfinished\.safetensors: made with other settings.*; {REMEDY}"):
-        make_files(tmp_path).load_state()
+        make_files(tmp_path).load_state(MACHINE)
 
 
 def test_weights_of_somebody_else_are_refused(tmp_path: Path) -> None:
@@ -229,14 +231,14 @@ def test_notes_that_make_no_sense_are_refused(notes: dict[str, object], words: s
     files = make_files(tmp_path)
     write_state(files, {"parameters": torch.zeros(3)}, **notes)
     with pytest.raises(InputError, match=f"unfinished.safetensors: {words}; {REMEDY}"):
-        files.load_state()
+        files.load_state(MACHINE)
 
 
 def test_a_state_without_parameters_is_refused(tmp_path: Path) -> None:
     files = make_files(tmp_path)
     write_state(files, {"other": torch.zeros(3)})
     with pytest.raises(InputError, match=f"it holds no parameters; {REMEDY}"):
-        files.load_state()
+        files.load_state(MACHINE)
 
 
 def test_a_tensor_of_another_shape_is_named(tmp_path: Path) -> None:
@@ -283,3 +285,10 @@ def test_tensorboard_is_asked_for_by_its_package(tmp_path: Path, monkeypatch) ->
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(InputError, match=r"training\.log=tensorboard needs the package tensorboard"):
         open_log("tensorboard", make_files(tmp_path), 0)
+
+
+def test_training_that_began_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
+    files = make_files(tmp_path)
+    files.save_state(make_state(), 1.0, "cuda (bf16-mixed)")
+    with pytest.raises(InputError, match=r"0007\.unfinished\.safetensors: .*began on cuda \(bf16-mixed\), not on cpu"):
+        files.load_state(MACHINE)

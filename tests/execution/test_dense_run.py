@@ -22,6 +22,9 @@ from safetensors.torch import load_file
 from small_dense_recipe import small_dense
 
 from epibench.cli import main
+from epibench.data.batch import Batch
+from epibench.data.street import StreetDataset
+from epibench.data.street.dataset import as_sample
 from epibench.errors import InputError
 from epibench.evaluation import dense as domain_pass
 from epibench.evaluation.scoring import ScoreSettings, prepare
@@ -83,8 +86,7 @@ from epibench.execution import evaluate_domain
 from epibench.training import dense
 
 dense.LOG_EVERY = 2
-dense._Pacer.due = lambda pacer: True
-evaluate_domain.SAVE_SECONDS = -1.0
+dense.Pacer.due = lambda pacer: True
 domain_pass.SHARD_PIXELS = {"cpu": 1}
 """
 
@@ -93,8 +95,7 @@ domain_pass.SHARD_PIXELS = {"cpu": 1}
 def eager() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense, "LOG_EVERY", 2)
-        patch.setattr(dense._Pacer, "due", lambda pacer: True)
-        patch.setattr(evaluate_domain, "SAVE_SECONDS", -1.0)
+        patch.setattr(dense.Pacer, "due", lambda pacer: True)
         patch.setattr(domain_pass, "SHARD_PIXELS", {"cpu": 1})
         yield
 
@@ -313,8 +314,8 @@ POINTS = (
     "after members/ensemble/0000.unfinished.safetensors 1",
     "after members/ensemble/0002.safetensors 1",
     "before members/mc_dropout/0001.safetensors 1",
-    "after evaluation/ensemble.clean.unfinished.safetensors 1",
-    "before evaluation/mc_dropout.wild.json 1",
+    "after evaluation/ensemble/clean.unfinished.safetensors 1",
+    "before evaluation/mc_dropout/wild.json 1",
 )
 
 
@@ -413,8 +414,8 @@ def test_training_that_was_stopped_goes_on_from_its_state(finished, tmp_path: Pa
         begun.append(0 if state is None else state.step)
         return dense.train_network(training, keys, fabric, state, watch, workers)
 
-    def save_and_die(files: Checkpoints, state: DenseState, seconds: float) -> None:
-        save(files, state, seconds)
+    def save_and_die(files: Checkpoints, state: DenseState, seconds: float, machine: str) -> None:
+        save(files, state, seconds, machine)
         if state.step == 4:
             raise Killed
 
@@ -453,7 +454,7 @@ def test_an_evaluation_that_was_stopped_goes_on_from_its_state(stopped) -> None:
 
 
 def test_a_store_that_was_begun_is_completed(stopped, stored) -> None:
-    ours, theirs = (open_store(path / "predictions" / "ensemble-clean.zarr") for path in (stopped[0], stored[0]))
+    ours, theirs = (open_store(path / "predictions" / "ensemble" / "clean.zarr") for path in (stopped[0], stored[0]))
     assert ours.complete
     for name in ("mean", "variance", "target", "valid"):
         whole = tuple(slice(None) for _ in ours.arrays[name].shape)
@@ -572,13 +573,28 @@ def test_a_network_file_of_another_recipe_is_refused(finished, cache: Path, tmp_
     place = tmp_path / "run" / "members" / "ensemble" / "0000.safetensors"
     place.parent.mkdir(parents=True)
     place.write_bytes((path / "members" / "ensemble" / "0000.safetensors").read_bytes())
-    with pytest.raises(InputError, match=r"0000\.safetensors: made with other settings"):
+    results = carry_out(recipe, tmp_path / "run")
+    assert "0000.safetensors: made with other settings" in results["failed"]["ensemble"]
+
+
+def test_a_crop_that_does_not_fit_is_refused_before_anything_is_written(cache: Path, tmp_path: Path) -> None:
+    recipe = small_dense(cache, 'methods=["ensemble"]', "training.crop=[64,64]")
+    with pytest.raises(InputError, match=r"a crop of 64×64 does not fit into an image of 32×64; lower training\.crop"):
         carry_out(recipe, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
-def test_a_crop_that_does_not_fit_fails_in_words(cache: Path, tmp_path: Path) -> None:
-    results = carry_out(small_dense(cache, 'methods=["ensemble"]', "training.crop=[64,64]"), tmp_path / "run")
-    assert "a crop of 64×64 does not fit into an image of 32×64; lower training.crop" in results["failed"]["ensemble"]
+def test_a_broken_training_image_is_no_divergence(cache: Path, tmp_path: Path, monkeypatch) -> None:
+    def broken(self: StreetDataset, index: int) -> Batch:
+        if self.length == 6 and index == 3:
+            raise InputError("0003.png: truncated")
+        return as_sample(self.frame(index), self.task)
+
+    recipe = small_dense(cache, 'methods=["ensemble"]', "data.train.num_images=6", "ensemble.diverged=drop")
+    monkeypatch.setattr(StreetDataset, "__getitem__", broken)
+    results = carry_out(recipe, tmp_path / "run")
+    assert results["failed"] == {"ensemble": "0003.png: truncated"}
+    assert results["methods"] == {}
 
 
 # Stores
@@ -594,7 +610,7 @@ def stored(cache: Path, tmp_path_factory) -> tuple[Path, dict[str, Any]]:
 @pytest.mark.parametrize(("method", "plan"), [("ensemble", "random"), ("mc_dropout", "prefix")])
 def test_stored_predictions_score_as_the_run_did(stored, method: str, plan: Any, domain: str) -> None:
     path, results = stored
-    store = open_store(path / "predictions" / f"{method}-{domain}.zarr")
+    store = open_store(path / "predictions" / method / f"{domain}.zarr")
     scored = prepare(store, ScoreSettings(sizes=(1, 2), max_draws=3, plan=plan)).run()
     assert len(scored["draws"]) == len(results["draws"][method][domain])
     for ours, theirs in zip(results["draws"][method][domain], scored["draws"], strict=True):
@@ -612,7 +628,7 @@ def test_storing_changes_no_number(stored, finished) -> None:
 
 def test_a_store_says_what_it_holds(stored) -> None:
     path, _ = stored
-    store = open_store(path / "predictions" / "mc_dropout-wild.zarr")
+    store = open_store(path / "predictions" / "mc_dropout" / "wild.zarr")
     said = (store.complete, store.method, store.domain, store.unit, store.num_members, store.shape)
     assert said == (True, "MC-dropout", "street, wild", "m", 4, (4, 32, 64))
     assert list(store.group) == [0, 0, 1, 1]

@@ -124,7 +124,7 @@ class Followed:
         self.states: list[DenseState] = []
         self.kept: dict[int, Weights] = {}
         self.progress: list[tuple[int, LogRow]] = []
-        watch = DenseWatch(lambda step, row: self.progress.append((step, row)), self._save, self._keep)
+        watch = DenseWatch(lambda row: self.progress.append((row.step, row)), self._save, self._keep)
         fabric = fabric or Fabric(accelerator="cpu", devices=1)
         self.log = train_network(training, keys, fabric, state, watch, workers)
 
@@ -149,7 +149,7 @@ def assert_same(one: Weights, other: Weights) -> None:
 @pytest.fixture
 def saves_often(monkeypatch) -> None:
     monkeypatch.setattr(dense, "LOG_EVERY", 2)
-    monkeypatch.setattr(dense._Pacer, "due", lambda pacer: True)
+    monkeypatch.setattr(dense.Pacer, "due", lambda pacer: True)
 
 
 # How a training may differ in what it remembers, or draws at random.

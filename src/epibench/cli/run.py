@@ -17,6 +17,7 @@ from epibench.errors import InputError
 from epibench.execution import Machine, Reporter, RunFolder, run_dense, run_toy
 from epibench.recipes import RECIPES, DenseRecipe, Recipe, ToyRecipe, apply_settings, find_recipe
 from epibench.recipes.experiment import QUICK
+from epibench.recipes.settings import fixed
 from epibench.report import write_run_page
 from epibench.report.runs import load_results
 
@@ -32,7 +33,7 @@ def run_recipe(name: str, out: Path | None, settings: list[str], device: str, ex
     reporter = ConsoleReporter(Console(stderr=True))
     reporter.say(f"{recipe.name} in {folder.path}")
     results = load_results(folder.results) if folder.results.exists() else None
-    if results is not None and not results.get("failed"):
+    if results is not None and not results.get("failed") and belongs(results, recipe):
         folder.claim(recipe)
         reporter.say("finished already; remove its results.json to evaluate it again")
     else:
@@ -43,6 +44,12 @@ def run_recipe(name: str, out: Path | None, settings: list[str], device: str, ex
     reporter.say(f"report:  {page}")
     if failed := results.get("failed"):
         raise InputError("; ".join(failed.values()))
+
+
+def belongs(results: dict[str, Any], recipe: Recipe) -> bool:
+    """Whether results are those of a recipe."""
+    made = results.get("recipe")
+    return isinstance(made, dict) and fixed(made) == fixed(recipe.model_dump(mode="json"))
 
 
 def carry_out(

@@ -86,7 +86,7 @@ def _collate(samples: Sequence[Batch | Failure]) -> Batch | Failure:
     except RuntimeError:
         sizes = sorted({tuple(sample.target.shape) for sample in good})
         words = ", ".join("×".join(map(str, size)) for size in sizes)
-        return Failure(f"images of different sizes in one batch ({words}): crop them, or take batches of one image")
+        return Failure(f"images of different sizes in one batch ({words}): crop them, or set evaluation.batch_size=1")
 
 
 def batches(

@@ -19,8 +19,9 @@ from epibench.evaluation.scoring import evaluate
 from epibench.evaluation.suite import Suite, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
 
-# Pixels of the images of a shard: all members see a shard before the next; enough to fill a GPU.
+# Pixels of a shard, which all members see before the next: enough to fill a GPU; with many members, fewer.
 SHARD_PIXELS = {"cpu": 2**18, "cuda": 2**22}
+FEW_MEMBERS = 32
 
 
 class ImagePool(Drawn, Protocol):
@@ -52,6 +53,9 @@ class Observer(Protocol):
     def load_state(self, saved: Mapping[str, Tensor]) -> None:
         """Go on from what was kept."""
 
+    def close(self) -> None:
+        """All has been seen."""
+
 
 @dataclass
 class Progress:
@@ -77,6 +81,7 @@ class DomainPass:
     done: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
+        self.watched = 0.0  # seconds of the observers in this shard
         self.parts = parts_of(self.pool, self.draws)
         self.weights = [part.weights.to(self.pool.device) for part in self.parts]
         self.suites = [make_suite(weights, self.settings) for weights in self.weights]
@@ -94,22 +99,24 @@ class DomainPass:
             after_shard(images)
 
     def _score(self, shard: list[tuple[range, Batch]], part: Part, weights: Tensor, suite: Suite) -> None:
-        begun = self._now()
+        begun, self.watched = self._now(), 0.0
         pixels = self._outputs(shard, part)
         ran = self._now()
         evaluate([pixels], LIKELIHOODS[self.settings.kind], weights, suite)
-        self.done.forward_seconds += ran - begun
+        self.done.forward_seconds += ran - begun - self.watched
         self.done.scoring_seconds += self._now() - ran
 
     def _shards(self) -> Iterator[list[tuple[range, Batch]]]:
         """Batches on the device, with the numbers of their images, gathered until there is enough to do at once."""
         device, first, shard, size = self.pool.device, self.done.images, list[tuple[range, Batch]](), 0
         numbers = range(first, len(self.samples))
+        members = max(part.members.stop - part.members.start for part in self.parts)
+        enough = SHARD_PIXELS[device.type] // max(1, members // FEW_MEMBERS)
         pin = device.type == "cuda"
         for batch in batches(InOrder(self.samples), numbers, self.batch_size, self.workers, pin):
             shard.append((range(first, first + len(batch.target)), batch.to(device, non_blocking=True)))
             first, size = first + len(batch.target), size + batch.target.numel()
-            if size >= SHARD_PIXELS[device.type]:
+            if size >= enough:
                 yield shard
                 shard, size = [], 0
         if shard:
@@ -125,8 +132,7 @@ class DomainPass:
             rows = slice(members.start - part.members.start, members.stop - part.members.start)
             for number, (images, batch) in enumerate(shard):
                 outputs = self.pool.outputs(batch.inputs, members, images)
-                for observer in self.observers:
-                    observer.see(batch, images, members, outputs)
+                self._show(batch, images, members, outputs)
                 for name, values in outputs.items():
                     flat = values.flatten(1, 3)
                     if name not in kept_outputs:
@@ -138,6 +144,14 @@ class DomainPass:
         )
         wanted = torch.float64 if target.is_floating_point() else torch.int64
         return Pixels(kept_outputs, target.to(wanted), image, len(target))
+
+    def _show(self, batch: Batch, images: range, members: slice, outputs: Mapping[str, Tensor]) -> None:
+        """Let observers see outputs; the time that they take is not that of the members."""
+        if self.observers:
+            begun = self._now()
+            for observer in self.observers:
+                observer.see(batch, images, members, outputs)
+            self.watched += self._now() - begun
 
     def _now(self) -> float:
         if self.pool.device.type == "cuda":

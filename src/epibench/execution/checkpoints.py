@@ -25,6 +25,11 @@ class Checkpoints:
     stamp: str
     keep: tuple[int, ...]
 
+    def step(self) -> int:
+        """The step that training goes on from, or 0."""
+        found = load_tensors(self.unfinished, self.stamp, only_notes=True)
+        return 0 if found is None else int(found.number("step"))
+
     def weights(self, snapshot: int) -> Path:
         """Parameters and buffers by name, as `load_state_dict` takes them; one file for each kept epoch."""
         epoch = f"-{self.keep[snapshot]:06d}" if len(self.keep) > 1 else ""
@@ -46,8 +51,8 @@ class Checkpoints:
         return self.folder / f"{self.network:04d}.csv"
 
     def finished(self) -> Saved | None:
-        """The last kept network, if training has ended."""
-        return load_tensors(self.weights(len(self.keep) - 1), self.stamp)
+        """What is noted of the last kept network, if training has ended."""
+        return load_tensors(self.weights(len(self.keep) - 1), self.stamp, only_notes=True)
 
     def load_weights(self, snapshot: int) -> dict[str, Tensor]:
         """A kept network."""
@@ -64,17 +69,15 @@ class Checkpoints:
         if epoch == self.keep[-1]:
             self.unfinished.unlink(missing_ok=True)
 
-    def save_state(self, state: DenseState, seconds: float) -> None:
-        """Keep where training stands."""
+    def save_state(self, state: DenseState, seconds: float, machine: str) -> None:
+        """Keep where training stands; machine: the kind of device and the precision, which it has to go on with."""
         tensors = {"parameters": state.parameters}
         tensors |= {f"rule.{name}": tensor for name, tensor in state.rule.items()}
         tensors |= {f"buffer.{name}": tensor for name, tensor in state.buffers.items()}
-        log = [list(row) for row in state.log]
-        save_tensors(
-            self.unfinished, tensors, {"stamp": self.stamp, "step": state.step, "seconds": seconds, "log": log}
-        )
+        notes = {"stamp": self.stamp, "step": state.step, "seconds": seconds, "machine": machine}
+        save_tensors(self.unfinished, tensors, {**notes, "log": [list(row) for row in state.log]})
 
-    def load_state(self) -> tuple[DenseState, float] | None:
+    def load_state(self, machine: str) -> tuple[DenseState, float] | None:
         """Where training stopped and the seconds so far, if it has begun."""
         found = load_tensors(self.unfinished, self.stamp)
         if found is None:
@@ -87,7 +90,13 @@ class Checkpoints:
             raise found.complaint("it holds no parameters")
         step = int(found.number("step"))
         state = DenseState(step, found.tensors["parameters"], part("rule."), part("buffer."), log_of(found))
-        return state, found.number("seconds")
+        seconds = found.number("seconds")
+        if (there := found.notes.get("machine")) != machine:
+            raise InputError(
+                f"{self.unfinished}: this training began on {there}, not on {machine}; go on there (--device), "
+                f"or remove the file to begin anew"
+            )
+        return state, seconds
 
     def write_log(self, log: Sequence[LogRow]) -> None:
         """Write the whole log so far."""

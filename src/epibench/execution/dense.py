@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,14 +15,16 @@ from epibench.data.loading import Samples
 from epibench.data.street import StreetDataset
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
-from epibench.evaluation.draws import Draws, make_draws
+from epibench.evaluation.draws import make_draws
+from epibench.execution.dense_run import DenseRun, Machine
 from epibench.execution.environment import environment
-from epibench.execution.evaluate_domain import evaluate_domain, stamp_of
-from epibench.execution.networks import Machine, Trained, train_method
+from epibench.execution.evaluate_domain import Fitted, evaluate_domain
 from epibench.execution.reporter import Reporter
 from epibench.execution.run_folder import RunFolder
 from epibench.execution.street_cache import draw_missing
-from epibench.methods import Method
+from epibench.execution.train_job import augment_of
+from epibench.execution.train_method import Trained, train_method
+from epibench.execution.training_log import check_log
 from epibench.methods.network_pool import NetworkPool
 from epibench.recipes import changes
 from epibench.recipes.dense import DenseRecipe
@@ -31,29 +33,49 @@ from epibench.results import VERSION, read_json, write_json
 SHARE_OF_MEMORY = 0.3  # for the weights of members
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """What a run found out about one method, by domain where it differs between them."""
+
+    facts: dict[str, Any]
+    domains: dict[str, dict[str, Any]]
+    overlap: dict[str, Any]
+    training: list[dict[str, Any]]
+    cost: dict[str, Any]
+
+
 def run_dense(recipe: DenseRecipe, folder: RunFolder, machine: Machine, reporter: Reporter) -> dict[str, Any]:
     """The whole run; what is finished is found in the folder and not done again."""
-    opened = open_data(recipe)  # complains before hours are spent
+    opened = open_data(recipe)
+    check_possible(recipe, opened)  # complains before hours are spent
     folder.claim(recipe)
-    for left in folder.path.rglob(".*.safetensors.*"):  # by a process that was killed while it wrote
-        left.unlink()
-    begun = time.perf_counter()
+    folder.clean()
+    run, begun = DenseRun(recipe, folder, machine, reporter), time.perf_counter()
     for name, samples in opened.items():
         if isinstance(samples, StreetDataset):
             draw_missing(name, samples, reporter)
-    failed, found = dict[str, str](), dict[str, dict[str, Any]]()
-    trained = {name: train_method(name, recipe, folder, machine, reporter) for name in recipe.methods}
     domains = {name: opened[f"data.domains.{name}"] for name in recipe.data.domains}
+    failed, trained, found = dict[str, str](), dict[str, Trained](), dict[str, Evaluated]()
     for name in recipe.methods:
         try:
-            found[name] = evaluate_method(name, recipe, trained[name], domains, folder, machine, reporter)
+            trained[name] = train_method(run, name)
         except InputError as error:  # what other methods have done is not lost
-            failed[name] = str(error)
-            reporter.say(f"{name} failed: {error}")
-    results = document(recipe, found, domains, machine)
+            fail(run, failed, name, error)
+    for name in trained:
+        try:
+            found[name] = evaluate_method(run, name, trained[name], domains, failed)
+        except InputError as error:
+            fail(run, failed, name, error)
+    results = document(run, found, domains)
     results |= {"failed": failed, "seconds": time.perf_counter() - begun}
     write_json(folder.results, results)
     return results
+
+
+def fail(run: DenseRun, failed: dict[str, str], what: str, error: InputError) -> None:
+    """Note what has failed, and say so."""
+    failed[what] = str(error)
+    run.reporter.say(f"{what} failed: {error}")
 
 
 def open_data(recipe: DenseRecipe) -> dict[str, Samples]:
@@ -63,75 +85,66 @@ def open_data(recipe: DenseRecipe) -> dict[str, Samples]:
     return {key: source.open(recipe.task, recipe.data.places, key) for key, source in sources.items()}
 
 
+def check_possible(recipe: DenseRecipe, opened: Mapping[str, Samples]) -> None:
+    """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
+    samples = {key: each[0] for key, each in opened.items()}
+    augment_of(recipe)(samples["data.train"], 0)
+    check_log(recipe.training.log)
+    for name in recipe.methods:
+        if recipe.method(name).batch_size % recipe.training.devices:
+            key = recipe.setting(name, "batch_size")
+            raise InputError(f"{key}: take a multiple of {recipe.training.devices}, among which a batch is shared")
+
+
 def evaluate_method(
-    name: str,
-    recipe: DenseRecipe,
-    trained: Trained,
-    domains: Mapping[str, Samples],
-    folder: RunFolder,
-    machine: Machine,
-    reporter: Reporter,
-) -> dict[str, Any]:
-    """What the results say of a method: every draw of it on every domain, and what it costs."""
-    method = recipe.method(name)
-    if trained.errors and (method.diverged == "stop" or not trained.files):
-        first = next(iter(trained.errors.values()))
-        raise InputError(f"{len(trained.errors)} of {method.num_trained} networks failed: {first}")
-    pool = make_pool(name, recipe, trained, machine)
-    draws = draws_of(name, recipe, method, pool, trained)
-    notes = [] if not trained.errors else [f"{len(trained.errors)} of {method.num_trained} diverged and are left out."]
-    scored = {
-        domain: evaluate_domain(name, domain, recipe, pool, draws, samples, folder, machine, reporter)
-        for domain, samples in domains.items()
-    }
-    return {
-        "facts": {
-            "label": recipe.label(name),
-            "method": method.name,
-            "num_networks": len(trained.files),
-            "num_members": pool.num_members,
-            "num_groups": None if pool.group is None else len(set(pool.group)),
-            "plan": pool.plan,
-            "notes": notes,
+    run: DenseRun, name: str, trained: Trained, domains: Mapping[str, Samples], failed: dict[str, str]
+) -> Evaluated:
+    """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
+    method = run.recipe.method(name)
+    if trained.diverged and (method.diverged == "stop" or not trained.files):
+        raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
+    fitted = fit(run, name, trained)
+    scored, broken = dict[str, dict[str, Any]](), dict[str, str]()
+    for domain, samples in domains.items():
+        try:
+            scored[domain] = evaluate_domain(run, fitted, domain, samples)
+        except InputError as error:
+            fail(run, broken, f"{name} on {domain}", error)
+    if not scored:
+        raise InputError(next(iter(broken.values())))
+    failed |= broken
+    return Evaluated(
+        facts=facts_of(run, fitted),
+        domains=scored,
+        overlap={str(size): fitted.draws.overlap(size) for size in fitted.draws.sizes},
+        training=trained.logs,
+        cost={
+            **measure_cost(run, fitted, next(iter(domains.values()))),
+            "train_seconds": trained.seconds,
+            "evaluation": {domain: each["cost"] for domain, each in scored.items()},
         },
-        "domains": scored,
-        "overlap": {str(size): draws.overlap(size) for size in draws.sizes},
-        "training": trained.logs,
-        "cost": measure_cost(name, recipe, pool, draws, trained, domains, scored, folder, reporter),
-    }
-
-
-def make_pool(name: str, recipe: DenseRecipe, trained: Trained, machine: Machine) -> NetworkPool:
-    """The members of a method's trained networks."""
-    method = recipe.method(name)
-    files = {each.network: each for each in trained.files}
-    roll = method.roll(sorted(files))
-    size = sum(each.numel() * each.element_size() for each in recipe.builder().parameters())
-    return NetworkPool(
-        kind=recipe.likelihood,
-        build=recipe.builder,
-        load=lambda member: files[member.network].load_weights(member.snapshot),
-        roll=roll,
-        seed=recipe.seed,
-        method=method.name,
-        rate=method.dropout,
-        resident=max(1, int(SHARE_OF_MEMORY * memory(machine.device) / size)),
-        device=machine.device,
-        precision=torch.bfloat16 if recipe.evaluation.precision == "bf16-mixed" else torch.float32,
     )
 
 
-def memory(device: torch.device) -> int:
-    """Bytes that the device has."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def draws_of(name: str, recipe: DenseRecipe, method: Method, pool: NetworkPool, trained: Trained) -> Draws:
-    """The draws that are evaluated."""
+def fit(run: DenseRun, name: str, trained: Trained) -> Fitted:
+    """The members of a method's trained networks, and the draws from them."""
+    recipe, method = run.recipe, run.recipe.method(name)
+    files = {each.network: each for each in trained.files}
+    size = sum(each.numel() * each.element_size() for each in recipe.builder().parameters())
+    pool = NetworkPool(
+        kind=recipe.likelihood,
+        build=recipe.builder,
+        load=lambda member: files[member.network].load_weights(member.snapshot),
+        roll=method.roll(sorted(files)),
+        seed=recipe.seed,
+        method=method.name,
+        rate=method.dropout,
+        resident=max(1, int(SHARE_OF_MEMORY * run.machine.memory / size)),
+        device=run.machine.device,
+        precision=torch.bfloat16 if recipe.evaluation.precision == "bf16-mixed" else torch.float32,
+    )
     try:
-        return make_draws(
+        draws = make_draws(
             pool.num_members,
             (1,) if method.single else recipe.members,
             plan=pool.plan,
@@ -140,53 +153,65 @@ def draws_of(name: str, recipe: DenseRecipe, method: Method, pool: NetworkPool, 
             group=pool.group,
         )
     except InputError as error:
-        lost = f"{len(trained.errors)} of {method.num_trained} networks diverged; " if trained.errors else ""
+        lost = f"{len(trained.diverged)} of {method.num_trained} networks diverged; " if trained.diverged else ""
         raise InputError(f"{name}: {lost}{error}") from None
+    return Fitted(name, trained, pool, draws)
 
 
-def measure_cost(
-    name: str,
-    recipe: DenseRecipe,
-    pool: NetworkPool,
-    draws: Draws,
-    trained: Trained,
-    domains: Mapping[str, Samples],
-    scored: Mapping[str, dict[str, Any]],
-    folder: RunFolder,
-    reporter: Reporter,
-) -> dict[str, Any]:
-    """Parameters, FLOPs, time and memory of one image of the first domain; found in the folder if it was measured."""
-    place = folder.path / "evaluation" / f"{name}.cost.json"
+def facts_of(run: DenseRun, fitted: Fitted) -> dict[str, Any]:
+    """What a reader should know of a method before its numbers."""
+    recipe, method, pool = run.recipe, run.recipe.method(fitted.name), fitted.pool
+    groups = None if pool.group is None else len(set(pool.group))
+    notes = []
+    if fitted.trained.diverged:
+        notes.append(f"{len(fitted.trained.diverged)} of {method.num_trained} diverged and are left out.")
+    drawn = len(fitted.draws.of_size(fitted.draws.sizes[0]))
+    if groups is not None and drawn < groups:
+        notes.append(f"Only {drawn} of {groups} networks or chains are drawn from: `draws` is {recipe.draws}.")
+    if recipe.evaluation.convention == "gustafsson2020":
+        notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
+    return {
+        "label": recipe.label(fitted.name),
+        "method": method.name,
+        "num_networks": len(fitted.trained.files),
+        "num_members": pool.num_members,
+        "num_groups": groups,
+        "plan": pool.plan,
+        "notes": notes,
+    }
+
+
+def measure_cost(run: DenseRun, fitted: Fitted, samples: Samples) -> dict[str, Any]:
+    """Parameters, FLOPs, time and memory of one image of a domain; found in the folder if it was measured."""
+    recipe, pool = run.recipe, fitted.pool
+    place, stamp = run.folder.path / "evaluation" / f"{fitted.name}.cost.json", fitted.stamp(recipe)
     known = read_json(place)
-    if known is None or known.get("stamp") != stamp_of(recipe, draws):
-        sample = next(iter(domains.values()))[0]
+    if known is None or known.get("stamp") != stamp:
+        sample = samples[0]
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
         network = recipe.builder().to(pool.device).eval()
-        with reporter.step(f"measure the cost of {name}", 1) as advance:
+        with run.reporter.step(f"measure the cost of {fitted.name}", 1) as advance:
             known = {
-                "stamp": stamp_of(recipe, draws),
+                "stamp": stamp,
                 **network_cost(network, inputs),
                 "image_size": list(sample.target.shape),
-                "per_image": cost_per_image(pool, recipe.likelihood, inputs, draws.sizes),
+                "per_image": cost_per_image(pool, recipe.likelihood, inputs, fitted.draws.sizes),
             }
             advance(1)
         write_json(place, known)
-    cost = {key: value for key, value in known.items() if key != "stamp"}
-    evaluation = {domain: found["cost"] for domain, found in scored.items()}
-    return {**cost, "train_seconds": trained.seconds, "evaluation": evaluation}
+    return {key: value for key, value in known.items() if key != "stamp"}
 
 
-def document(
-    recipe: DenseRecipe, found: Mapping[str, dict[str, Any]], domains: Mapping[str, Samples], machine: Machine
-) -> dict[str, Any]:
+def document(run: DenseRun, found: Mapping[str, Evaluated], domains: Mapping[str, Samples]) -> dict[str, Any]:
     """The results of a run as plain data."""
+    recipe = run.recipe
 
     def of_domains(part: str) -> dict[str, Any]:
-        return {name: {domain: each[part] for domain, each in one["domains"].items()} for name, one in found.items()}
+        return {name: {domain: each[part] for domain, each in one.domains.items()} for name, one in found.items()}
 
     return {
         "version": VERSION,
-        **environment(machine.device),
+        **environment(run.machine.device),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "recipe": recipe.model_dump(mode="json"),
         "changes": changes(recipe),
@@ -196,37 +221,37 @@ def document(
         "class_names": None,
         "convention": recipe.evaluation.convention,
         "domains": {name: domain_facts(recipe, name, found) for name in domains},
-        "methods": {name: one["facts"] for name, one in found.items()},
+        "methods": {name: one.facts for name, one in found.items()},
         "summary": of_domains("summary"),
         "curves": of_domains("curves"),
         "draws": of_domains("draws"),
-        "overlap": {name: one["overlap"] for name, one in found.items()},
-        "training": {name: one["training"] for name, one in found.items()},
+        "overlap": {name: one.overlap for name, one in found.items()},
+        "training": {name: one.training for name, one in found.items()},
         "pictures": {domain: pictures_of(domain, found) for domain in domains},
-        "cost": {name: one["cost"] for name, one in found.items()},
+        "cost": {name: one.cost for name, one in found.items()},
     }
 
 
-def domain_facts(recipe: DenseRecipe, name: str, found: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def domain_facts(recipe: DenseRecipe, name: str, found: Mapping[str, Evaluated]) -> dict[str, Any]:
     """What a reader should know of a domain before its numbers."""
     source, train = recipe.data.domains[name], recipe.data.train
     shared = [each.label for each in recipe.data.domains.values()].count(source.label) > 1
-    seen: dict[str, Any] = next((one["domains"][name] for one in found.values()), {})
+    seen: dict[str, Any] = next((one.domains[name] for one in found.values() if name in one.domains), {})
     return {
         "label": f"{source.label} ({name})" if shared else source.label,
-        "role": "in-domain" if source.label == train.label else "shifted",
+        "role": "in-domain" if source.origin == train.origin else "shifted",
         "severity": source.shift,
         "num_images": seen.get("num_images"),
         "num_pixels": seen.get("num_pixels"),
     }
 
 
-def pictures_of(domain: str, found: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def pictures_of(domain: str, found: Mapping[str, Evaluated]) -> list[dict[str, Any]]:
     """The pictures of a domain with what each method predicts."""
     pictures: dict[int, dict[str, Any]] = {}
     predicted = ("M", "mean", "std")
     for name, one in found.items():
-        for each in one["domains"][domain]["pictures"]:
+        for each in one.domains.get(domain, {}).get("pictures", []):
             shown = pictures.setdefault(each["image"], {k: v for k, v in each.items() if k not in predicted})
             shown.setdefault("methods", {})[name] = {key: each[key] for key in predicted}
     return list(pictures.values())

@@ -4,85 +4,99 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from epibench.data.loading import Samples
 from epibench.errors import InputError
-from epibench.evaluation.dense import DomainPass, Progress
+from epibench.evaluation.dense import DomainPass, Observer, Progress
 from epibench.evaluation.draws import Draws
 from epibench.evaluation.suite import SuiteSettings, check_uncertainty
+from epibench.execution.dense_run import DenseRun
 from epibench.execution.gallery import Gallery, evenly
-from epibench.execution.networks import Machine
-from epibench.execution.reporter import Reporter
-from epibench.execution.run_folder import RunFolder
 from epibench.execution.store_observer import StoreObserver
 from epibench.execution.tensors import load_tensors, save_tensors
+from epibench.execution.train_method import Trained
 from epibench.methods.network_pool import NetworkPool
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.settings import fixed
 from epibench.results import per_draw, read_json, summarise, summarise_curves, without_members, write_json
+from epibench.training.pacing import Pacer
 
-SAVE_SECONDS = 20.0
+KEPT = {"num_images", "num_pixels", "summary", "curves", "draws", "pictures", "cost"}
 
 
-def evaluate_domain(
-    name: str,
-    domain: str,
-    recipe: DenseRecipe,
-    pool: NetworkPool,
-    draws: Draws,
-    samples: Samples,
-    folder: RunFolder,
-    machine: Machine,
-    reporter: Reporter,
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Fitted:
+    """A method whose networks are trained: its members, and the draws that are evaluated."""
+
+    name: str
+    trained: Trained
+    pool: NetworkPool
+    draws: Draws
+
+    def stamp(self, recipe: DenseRecipe, *more: Any) -> str:
+        """A key of everything that decides its numbers, and of what else is given."""
+        weights = [each.stamp for each in self.trained.files]
+        text = json.dumps([fixed(recipe.model_dump(mode="json")), self.draws.sets, weights, *more], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def evaluate_domain(run: DenseRun, fitted: Fitted, domain: str, samples: Samples) -> dict[str, Any]:
     """Every draw of a method on a domain: found in the folder, or evaluated to the end."""
-    ended = folder.path / "evaluation" / f"{name}.{domain}.json"
-    stamp = stamp_of(recipe, draws)
-    if (known := read_json(ended)) is not None and known.get("stamp") == stamp:
-        reporter.say(f"{name} on {domain}: evaluated already")
+    recipe, name, draws = run.recipe, fitted.name, fitted.draws
+    ended = run.folder.path / "evaluation" / name / f"{domain}.json"
+    stamp = fitted.stamp(recipe, recipe.data.domains[domain].version, len(samples))
+    store = run.folder.path / "predictions" / name / f"{domain}.zarr"
+    unfinished = ended.with_suffix(".unfinished.safetensors")
+    if recipe.evaluation.store and not store.exists():  # what was written of it is gone, if anything was
+        ended.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
+    known = read_json(ended)
+    if known is not None and known.get("stamp") == stamp and known.keys() >= KEPT:
+        run.reporter.say(f"{name} on {domain}: evaluated already")
         return known
-    largest = draws.sets[draws.of_size(draws.sizes[-1])[0]]
-    gallery = Gallery(evenly(recipe.evaluation.pictures, len(samples)), largest)
-    observers: list[Any] = [gallery]
+    gallery = Gallery(evenly(recipe.evaluation.pictures, len(samples)), draws.sets[draws.of_size(draws.sizes[-1])[0]])
+    observers: list[Observer] = [gallery]
     if recipe.evaluation.store:
-        observers.append(
-            StoreObserver(folder.path / "predictions" / f"{name}-{domain}.zarr", recipe, name, domain, pool, samples)
-        )
-    run = DomainPass(
-        pool, draws, suite_settings(recipe, samples), samples, recipe.evaluation.batch_size, machine.workers, observers
+        observers.append(StoreObserver(store, recipe, name, domain, fitted.pool, samples))
+    settings = suite_settings(recipe, samples)
+    todo = DomainPass(
+        fitted.pool, draws, settings, samples, recipe.evaluation.batch_size, run.machine.workers, observers
     )
-    saved = ended.with_suffix(".unfinished.safetensors")
-    resume_pass(run, saved, stamp)
-    with reporter.step(f"evaluate {name} on {domain}", len(samples), run.done.images) as advance:
-        try:
-            run.run(saver(run, saved, stamp, advance))
-        except InputError:
-            raise
-        except ValueError as error:  # what a broken network predicts is not finite
-            raise InputError(f"{name} on {domain}: {error}; lower {recipe.setting(name, 'learning_rate')}") from None
-    if not run.done.pixels:
-        raise InputError(f"{domain}: no image has a pixel whose target is known; there is nothing to evaluate")
+    carry_out(run, todo, f"{name} on {domain}", unfinished, stamp)
     for observer in observers:
         observer.close()
-    values, curves = run.results()
+    values, curves = todo.results()
     results = {
         "stamp": stamp,
-        "num_images": run.done.images,
-        "num_pixels": run.done.pixels,
+        "num_images": todo.done.images,
+        "num_pixels": todo.done.pixels,
         "summary": summarise(draws.sets, values),
         "curves": summarise_curves(draws.sets, curves),
         "draws": without_members(per_draw(draws.sets, values)),
         "pictures": list(gallery.pictures().values()),
-        "cost": {"forward_seconds": run.done.forward_seconds, "scoring_seconds": run.done.scoring_seconds},
+        "cost": {"forward_seconds": todo.done.forward_seconds, "scoring_seconds": todo.done.scoring_seconds},
     }
     write_json(ended, results)
-    saved.unlink(missing_ok=True)
+    unfinished.unlink(missing_ok=True)
     return results
+
+
+def carry_out(run: DenseRun, todo: DomainPass, name: str, saved: Path, stamp: str) -> None:
+    """Go through all images that are left."""
+    resume_pass(todo, saved, stamp)
+    with run.reporter.step(f"evaluate {name}", len(todo.samples), todo.done.images) as advance:
+        try:
+            todo.run(saver(todo, saved, stamp, advance))
+        except InputError:
+            raise
+        except ValueError as error:  # what a broken network predicts is not finite
+            raise InputError(f"{name}: {error}; has a network gone astray? Look at its loss") from None
+    if not todo.done.pixels:
+        raise InputError(f"{name}: no image has a pixel whose target is known; there is nothing to evaluate")
 
 
 def suite_settings(recipe: DenseRecipe, samples: Samples) -> SuiteSettings:
@@ -93,13 +107,7 @@ def suite_settings(recipe: DenseRecipe, samples: Samples) -> SuiteSettings:
     )
 
 
-def stamp_of(recipe: DenseRecipe, draws: Draws) -> str:
-    """A key of everything that decides an evaluation."""
-    text = json.dumps([fixed(recipe.model_dump(mode="json")), draws.sets], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def resume_pass(run: DomainPass, saved: Path, stamp: str) -> None:
+def resume_pass(todo: DomainPass, saved: Path, stamp: str) -> None:
     """Go on from what was saved of a pass, if there is anything."""
     found = load_tensors(saved, stamp)
     if found is not None:
@@ -109,18 +117,20 @@ def resume_pass(run: DomainPass, saved: Path, stamp: str) -> None:
             found.number("forward_seconds"),
             found.number("scoring_seconds"),
         )
-        run.load_state(found.tensors, done)
+        try:
+            todo.load_state(found.tensors, done)
+        except KeyError as error:
+            raise found.complaint(f"it lacks {error}") from None
 
 
-def saver(run: DomainPass, saved: Path, stamp: str, advance: Callable[[int], None]) -> Callable[[int], None]:
+def saver(todo: DomainPass, saved: Path, stamp: str, advance: Callable[[int], None]) -> Callable[[int], None]:
     """What is done after a shard: tell, and now and then save."""
-    last = time.perf_counter()
+    pacer = Pacer()
 
     def after_shard(images: int) -> None:
-        nonlocal last
         advance(images)
-        if time.perf_counter() - last > SAVE_SECONDS and run.done.images < len(run.samples):
-            save_tensors(saved, run.state(), {"stamp": stamp, **asdict(run.done)})
-            last = time.perf_counter()
+        if todo.done.images < len(todo.samples) and pacer.due():
+            with pacer:
+                save_tensors(saved, todo.state(), {"stamp": stamp, **asdict(todo.done)})
 
     return after_shard

@@ -37,11 +37,11 @@ class Gallery:
             place = image - images.start
             if members.start <= self.members[0] < members.stop:
                 shown = {**batch.inputs, "target": batch.target, "valid": batch.valid}
-                self.kept |= {f"{image}.{name}": values[place].cpu() for name, values in shown.items()}
+                self.kept |= {f"{image}.{name}": values[place].cpu().clone() for name, values in shown.items()}
             for member in self.members:
                 if members.start <= member < members.stop:
-                    found = {name: values[member - members.start, place].cpu() for name, values in outputs.items()}
-                    self.kept |= {f"{image}.{name}.{member}": values for name, values in found.items()}
+                    for name, values in outputs.items():
+                        self.kept[f"{image}.{name}.{member}"] = values[member - members.start, place].cpu().clone()
 
     def state(self) -> dict[str, Tensor]:
         """What it has kept."""
@@ -73,8 +73,8 @@ class Gallery:
             "height": -(-height // step),
             "width": -(-width // step),
             "photo": photo(kept[f"{image}.image"][:, ::step, ::step]),
-            "sparse_depth": grid(thinned(kept[f"{image}.sparse_depth"][0], step)),
-            "target": grid(thinned(target, step)),
+            "sparse_depth": grid(smaller(kept[f"{image}.sparse_depth"][0], step)),
+            "target": grid(smaller(target, step)),
             "M": len(self.members),
             "mean": grid(predictive.mean.view(height, width)[::step, ::step]),
             "std": grid(predictive.variance.sqrt().view(height, width)[::step, ::step]),
@@ -87,7 +87,7 @@ def evenly(number: int, total: int) -> list[int]:
     return [(2 * place + 1) * total // (2 * number) for place in range(number)]
 
 
-def thinned(depth: Tensor, step: int) -> Tensor:
+def smaller(depth: Tensor, step: int) -> Tensor:
     """A smaller map of sparse depth: the nearest point of each square that has one."""
     if step == 1:
         return depth

@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, TypeVar
@@ -84,8 +85,9 @@ class _Team(Generic[Job]):
         """Until all jobs have ended; processes are stopped whatever happens."""
         errors: dict[int, str] = {}
         try:
-            for process in self.processes:
-                process.start()
+            with interrupts_ignored():  # which processes inherit until they can see to it themselves
+                for process in self.processes:
+                    process.start()
             while self.left:
                 told = self._next()
                 if not told.ended:
@@ -124,9 +126,21 @@ class _Team(Generic[Job]):
                 )
 
 
-def _serve(waiting: Any, told: Any, work: Callable[[Any, Tell], None], parent: int) -> None:
-    """Take jobs until there is none left; end at once if the process that asked for them is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that asked hears of it, and stops this one
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Ctrl-C does nothing meanwhile; only the main thread can ask for that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def end_with(parent: int) -> None:
+    """End this process as soon as the one that started it is gone."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -134,6 +148,13 @@ def _serve(waiting: Any, told: Any, work: Callable[[Any, Tell], None], parent: i
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _serve(waiting: Any, told: Any, work: Callable[[Any, Tell], None], parent: int) -> None:
+    """Take jobs until there is none left; end at once if the process that asked for them is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that asked hears of it, and stops this one
+
+    end_with(parent)
     while True:
         pair = waiting.get()
         if pair is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -59,6 +60,13 @@ class RunFolder:
         if self.path.exists() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             raise InputError(f"--out {self.path} is not empty and holds no run: give a new folder")
         write_json(place, wanted)
+
+    def clean(self) -> None:
+        """Remove what processes left that were killed while they wrote."""
+        for path in self.path.rglob(".*.safetensors.*"):
+            owner = path.name.rpartition(".")[2]
+            if owner.isdecimal() and not _alive(int(owner)):
+                path.unlink(missing_ok=True)
 
     def members(self, method: str) -> Path:
         """The trained parameters of a method."""
@@ -125,3 +133,14 @@ class Stamp:
         for tensor in (problem.data.inputs, problem.data.target):
             key.update(tensor.numpy().tobytes())
         return cls(key.hexdigest(), (method.num_trained, len(training.keep), problem.network.num_parameters))
+
+
+def _alive(process: int) -> bool:
+    """Whether there is a process of that number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

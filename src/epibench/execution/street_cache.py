@@ -7,18 +7,23 @@ from dataclasses import dataclass
 
 from torch.utils.data import DataLoader, Dataset
 
+from epibench.data.loading import Failure
 from epibench.data.street import StreetDataset
+from epibench.errors import InputError
 from epibench.execution.reporter import Reporter
 
 
 @dataclass(frozen=True)
-class _Drawn(Dataset[int]):
+class _Drawn(Dataset["int | Failure"]):
     """Drawing a scene keeps it; only its number comes back."""
 
     scenes: StreetDataset
 
-    def __getitem__(self, index: int) -> int:
-        self.scenes.frame(index)
+    def __getitem__(self, index: int) -> int | Failure:
+        try:
+            self.scenes.frame(index)
+        except InputError as error:
+            return Failure(str(error))
         return index
 
 
@@ -29,5 +34,7 @@ def draw_missing(name: str, scenes: StreetDataset, reporter: Reporter) -> None:
         return
     with reporter.step(f"draw scenes of {name}", len(missing)) as advance:
         workers = min(len(os.sched_getaffinity(0)), len(missing))
-        for _ in DataLoader(_Drawn(scenes), batch_size=None, sampler=missing, num_workers=workers):
+        for drawn in DataLoader(_Drawn(scenes), batch_size=None, sampler=missing, num_workers=workers):
+            if isinstance(drawn, Failure):
+                raise InputError(drawn.text)
             advance(1)

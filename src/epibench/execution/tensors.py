@@ -57,14 +57,15 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, 
         beside.unlink(missing_ok=True)
 
 
-def load_tensors(path: Path, stamp: str) -> Saved | None:
+def load_tensors(path: Path, stamp: str, only_notes: bool = False) -> Saved | None:
     """What a file holds, or None where there is none; it must have been written under the same stamp."""
     if not path.exists():
         return None
     try:
         with safe_open(path, framework="pt") as file:
             notes = json.loads((file.metadata() or {}).get("notes", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no dict)
+            names = [] if only_notes else list(file.keys())
+            tensors = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not readable ({error}); remove it, and it is made anew") from None
     saved = Saved(path, tensors, notes if isinstance(notes, dict) else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ from typing import Any
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor
+from torch.multiprocessing.spawn import ProcessRaisedException
 
 from epibench.data.augment import Augment
 from epibench.data.loading import Samples
 from epibench.errors import InputError
 from epibench.execution.checkpoints import Checkpoints
-from epibench.execution.jobs import Tell
+from epibench.execution.jobs import JobFailedError, Tell, end_with
 from epibench.execution.training_log import open_log
 from epibench.likelihoods import LIKELIHOODS
 from epibench.recipes.dense import DenseRecipe
@@ -32,6 +34,7 @@ from epibench.training.dense import (
     LogRow,
     LossDivergedError,
     NetworkKeys,
+    StateMismatchError,
     train_network,
 )
 
@@ -54,21 +57,22 @@ class TrainJob:
     workers: int = 0
 
 
-@dataclass(frozen=True)
-class TrainProgress:
-    """Where a network stands."""
-
-    step: int
-    row: LogRow
+class DivergedNetworkError(InputError):
+    """A network whose loss is no longer finite; a file beside its weights says so."""
 
 
 def train_job(job: TrainJob, tell: Tell) -> None:
     """Train the network to its end; what is finished is found and not done again."""
     if job.recipe.training.devices > 1:
         fabric = make_fabric(job, job.recipe.training.devices)
-        error = fabric.launch(partial(_train_together, job=job))
-        if error is not None:
-            raise InputError(error)
+        try:
+            diverged = fabric.launch(partial(_train_together, job=job, parent=os.getpid()))
+        except ProcessRaisedException as error:  # one of the processes has failed; the others were stopped
+            last = str(error).strip().splitlines()[-1]
+            kind, _, text = last.partition(": ")
+            raise (InputError(text) if kind.endswith("InputError") else JobFailedError(last)) from None
+        if diverged is not None:
+            raise InputError(diverged)
     else:
         _train_with(make_fabric(job, 1), job, tell)
 
@@ -94,15 +98,16 @@ def precision_of(recipe: DenseRecipe, device: torch.device) -> Any:
     return "bf16-mixed" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
 
 
-def _train_together(fabric: Fabric, job: TrainJob) -> str | None:
-    """One of several processes of a job; an exception would arrive with its traceback in its text."""
+def _train_together(fabric: Fabric, job: TrainJob, parent: int) -> str | None:
+    """One of several processes of a job; returns what went wrong where all of them come to the same end."""
+    end_with(parent)
+    text = None
     try:
         _train_with(fabric, job, _silent)
-    except InputError as error:
-        return str(error)
-    finally:
-        torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter, which aborts then
-    return None
+    except DivergedNetworkError as error:
+        text = str(error)
+    torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter, which aborts then
+    return text
 
 
 def _silent(content: Any) -> None:
@@ -112,22 +117,22 @@ def _silent(content: Any) -> None:
 def _train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
     recipe, method = job.recipe, job.recipe.method(job.method)
     files = checkpoints_of(recipe, job.method, job.network, job.folder)
-    state, before = files.load_state() or (None, 0.0)
+    machine = f"{fabric.device.type} ({precision_of(recipe, fabric.device)})"
+    state, before = files.load_state(machine) or (None, 0.0)
     begun = time.perf_counter()
+    log = open_log(recipe.training.log, files, 0 if state is None else state.step)
     threads = torch.get_num_threads()
     if fabric.device.type == "cpu":
         torch.set_num_threads(1)  # numbers must not depend on it; several networks are trained at once instead
-    log = open_log(recipe.training.log, files, 0 if state is None else state.step)
     rows: list[LogRow] = [] if state is None else list(state.log)
 
-    def progress(step: int, row: LogRow) -> None:
-        if not rows or row.step > rows[-1].step:
-            rows.append(row)
-            log.add(row)
-        tell(TrainProgress(step, row))
+    def progress(row: LogRow) -> None:
+        rows.append(row)
+        log.add(row)
+        tell(row)
 
     def save(state: DenseState) -> None:
-        files.save_state(state, before + time.perf_counter() - begun)
+        files.save_state(state, before + time.perf_counter() - begun, machine)
         log.write(state.log)
 
     def keep(epoch: int, weights: Mapping[str, Tensor]) -> None:
@@ -140,12 +145,14 @@ def _train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
         training = training_of(recipe, job.method, samples, fabric.device)
         keys = NetworkKeys.of(recipe.seed, method.name, job.network)
         train_network(training, keys, fabric, state, DenseWatch(progress, save, keep), job.workers)
+    except StateMismatchError as error:
+        raise InputError(f"{files.unfinished}: {error}; remove it, and it is made anew") from None
     except LossDivergedError as error:
         text = f"{job.method}: network {job.network}: {error}; lower {recipe.setting(job.method, 'learning_rate')}"
         if fabric.is_global_zero:
             write_atomically(files.diverged, f"{text}\n")
             files.unfinished.unlink(missing_ok=True)
-        raise InputError(text) from None
+        raise DivergedNetworkError(text) from None
     finally:
         log.close()
         torch.set_num_threads(threads)
@@ -158,19 +165,25 @@ def training_of(recipe: DenseRecipe, name: str, samples: Samples, device: torch.
         build=recipe.builder,
         loss=LIKELIHOODS[recipe.likelihood].image_loss,
         samples=samples,
-        augment=Augment(options.crop, options.flip, options.scale, options.thin),
+        augment=augment_of(recipe),
         rule=method.rule,
         schedule=method.schedule,
         num_epochs=method.num_epochs,
         epoch_steps=options.epoch_steps,
         batch_size=method.batch_size,
         keep=method.keep,
-        weight_decay=options.weight_decay,
+        weight_decay=options.weight_decay if method.prior else 0.0,
         clip=options.clip,
         dropout=method.dropout,
         channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
         compile=options.compile,
     )
+
+
+def augment_of(recipe: DenseRecipe) -> Augment:
+    """How a recipe changes training samples."""
+    options = recipe.training
+    return Augment(options.crop, options.flip, options.scale, options.thin)
 
 
 def checkpoints_of(recipe: DenseRecipe, name: str, network: int, folder: Path) -> Checkpoints:
@@ -181,7 +194,7 @@ def checkpoints_of(recipe: DenseRecipe, name: str, network: int, folder: Path) -
         "seed": recipe.seed,
         "network": recipe.network.model_dump(mode="json"),
         "training": recipe.training.model_dump(mode="json", exclude={"log"}),
-        "train": [recipe.data.train.model_dump(mode="json", exclude={"root"}), recipe.data.train.version_of_world],
+        "train": [recipe.data.train.model_dump(mode="json", exclude={"root", "raw_root"}), recipe.data.train.version],
         "method": [method.name, options, network],
     }
     stamp = hashlib.blake2b(json.dumps(decisive, sort_keys=True).encode(), digest_size=16).hexdigest()

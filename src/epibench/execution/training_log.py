@@ -38,12 +38,9 @@ class TensorBoardLog(TrainingLog):
     """TensorBoard's own files, in a folder beside the weights; rows after `step` are of a training that was stopped."""
 
     def __init__(self, files: Checkpoints, step: int):
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise InputError(
-                "training.log=tensorboard needs the package tensorboard: pip install tensorboard, or take csv"
-            ) from None
+        check_log("tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
         writer: Any = SummaryWriter
         self.writer = writer(files.folder / f"{files.network:04d}-tensorboard", purge_step=step + 1)
 
@@ -55,6 +52,17 @@ class TensorBoardLog(TrainingLog):
     def close(self) -> None:
         """Write what is left."""
         self.writer.close()
+
+
+def check_log(kind: str) -> None:
+    """Say what is missing for a log of that kind."""
+    try:
+        if kind == "tensorboard":
+            from torch.utils.tensorboard import SummaryWriter  # noqa: F401
+    except ImportError:
+        raise InputError(
+            "training.log=tensorboard needs the package tensorboard: pip install tensorboard, or take csv"
+        ) from None
 
 
 def open_log(kind: str, files: Checkpoints, step: int) -> TrainingLog:

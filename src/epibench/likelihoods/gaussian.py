@@ -72,7 +72,7 @@ def slope(mean: Tensor, log_variance: Tensor, target: Tensor) -> tuple[Tensor, T
 
 def image_loss(raw: Tensor, target: Tensor) -> Tensor:
     """The loss of every pixel. raw: mean and log variance, (image, 2, height, width)."""
-    return loss(raw[:, 0], raw[:, 1], target)
+    return loss(raw[:, 0], raw[:, 1].clamp(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE), target)
 
 
 def image_outputs(raw: Tensor) -> dict[str, Tensor]:

@@ -76,11 +76,12 @@ class Method(BaseModel, ABC):
 
     name: ClassVar[str]
     label: ClassVar[str]
+    prior: ClassVar[bool] = True  # whether it knows of the prior on weights
     single: ClassVar[bool] = False  # whether its members never predict together: only M = 1 makes sense
 
     diverged: Literal["stop", "drop"] = "stop"  # what happens when networks become NaN
     num_epochs: int = Field(150, ge=1)
-    batch_size: int = Field(32, ge=1)
+    batch_size: int = Field(32, ge=1, le=10**9)
 
     @property
     @abstractmethod
@@ -137,7 +138,7 @@ class Method(BaseModel, ABC):
             num_epochs=self.num_epochs,
             batch_size=self.batch_size,
             keep=self.keep,
-            prior_precision=1 / problem.prior_scale**2,
+            prior_precision=1 / problem.prior_scale**2 if self.prior else 0.0,
         )
 
     @abstractmethod

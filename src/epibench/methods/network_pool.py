@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from epibench import randomness
+from epibench.errors import InputError
 from epibench.evaluation.draws import Plan
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Member, Roll
@@ -118,7 +119,11 @@ class NetworkPool:
             self._networks.move_to_end(name)
             return self._networks[name]
         network = self.build()
-        network.load_state_dict(dict(self.load(member)))
+        try:
+            network.load_state_dict(dict(self.load(member)))
+        except RuntimeError as error:
+            reason = str(error).splitlines()[-1].strip()
+            raise InputError(f"{self.method}: the weights of network {member.network} do not fit ({reason})") from None
         network.to(self.device).eval().requires_grad_(False)
         if self.device.type == "cuda":
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from epibench.errors import InputError
 
 DESCRIPTIVE = ("about", "minutes", "machine")
+PLACES = ("root", "raw_root", "cache")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -94,8 +95,15 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 
 def fixed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the numbers of a run: everything but the words about it."""
-    return {name: value for name, value in values.items() if name not in DESCRIPTIVE}
+    """What decides the numbers of a run: everything but the words about it, and where its data lies."""
+    kept = {name: value for name, value in values.items() if name not in DESCRIPTIVE}
+    return {**kept, "data": _without_places(kept["data"])} if "data" in kept else kept
+
+
+def _without_places(data: Any) -> Any:
+    if not isinstance(data, Mapping):
+        return data
+    return {name: _without_places(value) for name, value in data.items() if name not in PLACES}
 
 
 def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:

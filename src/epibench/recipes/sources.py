@@ -55,7 +55,7 @@ class StreetSource(Options):
     domain: str = "clean"
     severity: float | None = Field(None, ge=0, le=MAX_SEVERITY)
     without: tuple[str, ...] = ()
-    num_images: int = Field(64, ge=1)
+    num_images: int = Field(64, ge=1, le=10**7)
     seed: int = Field(0, ge=0)
     size: Size = (128, 256)
 
@@ -67,14 +67,19 @@ class StreetSource(Options):
     @property
     def label(self) -> str:
         """What to call it on a page."""
-        severity = f", severity {self.severity:g}" if self.severity else ""
+        severity = "" if self.severity is None else f", severity {self.severity:g}"
         kept = ", ".join(factor for factor in self.without if factor not in EXACT)
         return f"street, {self.domain}{severity}" + (f", without {kept}" if kept else "")
 
     @property
-    def version_of_world(self) -> int:
-        """Grows when the same options give other scenes."""
-        return VERSION
+    def version(self) -> str:
+        """Changes when the same options give other scenes."""
+        return str(VERSION)
+
+    @property
+    def origin(self) -> object:
+        """What is the same for data of one distribution."""
+        return self.world
 
     @property
     def shift(self) -> float | None:
@@ -89,13 +94,19 @@ class StreetSource(Options):
 
 
 class KittiSource(Options):
-    """KITTI depth completion; num_images: only so many of the first frames."""
+    """KITTI depth completion. num_images: so many of the first frames; raw_root: where KITTI raw lies, if apart."""
 
     kind: Literal["kitti"] = "kitti"
     root: str = "kitti"
+    raw_root: str | None = None
     split: Literal["selection", "val", "train"] = "selection"
     crop: Size | None = (352, 1216)
     num_images: int | None = Field(None, ge=1)
+
+    @property
+    def version(self) -> str:
+        """There is one."""
+        return "1"
 
     @property
     def label(self) -> str:
@@ -103,9 +114,9 @@ class KittiSource(Options):
         return "KITTI"
 
     @property
-    def version_of_world(self) -> int:
-        """The files do not change."""
-        return 0
+    def origin(self) -> object:
+        """What is the same for data of one distribution."""
+        return self.kind
 
     @property
     def shift(self) -> float | None:
@@ -115,7 +126,8 @@ class KittiSource(Options):
     def open(self, task: Task, places: Places, key: str) -> Samples:
         """The frames."""
         only_depth(task, self.kind)
-        return first(KittiDepth(places.find(self.root, f"{key}.root"), self.split, self.crop), self.num_images)
+        raw = None if self.raw_root is None else places.find(self.raw_root, f"{key}.raw_root")
+        return first(KittiDepth(places.find(self.root, f"{key}.root"), self.split, self.crop, raw), self.num_images)
 
 
 class VirtualKittiSource(Options):
@@ -136,9 +148,9 @@ class VirtualKittiSource(Options):
         return "Virtual KITTI"
 
     @property
-    def version_of_world(self) -> int:
-        """The files do not change."""
-        return 0
+    def origin(self) -> object:
+        """What is the same for data of one distribution."""
+        return self.kind
 
     @property
     def shift(self) -> float | None:

@@ -7,10 +7,9 @@ dropout, noise. So a network comes out the same alone, among others, or elsewher
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import torch
@@ -23,13 +22,12 @@ from epibench.data.loading import Augmentation, Samples, Stream, batches
 from epibench.errors import InputError
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.training.flat import FlatParameters, copy_buffers
+from epibench.training.pacing import Pacer
 from epibench.training.rules import Rule, RuleState, Step, decay
 from epibench.training.schedules import Schedule
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 LOG_EVERY = 20  # steps; a loss that is not finite is noticed as late as that
-SAVE_SECONDS = 10.0
-SAVE_SHARE = 0.05  # of the time may go into saving
 
 
 class LogRow(NamedTuple):
@@ -71,6 +69,11 @@ class DenseTraining:
         """Steps of the whole training."""
         return self.num_epochs * self.epoch_steps
 
+    @property
+    def last_step(self) -> int:
+        """Where training ends: with the last network that is kept."""
+        return self.keep[-1] * self.epoch_steps if self.keep else self.num_steps
+
 
 @dataclass(frozen=True)
 class NetworkKeys:
@@ -104,7 +107,7 @@ class DenseState:
 class DenseWatch:
     """How the world outside follows training."""
 
-    progress: Callable[[int, LogRow], None] = lambda step, row: None
+    progress: Callable[[LogRow], None] = lambda row: None
     save: Callable[[DenseState], None] = lambda state: None
     keep: Callable[[int, Mapping[str, Tensor]], None] = lambda epoch, weights: None
 
@@ -117,9 +120,13 @@ class LossDivergedError(InputError):
         super().__init__(f"the loss became NaN or infinite by step {step}")
 
 
+class StateMismatchError(InputError):
+    """A saved state does not belong to this training."""
+
+
 def build_network(build: Callable[[], nn.Module], key: int) -> nn.Module:
-    """A network with initial weights that are a function of the key; the generator of the caller is left alone."""
-    with torch.random.fork_rng(devices=[]):
+    """A network with initial weights that are a function of the key; the caller's generators are left alone."""
+    with torch.random.fork_rng():
         torch.manual_seed(key)
         return build()
 
@@ -135,18 +142,18 @@ def train_network(
     """Train to the end, from the start or from a saved state; returns the log."""
     watch = DenseWatch() if watch is None else watch
     run = _Run(training, keys, fabric, state)
-    save = _Pacer()
+    pacer = Pacer()
     stream = Stream(training.samples, training.augment, keys.order, keys.change)
-    numbers = run.numbers(range(run.step * training.batch_size, training.num_steps * training.batch_size))
+    numbers = run.numbers(range(run.step * training.batch_size, training.last_step * training.batch_size))
     size = training.batch_size // fabric.world_size
     for batch in batches(stream, numbers, size, workers, pin=fabric.device.type == "cuda"):
         run.take_step(batch.to(fabric.device, non_blocking=True))
         if run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0:
-            watch.progress(run.step, run.note())
+            watch.progress(run.note())
         if run.step % training.epoch_steps == 0 and run.step // training.epoch_steps in training.keep:
             watch.keep(run.step // training.epoch_steps, run.weights())
-        if run.step % LOG_EVERY == 0 and run.step < training.num_steps and fabric.is_global_zero and save.due():
-            with save:
+        if run.step % LOG_EVERY == 0 and run.step < training.last_step and fabric.is_global_zero and pacer.due():
+            with pacer:
                 watch.save(run.state())
     return tuple(run.log)
 
@@ -180,12 +187,23 @@ class _Run:
         self.summed, self.since = torch.zeros((), device=fabric.device), self.step
 
     def _resume(self, state: DenseState) -> None:
+        self._check(state)
         with torch.no_grad():
             self.flat.values.copy_(state.parameters)
             for name, saved in state.rule.items():
                 self.rule_state[name].copy_(saved)
             copy_buffers(self.network, state.buffers)
         self.step, self.log = state.step, list(state.log)
+
+    def _check(self, state: DenseState) -> None:
+        """Refuse the state of another training."""
+        buffers = dict(self.network.named_buffers())
+        pairs: list[tuple[Tensor, Tensor | None]] = [(self.flat.values, state.parameters)]
+        pairs += [(own, state.rule.get(name)) for name, own in self.rule_state.items()]
+        pairs += [(own, state.buffers.get(name)) for name, own in buffers.items()]
+        fits = all(saved is not None and saved.shape == own.shape for own, saved in pairs)
+        if not fits or not 0 < state.step < self.training.last_step:
+            raise StateMismatchError("what is saved there is not the state of this training")
 
     def numbers(self, samples: range) -> Sequence[int]:
         """The part of the running samples that this process sees: its share of every batch."""
@@ -200,7 +218,9 @@ class _Run:
         self.flat.gradient.zero_()
         with self._dropout(len(batch.target)):
             raw = self.module(batch.inputs)
-        target = batch.target.masked_fill(~batch.valid, 0)  # what it holds there may be NaN, or no class
+        # Elsewhere the target may be NaN or no class, and what the network says there must not reach the gradient.
+        target = batch.target.masked_fill(~batch.valid, 0)
+        raw = torch.where(batch.valid[:, None], raw, torch.zeros((), device=raw.device, dtype=raw.dtype))
         loss = mean_loss(training.loss(raw, target), batch.valid)
         self.fabric.backward(loss)
         if training.clip is not None:
@@ -259,22 +279,3 @@ class _Run:
 def mean_loss(losses: Tensor, valid: Tensor) -> Tensor:
     """The mean over valid pixels; 0 where there is none."""
     return torch.where(valid, losses, losses.new_zeros(())).sum() / valid.sum().clamp(min=1)
-
-
-@dataclass
-class _Pacer:
-    """When to save: every ten seconds, or less often where saving itself takes long."""
-
-    wait: float = SAVE_SECONDS
-    last: float = field(default_factory=time.perf_counter)
-    begun: float = 0.0
-
-    def due(self) -> bool:
-        return time.perf_counter() - self.last > self.wait
-
-    def __enter__(self) -> None:
-        self.begun = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.last = time.perf_counter()
-        self.wait = max(SAVE_SECONDS, (self.last - self.begun) / SAVE_SHARE)

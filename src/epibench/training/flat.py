@@ -46,7 +46,7 @@ class FlatParameters:
 
 
 def _room(parameter: Tensor) -> int:
-    """Entries that a parameter takes up, with a gap so that the next one is aligned; gaps stay 0."""
+    """Entries that a parameter takes up, with a gap so that the next one is aligned; nobody reads the gaps."""
     return -(-parameter.numel() // ALIGNED) * ALIGNED
 
 
