@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from epibench.networks.depth_completion import DepthCompletion
+from epibench.networks.depth_completion import DepthCompletion, spread
 from epibench.networks.dropout import SeededDropout, insert_dropout
 
 Inputs = dict[str, Tensor]
@@ -221,3 +221,27 @@ def test_the_heads_stay_in_float32_in_mixed_precision(mixed: dict[str, torch.dty
 
 def test_the_layers_before_the_heads_use_mixed_precision(mixed: dict[str, torch.dtype]) -> None:
     assert {mixed["encoder.0.0.conv1"], mixed["decoder.4.0"]} == {torch.bfloat16}
+
+
+def test_sparse_depth_is_spread_over_the_picture_by_its_nearest_points() -> None:
+    sparse = torch.zeros(1, 1, 40, 70)
+    sparse[0, 0, 5, 5], sparse[0, 0, 30, 60] = 10.0, 40.0
+    found = spread(sparse)[0, 0]
+    assert found.min() > 9.9
+    assert found.max() < 40.1
+    torch.testing.assert_close(found[[5, 30], [5, 60]], torch.tensor([10.0, 40.0]), rtol=0.2, atol=0)
+    assert found[6, 8] < 15 < 30 < found[28, 62]
+
+
+def test_nothing_is_spread_where_there_is_no_sparse_depth() -> None:
+    assert torch.equal(spread(torch.zeros(2, 1, 16, 16)), torch.zeros(2, 1, 16, 16))
+
+
+def test_an_anchored_network_begins_with_the_spread_sparse_depth() -> None:
+    network = DepthCompletion(8, (1, 1, 1, 1), anchored=True).eval()
+    torch.nn.init.zeros_(network.mean.weight)
+    sparse = torch.where(torch.rand(1, 1, 32, 48) < 0.1, torch.rand(1, 1, 32, 48) * 50 + 1, 0.0)
+    image = torch.randint(0, 256, (1, 3, 32, 48), dtype=torch.uint8)
+    with torch.inference_mode():
+        mean = network({"image": image, "sparse_depth": sparse})[:, :1]
+    torch.testing.assert_close(mean, spread(sparse))

@@ -1,10 +1,13 @@
 """The recipes of dense problems: what the paper fixes (Section 4.2, Appendix C), and what settings reach."""
 
 import pytest
+import torch
 
 from epibench.errors import InputError
 from epibench.evaluation.draws import make_draws
+from epibench.execution.train_job import training_of
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
+from epibench.recipes.settings import fixed
 from epibench.recipes.sources import KittiSource, StreetSource, VirtualKittiSource
 
 
@@ -97,3 +100,35 @@ def test_what_cannot_be_done_is_refused_before_anything_is_trained(setting: str,
         apply_settings(recipe("street-depth"), [setting])
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_same_world_by_another_name_is_the_same_origin() -> None:
+    full, five, none = (StreetSource(domain="wild", severity=severity) for severity in (None, 5, 0))
+    assert full.origin == five.origin != none.origin
+    assert none.origin == StreetSource().origin
+    assert len({full.label, none.label, StreetSource().label}) == 3
+
+
+def test_a_run_goes_on_where_its_data_was_moved_to() -> None:
+    here, there = (
+        apply_settings(recipe("kitti-depth"), [f"data.root={root}", f"data.cache={root}"]) for root in ("/a", "/b")
+    )
+    assert fixed(here.model_dump(mode="json")) == fixed(there.model_dump(mode="json"))
+
+
+def test_maximum_likelihood_knows_no_prior() -> None:
+    kitti = recipe("kitti-depth")
+    names = ("map", "ml", "ensemble", "sgld")
+    decays = {name: training_of(kitti, name, [], torch.device("cpu")).weight_decay for name in names}
+    assert decays == {"map": 2.5e-4, "ml": 0.0, "ensemble": 2.5e-4, "sgld": 2.5e-4}
+
+
+@pytest.mark.parametrize("name", ["street-depth", "street-depth-large", "street-to-kitti", "kitti-depth"])
+def test_other_methods_are_trained_for_a_comparable_time(name: str) -> None:
+    found = recipe(name)
+    for method in ("map", "ml", "sgld", "sghmc", "cyclical"):
+        assert found.method(method).num_epochs <= 4 * found.ensemble.num_epochs
+        assert found.method(method).batch_size == found.ensemble.batch_size
+    apply_settings(
+        found, ['methods=["map", "ml", "sgld", "sghmc", "cyclical"]']
+    )  # there are enough snapshots for all M

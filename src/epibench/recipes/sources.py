@@ -13,7 +13,7 @@ from torch.utils.data import Subset
 from epibench.data.kitti_depth import KittiDepth
 from epibench.data.loading import Samples
 from epibench.data.street import StreetDataset, make_domain
-from epibench.data.street.domains import MAX_SEVERITY, Domain
+from epibench.data.street.domains import FACTORS, MAX_SEVERITY, Domain
 from epibench.data.street.frames import VERSION
 from epibench.data.virtual_kitti import VirtualKitti
 from epibench.errors import InputError
@@ -79,7 +79,8 @@ class StreetSource(Options):
     @property
     def origin(self) -> object:
         """What is the same for data of one distribution."""
-        return self.world
+        world = self.world
+        return Domain() if world == world.without(*FACTORS) else world
 
     @property
     def shift(self) -> float | None:
