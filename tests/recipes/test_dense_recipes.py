@@ -131,4 +131,4 @@ def test_other_methods_are_trained_for_a_comparable_time(name: str) -> None:
         assert found.method(method).batch_size == found.ensemble.batch_size
     apply_settings(
         found, ['methods=["map", "ml", "sgld", "sghmc", "cyclical"]']
-    )  # there are enough snapshots for all M
+    )  # snapshots suffice
