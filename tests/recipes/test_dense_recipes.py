@@ -129,6 +129,4 @@ def test_other_methods_are_trained_for_a_comparable_time(name: str) -> None:
     for method in ("map", "ml", "sgld", "sghmc", "cyclical"):
         assert found.method(method).num_epochs <= 4 * found.ensemble.num_epochs
         assert found.method(method).batch_size == found.ensemble.batch_size
-    apply_settings(
-        found, ['methods=["map", "ml", "sgld", "sghmc", "cyclical"]']
-    )  # snapshots suffice
+    apply_settings(found, ['methods=["map", "ml", "sgld", "sghmc", "cyclical"]'])  # snapshots suffice
