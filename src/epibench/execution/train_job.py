@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor
-from torch.multiprocessing.spawn import ProcessRaisedException
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from epibench.data.augment import Augment
 from epibench.data.loading import Samples
@@ -64,17 +64,27 @@ class DivergedNetworkError(InputError):
 def train_job(job: TrainJob, tell: Tell) -> None:
     """Train the network to its end; what is finished is found and not done again."""
     if job.recipe.training.devices > 1:
-        fabric = make_fabric(job, job.recipe.training.devices)
-        try:
-            diverged = fabric.launch(partial(_train_together, job=job, parent=os.getpid()))
-        except ProcessRaisedException as error:  # one of the processes has failed; the others were stopped
-            last = str(error).strip().splitlines()[-1]
-            kind, _, text = last.partition(": ")
-            raise (InputError(text) if kind.endswith("InputError") else JobFailedError(last)) from None
-        if diverged is not None:
-            raise InputError(diverged)
+        train_shared(job)
     else:
         _train_with(make_fabric(job, 1), job, tell)
+
+
+def train_shared(job: TrainJob) -> None:
+    """Train one network with several processes, each with a device and its part of every batch."""
+    fabric = make_fabric(job, job.recipe.training.devices)
+    try:
+        diverged = fabric.launch(partial(_train_together, job=job, parent=os.getpid()))
+    except ProcessRaisedException as error:  # one of the processes has failed; the others were stopped
+        last = str(error).strip().splitlines()[-1]
+        kind, _, text = last.partition(": ")
+        raise (InputError(text) if kind.endswith("InputError") else JobFailedError(last)) from None
+    except ProcessExitedException as error:
+        # A process group may abort while its process ends, when the network is on disk already.
+        if checkpoints_of(job.recipe, job.method, job.network, job.folder).finished() is None:
+            raise JobFailedError(str(error)) from None
+        return
+    if diverged is not None:
+        raise InputError(diverged)
 
 
 def make_fabric(job: TrainJob, devices: int) -> Fabric:
