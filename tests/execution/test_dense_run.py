@@ -487,7 +487,7 @@ def test_a_method_that_diverges_is_named(diverging) -> None:
 def test_the_remedy_is_a_setting_that_there_is(diverging) -> None:
     recipe, _, results = diverging
     key = re.search(r"lower (\S+)", results["failed"]["hot"])[1]
-    apply_settings(recipe, [f"{key}=1e-3"])
+    assert apply_settings(recipe, [f"{key}=1e-3"]).method("hot").learning_rate == 1e-3
 
 
 def test_networks_that_have_diverged_are_not_trained_again(diverging) -> None:

@@ -237,8 +237,9 @@ def test_what_is_kept_is_the_network_at_that_epoch() -> None:
 
 
 def test_kept_weights_load_into_a_network() -> None:
-    network = DepthCompletion(8, (1, 1, 1, 1))
-    network.load_state_dict(Followed(make_training()).weights)
+    network, kept = DepthCompletion(8, (1, 1, 1, 1)), Followed(make_training()).weights
+    network.load_state_dict(kept)
+    assert_same(network.state_dict(), kept)
 
 
 def test_the_loss_falls() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import torch
@@ -17,8 +16,8 @@ from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.draws import make_draws
 from epibench.execution.dense_run import DenseRun, Machine
-from epibench.execution.environment import environment
 from epibench.execution.evaluate_domain import Fitted, evaluate_domain
+from epibench.execution.heading import heading, method_facts
 from epibench.execution.reporter import Reporter
 from epibench.execution.run_folder import RunFolder
 from epibench.execution.street_cache import draw_missing
@@ -26,9 +25,8 @@ from epibench.execution.train_job import augment_of
 from epibench.execution.train_method import Trained, train_method
 from epibench.execution.training_log import check_log
 from epibench.methods.network_pool import NetworkPool
-from epibench.recipes import changes
 from epibench.recipes.dense import DenseRecipe
-from epibench.results import VERSION, read_json, write_json
+from epibench.results import read_json, write_json
 
 SHARE_OF_MEMORY = 0.3  # for the weights of members
 
@@ -114,7 +112,7 @@ def evaluate_method(
         raise InputError(next(iter(broken.values())))
     failed |= broken
     return Evaluated(
-        facts=facts_of(run, fitted),
+        facts=method_facts(run.recipe, name, len(trained.files), fitted.pool, notes_on(run, fitted)),
         domains=scored,
         overlap={str(size): fitted.draws.overlap(size) for size in fitted.draws.sizes},
         training=trained.logs,
@@ -158,27 +156,18 @@ def fit(run: DenseRun, name: str, trained: Trained) -> Fitted:
     return Fitted(name, trained, pool, draws)
 
 
-def facts_of(run: DenseRun, fitted: Fitted) -> dict[str, Any]:
-    """What a reader should know of a method before its numbers."""
-    recipe, method, pool = run.recipe, run.recipe.method(fitted.name), fitted.pool
-    groups = None if pool.group is None else len(set(pool.group))
+def notes_on(run: DenseRun, fitted: Fitted) -> list[str]:
+    """What is to be said about a method's numbers."""
+    recipe, method, group = run.recipe, run.recipe.method(fitted.name), fitted.pool.group
+    groups, drawn = len(set(group or ())), len(fitted.draws.of_size(fitted.draws.sizes[0]))
     notes = []
     if fitted.trained.diverged:
         notes.append(f"{len(fitted.trained.diverged)} of {method.num_trained} diverged and are left out.")
-    drawn = len(fitted.draws.of_size(fitted.draws.sizes[0]))
-    if groups is not None and drawn < groups:
+    if drawn < groups:
         notes.append(f"Only {drawn} of {groups} networks or chains are drawn from: `draws` is {recipe.draws}.")
     if recipe.evaluation.convention == "gustafsson2020":
         notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
-    return {
-        "label": recipe.label(fitted.name),
-        "method": method.name,
-        "num_networks": len(fitted.trained.files),
-        "num_members": pool.num_members,
-        "num_groups": groups,
-        "plan": pool.plan,
-        "notes": notes,
-    }
+    return notes
 
 
 def measure_cost(run: DenseRun, fitted: Fitted, samples: Samples) -> dict[str, Any]:
@@ -210,11 +199,7 @@ def document(run: DenseRun, found: Mapping[str, Evaluated], domains: Mapping[str
         return {name: {domain: each[part] for domain, each in one.domains.items()} for name, one in found.items()}
 
     return {
-        "version": VERSION,
-        **environment(run.machine.device),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "recipe": recipe.model_dump(mode="json"),
-        "changes": changes(recipe),
+        **heading(recipe, run.machine.device),
         "problem": recipe.problem,
         "kind": recipe.likelihood,
         "unit": recipe.unit,

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,18 @@ from epibench.evaluation.divergence import MAX_LOG_VARIANCE, divergences
 from epibench.evaluation.draws import Draws, make_draws
 from epibench.evaluation.pool import Pool, predict, score
 from epibench.evaluation.suite import SuiteSettings, check_uncertainty
-from epibench.execution.environment import environment
+from epibench.execution.heading import heading, method_facts
 from epibench.execution.pictures import draw_pictures
 from epibench.execution.reporter import Reporter
 from epibench.execution.run_folder import RunFolder, Stamp
-from epibench.methods import Method, Problem, Watch
+from epibench.methods import Problem, Watch
 from epibench.methods.contract import finite
 from epibench.methods.direct import Direct
 from epibench.metrics.conventions import CONVENTIONS
 from epibench.networks.mlp import StackedMLP
-from epibench.recipes import changes
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
-from epibench.results import VERSION, per_draw, summarise, summarise_curves, to_plain, without_members, write_json
+from epibench.results import per_draw, summarise, summarise_curves, to_plain, without_members, write_json
 from epibench.training.objectives import OBJECTIVES
 from epibench.training.stacked import State
 
@@ -197,7 +195,7 @@ def evaluate_method(
     return Evaluated(
         draws=draws,
         grid=grid,
-        facts=facts_of(recipe, name, method, pool),
+        facts=method_facts(recipe, name, method.num_trained, pool),
         summary={domain: summarise(draws.sets, values) for domain, (values, _) in scored.items()},
         curves={domain: summarise_curves(draws.sets, curves) for domain, (_, curves) in scored.items()},
         per_draw={domain: without_members(per_draw(draws.sets, values)) for domain, (values, _) in scored.items()},
@@ -237,19 +235,6 @@ def with_variance(predicted: dict[str, Tensor]) -> dict[str, Tensor]:
     return {**predicted, "variance": predicted["aleatoric"] + predicted["epistemic"]}
 
 
-def facts_of(recipe: ToyRecipe, name: str, method: Method, pool: Pool) -> dict[str, Any]:
-    """What a reader should know of a method before its numbers."""
-    return {
-        "label": recipe.label(name),
-        "method": method.name,
-        "num_networks": method.num_trained,
-        "num_members": pool.num_members,
-        "num_groups": None if pool.group is None else len(set(pool.group)),
-        "plan": pool.plan,
-        "notes": [],
-    }
-
-
 def over_leaves(tree: Any, function: Callable[[Tensor], Any]) -> Any:
     """The tree with the function applied to each of its tensors."""
     if isinstance(tree, Tensor):
@@ -267,11 +252,7 @@ def document(
 ) -> dict[str, Any]:
     """The results of a run as plain data."""
     return {
-        "version": VERSION,
-        **environment(device),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "recipe": recipe.model_dump(mode="json"),
-        "changes": changes(recipe),
+        **heading(recipe, device),
         "problem": toy.name,
         "kind": toy.kind,
         "methods": {name: each.facts for name, each in found.items()},

@@ -53,7 +53,7 @@ class Member:
 
     network: int
     snapshot: int
-    number: int
+    dropout_pass: int = 0
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Method(BaseModel, ABC):
         )
         if self.plan in ("random", "disjoint") and len(members) == len(networks):
             return Roll(members, self.plan, None)
-        return Roll(members, self.plan, tuple(each.network * repeats + each.number // passes for each in members))
+        return Roll(members, self.plan, tuple(each.network * repeats + each.dropout_pass // passes for each in members))
 
     def fit(self, problem: Problem, seed: int, watch: Watch | None = None) -> Pool:
         """Train, and return the pool of members."""

@@ -102,7 +102,7 @@ class NetworkPool:
     def _dropout(self, member: Member, images: range) -> AbstractContextManager[object]:
         if not self.rate:
             return nullcontext()
-        names = (self.method, member.network, "pass", member.number)
+        names = (self.method, member.network, "pass", member.dropout_pass)
         keys = torch.tensor([randomness.key(self.seed, *names, image) for image in images], device=self.device)
         # With places of its own the network has hooks that know the rate; otherwise its own dropout acts at it.
         return SeededDropout(keys, None if self.places else self.rate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch.utils.data import Subset
@@ -94,25 +94,20 @@ class StreetSource(Options):
         return StreetDataset(task, self.world, self.num_images, self.seed, self.size, cache=places.cache)
 
 
-class KittiSource(Options):
-    """KITTI depth completion. num_images: so many of the first frames; raw_root: where KITTI raw lies, if apart."""
+class FramesSource(Options):
+    """Frames in files. root: their folder; num_images: only so many of the first."""
 
-    kind: Literal["kitti"] = "kitti"
-    root: str = "kitti"
-    raw_root: str | None = None
-    split: Literal["selection", "val", "train"] = "selection"
-    crop: Size | None = (352, 1216)
+    name: ClassVar[str]
+
+    kind: str
+    root: str
+    crop: Size | None = None
     num_images: int | None = Field(None, ge=1)
-
-    @property
-    def version(self) -> str:
-        """There is one."""
-        return "1"
 
     @property
     def label(self) -> str:
         """What to call it on a page."""
-        return "KITTI"
+        return self.name
 
     @property
     def origin(self) -> object:
@@ -123,6 +118,23 @@ class KittiSource(Options):
     def shift(self) -> float | None:
         """It is on no scale."""
         return None
+
+
+class KittiSource(FramesSource):
+    """KITTI depth completion; raw_root: where KITTI raw lies, if apart."""
+
+    name: ClassVar[str] = "KITTI"
+
+    kind: Literal["kitti"] = "kitti"
+    root: str = "kitti"
+    raw_root: str | None = None
+    split: Literal["selection", "val", "train"] = "selection"
+    crop: Size | None = (352, 1216)
+
+    @property
+    def version(self) -> str:
+        """There is one."""
+        return "1"
 
     def open(self, task: Task, places: Places, key: str) -> Samples:
         """The frames."""
@@ -131,32 +143,17 @@ class KittiSource(Options):
         return first(KittiDepth(places.find(self.root, f"{key}.root"), self.split, self.crop, raw), self.num_images)
 
 
-class VirtualKittiSource(Options):
-    """Virtual KITTI, version 1.3.1 or 2; num_images: only so many of the first frames."""
+class VirtualKittiSource(FramesSource):
+    """Virtual KITTI, 1.3.1 or 2; sparse_share: of the known pixels."""
+
+    name: ClassVar[str] = "Virtual KITTI"
 
     kind: Literal["virtual_kitti"] = "virtual_kitti"
     root: str = "virtual_kitti"
     split: Literal["train", "val"] = "train"
     version: Literal["1.3.1", "2"] = "1.3.1"
     sparse_share: float = Field(0.05, gt=0, le=1)
-    crop: Size | None = None
-    num_images: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0)
-
-    @property
-    def label(self) -> str:
-        """What to call it on a page."""
-        return "Virtual KITTI"
-
-    @property
-    def origin(self) -> object:
-        """What is the same for data of one distribution."""
-        return self.kind
-
-    @property
-    def shift(self) -> float | None:
-        """It is on no scale."""
-        return None
 
     def open(self, task: Task, places: Places, key: str) -> Samples:
         """The frames."""

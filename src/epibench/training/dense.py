@@ -264,7 +264,7 @@ class _Run:
         return self.log[-1]
 
     def weights(self) -> dict[str, Tensor]:
-        """Parameters and buffers by name; those of batch norm's running statistics are taken at their last step."""
+        """Parameters and buffers by name."""
         weights = {name: tensor.detach() for name, tensor in self.network.state_dict().items()}
         if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
             raise LossDivergedError(self.step)
