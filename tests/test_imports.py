@@ -10,6 +10,7 @@ import epibench
 # Each part may import from those before it.
 ORDER = [
     "errors",
+    "imported",
     "parallel",
     "randomness",
     "metrics",

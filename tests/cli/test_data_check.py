@@ -9,6 +9,7 @@ from PIL import Image
 from epibench.data.check import check_root
 from epibench.data.street import StreetDataset
 from epibench.data.street.export import export
+from label_files import random_values, save, save_image
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +108,21 @@ def test_a_whole_data_set_has_nothing_to_get(run, kitti, monkeypatch):
         (["virtual_kitti", "--root", "."], ".: no vkitti_1.3.1_rgb or Scene01"),
         (["virtual_kitti", "--root", ".", "--raw-root", "."], "--raw-root .: virtual_kitti has no raw images"),
         (["street", "--root", "."], "--root .: street is made here"),
-        (["streat"], "data set 'streat' is unknown; there are street, kitti, virtual_kitti"),
+        (
+            ["streat"],
+            "data set 'streat' is unknown; there are street, kitti, virtual_kitti, cityscapes, synscapes, camvid",
+        ),
+        (["camvid"], "--root is missing; give the folder that camvid was unpacked into (CamVid: mi.eng.cam.ac.uk"),
+        (["cityscapes", "--root", "nowhere"], "nowhere: folder is missing; give the one that cityscapes was unpacked"),
+        (["cityscapes", "--root", "."], ".: nothing of cityscapes can be used; see above"),
+        (["folder", "--images", "a"], "--labels and --classes missing; give --images DIR --labels DIR --classes"),
+        (["kitti", "--images", "a"], "--images, --labels, --classes and suffixes are for folder; leave them out"),
+        (["kitti", "--root", ".", "--all"], "--all is for data sets with label images"),
+        (
+            ["folder", "--images", "a", "--labels", "b", "--classes", "camvid"],
+            "a: folder is missing; give the folder of",
+        ),
+        (["folder", "--images", "a", "--labels", "b", "--classes", "x"], "classes 'x': no class table is called so"),
     ],
 )
 def test_what_cannot_be_used_is_named(run, tmp_path, monkeypatch, arguments, message):
@@ -130,3 +145,90 @@ def test_street_needs_nothing(run):
     status, out, _ = run("data", "check", "street")
     assert status == 0
     assert out.startswith("street clean: ")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Twenty frames with two classes, and a third that is never seen."""
+    for number in range(20):
+        save_image(tmp_path / f"images/{number:02d}.png", (10, 20))
+        save(tmp_path / f"labels/{number:02d}.png", np.repeat([[0] * 12 + [1] * 4 + [255] * 4], 10, 0))
+    (tmp_path / "classes.csv").write_text("0,road\n1,sky\n2,cow\n")
+    return tmp_path
+
+
+def check_folder(run, folder, *more):
+    arguments = ("--images", folder / "images", "--labels", folder / "labels", "--classes", folder / "classes.csv")
+    return run("data", "check", "folder", *arguments, *more)
+
+
+def test_two_folders(run, folder):
+    status, out, err = check_folder(run, folder)
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        f"folder {folder}/images: 20 frames",
+        "  12 of them opened: 10×20, a class in 80.0% of the pixels",
+        "  ■ road  75.0%   ■ sky   25.0%",
+        "  not seen there: cow",
+    ]
+
+
+def test_folders_below_a_root(run, folder):
+    arguments = ("--root", folder, "--images", "images", "--labels", "labels", "--classes", folder / "classes.csv")
+    assert run("data", "check", "folder", *arguments)[0] == 0
+
+
+def test_a_narrow_terminal(run, folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    assert "  ■ road  75.0%\n  ■ sky   25.0%\n" in check_folder(run, folder)[1]
+
+
+def test_a_wrong_value_is_found_when_all_are_opened(run, folder):
+    save(folder / "labels/04.png", np.full((10, 20), 9))
+    assert "value 9" not in check_folder(run, folder)[1]
+    status, out, _ = check_folder(run, folder, "--all")
+    assert status == 0
+    assert f"{folder}/labels/04.png: value 9 in 200 pixels, first in row 0, column 0: not in the class table" in out
+
+
+def test_folders_of_which_nothing_can_be_opened(run, folder):
+    for path in (folder / "labels").iterdir():
+        save(path, np.full((10, 20), 9))
+    status, out, err = check_folder(run, folder)
+    assert status == 2
+    assert "… and 9 more" in out
+    assert "none of the frames that were tried can be used" in err
+
+
+def test_cityscapes(run, tmp_path):
+    list(export(StreetDataset("segmentation", "clean", length=3, size=(64, 128)), "cityscapes", tmp_path))
+    status, out, err = run("data", "check", "cityscapes", "--root", tmp_path)
+    assert (status, err) == (0, "")
+    assert "cityscapes train: 0 of 2,975 frames" in out
+    assert (
+        f"{tmp_path}/leftImg8bit/train: folder is missing; unpack leftImg8bit_trainvaltest.zip into {tmp_path}" in out
+    )
+    assert "cityscapes val: 3 of 500 frames\n  all opened: 64×128, a class in " in out
+    assert "■ traffic light " in out
+    assert "Where to get it: Cityscapes: www.cityscapes-dataset.com" in out
+
+
+def test_synscapes(run, tmp_path):
+    for number in (1, 2):
+        save_image(tmp_path / f"img/rgb-2k/{number}.png", (16, 32))
+        save(tmp_path / f"img/class/{number}.png", random_values([7, 23, 4], (8, 16)))
+    status, out, _ = run("data", "check", "synscapes", "--root", tmp_path)
+    assert status == 0
+    assert "synscapes all: 2 of 25,000 frames\n  all opened: 16×32" in out
+    (tmp_path / "img/rgb-2k").rename(tmp_path / "img/rgb")
+    assert "synscapes all: 2 of 25,000 frames" in run("data", "check", "synscapes", "--root", tmp_path)[1]
+
+
+def test_camvid(run, tmp_path):
+    save_image(tmp_path / "val/a.jpg")
+    save(tmp_path / "valannot/a.png", random_values(range(12)))
+    status, out, _ = run("data", "check", "camvid", "--root", tmp_path)
+    assert status == 0
+    assert "camvid val: 1 of 101 frames\n" in out
+    assert "camvid test: 0 of 233 frames\n" in out
+    assert "Where to get it: CamVid: mi.eng.cam.ac.uk" in out

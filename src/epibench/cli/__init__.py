@@ -206,16 +206,27 @@ def export(
 
 @data_commands.command()
 def check(
-    name: Annotated[str, typer.Argument(help="The data set: street, kitti or virtual_kitti.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="The data set: street, kitti, virtual_kitti, cityscapes, synscapes, camvid, or folder for your own."
+        ),
+    ],
     root: Annotated[Path | None, typer.Option(help="The folder that it was unpacked into (see docs/data.md).")] = None,
     raw_root: Annotated[
         Path | None, typer.Option(help="kitti: where the images of KITTI raw are. Default: ROOT, or ROOT/raw.")
     ] = None,
+    images: Annotated[Path | None, typer.Option(help="folder: where the images are.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="folder: where the label images are.")] = None,
+    classes: Annotated[str | None, typer.Option(help="folder: a class table (.csv), or camvid or cityscapes.")] = None,
+    image_suffix: Annotated[str | None, typer.Option(help="folder: what names of images end in.")] = None,
+    label_suffix: Annotated[str | None, typer.Option(help="folder: what names of labels end in, as _L.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Open all images with their labels, not only some.")] = False,
 ) -> None:
     """Say whether a data set can be used, what is in it, and where to get what is missing."""
-    from epibench.cli.data import run_check
+    from epibench.cli.data import FolderOptions, run_check
 
-    run_check(name, root, raw_root)
+    run_check(name, root, raw_root, FolderOptions(images, labels, classes, image_suffix, label_suffix), every)
 
 
 def main() -> None:

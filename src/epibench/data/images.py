@@ -38,7 +38,7 @@ Window = tuple[EllipsisType, slice, slice]
 
 def read_image(path: Path | str) -> Tensor:
     """An 8-bit PNG or JPEG file as RGB, (3, height, width) uint8; grey becomes three equal channels."""
-    picture = _load(path, ("PNG", "JPEG"))
+    picture = load_picture(path, ("PNG", "JPEG"))
     if picture.mode.startswith(("I", "F")):  # converting them would clip at 255
         raise InputError(f"{path}: has more than 8 bits per channel, as depth has; give an 8-bit image")
     colours = np.asarray(picture.convert("RGB"))
@@ -47,16 +47,18 @@ def read_image(path: Path | str) -> Tensor:
 
 def read_depth(path: Path | str, per_metre: int) -> Tensor:
     """A 16-bit grey PNG file in metres, value / per_metre, (height, width) float32; 0: none."""
-    picture = _load(path, ("PNG",))
+    picture = load_picture(path, ("PNG",))
     if not picture.mode.startswith("I"):  # "I;16", or "I" in older versions of Pillow
         raise InputError(f"{path}: is no 16-bit grey PNG (Pillow's mode {picture.mode}); give the official depth file")
     return torch.from_numpy(np.array(picture, dtype=np.float32)).div_(per_metre)
 
 
-def _load(path: Path | str, formats: tuple[str, ...]) -> Image.Image:
+def load_picture(path: Path | str, formats: tuple[str, ...], decode: bool = True) -> Image.Image:
+    """A picture in a file; not decoded, only its size and kind are known."""
     try:
         with Image.open(path, formats=formats) as picture:
-            picture.load()
+            if decode:
+                picture.load()
             return picture
     except UnidentifiedImageError:
         problem = f"is no {' or '.join(formats)} file"

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import Dataset
 
 from epibench.data.batch import Batch
-from epibench.data.labels import IGNORE
+from epibench.data.labels import CITYSCAPES_TRAIN_IDS, IGNORE
 from epibench.data.street.arrays import check_whole
 from epibench.data.street.cache import FrameCache
 from epibench.data.street.camera import check_size
@@ -28,6 +28,8 @@ class StreetDataset(Dataset[Batch]):
     depth: image and sparse depth → depth in metres, valid where it is known. segmentation: image → train ids, valid
     where there is one (255 elsewhere).
     """
+
+    classes = CITYSCAPES_TRAIN_IDS
 
     def __init__(
         self,
@@ -55,6 +57,17 @@ class StreetDataset(Dataset[Batch]):
     def __getitem__(self, index: int) -> Batch:
         return as_sample(self.frame(index), self.task)
 
+    def frame_id(self, index: int) -> str:
+        """`SEED/NUMBER` of a scene."""
+        return f"{self.seed}/{self.first + self.check_index(index):06d}"
+
+    def check_index(self, index: int) -> int:
+        """The index as Python's own."""
+        index = operator.index(index)
+        if not 0 <= index < self.length:  # ends a for loop over the data set
+            raise IndexError(f"street has scenes 0 to {self.length - 1}, not {index}")
+        return index
+
     def missing(self) -> list[int]:
         """The scenes that are not kept on disk yet; none where nothing is kept."""
         if self.cache is None:
@@ -63,9 +76,7 @@ class StreetDataset(Dataset[Batch]):
 
     def frame(self, index: int) -> Frame:
         """Everything that is known of a scene."""
-        index = operator.index(index)
-        if not 0 <= index < self.length:  # ends a for loop over the data set
-            raise IndexError(f"street has scenes 0 to {self.length - 1}, not {index}")
+        index = self.check_index(index)
         if self.cache is not None:
             return self.cache.frame(self.first + index)
         return render_frame(self.domain, self.seed, self.first + index, self.size)

@@ -1,0 +1,200 @@
+"""From the classes of a model to those of other data: which are common, and how both are counted as those.
+
+A mapping is a table of pairs (class of the model, class of the domain). Common classes are the connected components of
+that relation: what is one class on one side and several on the other becomes one. Classes without a partner are left
+out: their targets are not counted, and probabilities are those given that a pixel has a common class.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.utils.data import Dataset
+
+from epibench.data.batch import Batch
+from epibench.data.class_colours import Colour
+from epibench.data.label_images import LabelledSamples
+from epibench.data.labels import CAMVID_IDS, CITYSCAPES_TRAIN_IDS, IGNORE, ClassTable, table_of_names
+from epibench.errors import InputError
+
+Pairs = tuple[tuple[str, str], ...]
+
+# CamVid's building includes walls, its tree all plants, its sign traffic lights, its car all larger vehicles, and its
+# bicyclist the bicycle below: see CAMVID.
+CITYSCAPES_TO_CAMVID: Pairs = (
+    ("sky", "sky"),
+    ("building", "building"),
+    ("wall", "building"),
+    ("pole", "pole"),
+    ("road", "road"),
+    ("sidewalk", "pavement"),
+    ("vegetation", "tree"),
+    ("terrain", "tree"),
+    ("traffic sign", "sign"),
+    ("traffic light", "sign"),
+    ("fence", "fence"),
+    ("car", "car"),
+    ("truck", "car"),
+    ("bus", "car"),
+    ("train", "car"),
+    ("person", "pedestrian"),
+    ("rider", "bicyclist"),
+    ("bicycle", "bicyclist"),
+    ("motorcycle", "bicyclist"),
+)
+MAPPINGS: dict[tuple[str, str], Pairs] = {
+    ("cityscapes", "camvid"): CITYSCAPES_TO_CAMVID,
+    ("camvid", "cityscapes"): tuple((camvid, cityscapes) for cityscapes, camvid in CITYSCAPES_TO_CAMVID),
+}
+KNOWN_NAMES = {table.names: table.name for table in (CITYSCAPES_TRAIN_IDS, CAMVID_IDS)}
+
+
+@dataclass(frozen=True)
+class CommonClasses:
+    """Classes that a model and a domain have in common.
+
+    groups: for each, the classes of the model whose probabilities are added; targets: for each class of the domain,
+    its common class, or IGNORE; identity: both have these very classes, so that nothing is to be done; about: in words,
+    what they come from and what is left out.
+    """
+
+    names: tuple[str, ...]
+    colours: tuple[Colour, ...]
+    groups: tuple[tuple[int, ...], ...]
+    targets: tuple[int, ...]
+    identity: bool
+    about: str
+
+    @property
+    def classes(self) -> ClassTable:
+        """The common classes as a table."""
+        return table_of_names(self.names, "common", self.colours)
+
+
+def common_classes(
+    model: ClassTable, domain: ClassTable, pairs: Iterable[tuple[str, str]] | None = None
+) -> CommonClasses:
+    """Common classes by these pairs (class of the model, class of the domain).
+
+    Without pairs: by the built-in table, if there is one for both; otherwise those of equal names.
+    """
+    found, origin = (tuple(pairs), "by the given mapping") if pairs is not None else known_pairs(model, domain)
+    for model_name, domain_name in found:
+        _check_name(model_name, model, "the model", (model_name, domain_name))
+        _check_name(domain_name, domain, "the domain", (model_name, domain_name))
+    if not found:
+        raise InputError(f"the mapping from '{model.name}' to '{domain.name}' has no pair; give at least one")
+    components = _components(
+        [(model.names.index(model_name), domain.names.index(domain_name)) for model_name, domain_name in found]
+    )
+    groups = tuple(tuple(sorted(of_model)) for of_model, _ in components)
+    targets = tuple(
+        next((number for number, (_, of_domain) in enumerate(components) if each in of_domain), IGNORE)
+        for each in range(domain.num_classes)
+    )
+    return CommonClasses(
+        _names(components, model, domain),
+        tuple(_colour(component, model, domain) for component in components),
+        groups,
+        targets,
+        groups == tuple((number,) for number in range(model.num_classes)) and targets == tuple(range(len(groups))),
+        _about(origin, components, model, domain),
+    )
+
+
+def known_pairs(model: ClassTable, domain: ClassTable) -> tuple[Pairs, str]:
+    """The built-in pairs of two tables, told by their classes, or classes of equal names; and which of them."""
+    names = KNOWN_NAMES.get(model.names), KNOWN_NAMES.get(domain.names)
+    if names[0] is not None and names[1] is not None and (names[0], names[1]) in MAPPINGS:
+        return MAPPINGS[names[0], names[1]], f"by the built-in table {names[0]} → {names[1]}"
+    shared = tuple((name, name) for name in model.names if name in domain.names)
+    if not shared:
+        raise InputError(
+            f"classes of the model ({_listed(model.names)}) and of the domain ({_listed(domain.names)}) share no name, "
+            f"and no table between them is built in; give the domain a mapping, as [[model class, class], …]"
+        )
+    return shared, "by equal names"
+
+
+class Relabelled(Dataset[Batch]):
+    """Samples with common classes as targets."""
+
+    def __init__(self, samples: LabelledSamples, common: CommonClasses):
+        self.samples, self.common = samples, common
+        self.classes = common.classes
+        self.numbers = torch.full((IGNORE + 1,), IGNORE)
+        self.numbers[: len(common.targets)] = torch.tensor(common.targets)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Batch:
+        batch = self.samples[index]
+        target = self.numbers[batch.target.where(batch.valid, IGNORE)]
+        return Batch(batch.inputs, target, target != IGNORE)
+
+    def frame_id(self, index: int) -> str:
+        """What a frame is called."""
+        return self.samples.frame_id(index)
+
+
+Component = tuple[set[int], set[int]]  # classes of the model, classes of the domain
+
+
+def _components(pairs: Sequence[tuple[int, int]]) -> list[Component]:
+    """Connected components, in the order of the model's classes."""
+    components: list[Component] = []
+    for of_model, of_domain in pairs:
+        touched = [each for each in components if of_model in each[0] or of_domain in each[1]]
+        merged = {of_model}.union(*(each[0] for each in touched)), {of_domain}.union(*(each[1] for each in touched))
+        components = [each for each in components if each not in touched] + [merged]
+    return sorted(components, key=lambda component: min(component[0]))
+
+
+def _names(components: Sequence[Component], model: ClassTable, domain: ClassTable) -> tuple[str, ...]:
+    """The domain's name, if it has one class there, or else the model's; joined names, if both have several."""
+    names = []
+    for of_model, of_domain in components:
+        several = "+".join(domain.names[each] for each in sorted(of_domain))
+        name = model.names[min(of_model)] if len(of_domain) > 1 and len(of_model) == 1 else several
+        if name in names:  # one side's name for other things than the other side's
+            name = "+".join([*(model.names[each] for each in sorted(of_model)), several])
+        names.append(name)
+    return tuple(names)
+
+
+def _colour(component: Component, model: ClassTable, domain: ClassTable) -> Colour:
+    of_model, of_domain = component
+    if len(of_domain) > 1 and len(of_model) == 1:
+        return model.colours[min(of_model)]
+    return domain.colours[min(of_domain)]
+
+
+def _about(origin: str, components: Sequence[Component], model: ClassTable, domain: ClassTable) -> str:
+    """`11 common classes by …; left out: …`."""
+    sides = ((model, "the model", 0), (domain, "the domain", 1))
+    left = []
+    for table, side, place in sides:
+        used = set[int]().union(*(component[place] for component in components))
+        names = [name for number, name in enumerate(table.names) if number not in used]
+        if names:
+            left.append(f"{', '.join(names)} of {side}")
+    number = "1 common class" if len(components) == 1 else f"{len(components)} common classes"
+    return f"{number} {origin}" + (f"; left out: {'; '.join(left)}" if left else "")
+
+
+def _check_name(name: str, table: ClassTable, side: str, pair: tuple[str, str]) -> None:
+    if name not in table.names:
+        nearest = difflib.get_close_matches(name, table.names, 1, 0.0)[0]
+        raise InputError(
+            f"mapping {pair[0]} → {pair[1]}: {side} has no class '{name}'; the nearest is '{nearest}' (a pair is a "
+            f"class of the model, then one of the domain)"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names."""
+    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
