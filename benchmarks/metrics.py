@@ -3,8 +3,10 @@
     python benchmarks/metrics.py                           # 10⁶ and 10⁷ pixels
     python benchmarks/metrics.py --pixels 1e6 1e7 1e8      # the table of docs/performance.md
     python benchmarks/metrics.py --device cuda
+    python benchmarks/metrics.py categorical [--device cuda] [--forward-ms 30]
 
-Every way runs in a process of its own, on the same gamma-distributed pixels; the time is the best of several runs, the
+`categorical` takes apart what scoring one image of a segmentation costs beside the members' passes. Otherwise, every
+way runs in a process of its own, on the same gamma-distributed pixels; the time is the best of several runs, the
 memory what the process needed at its peak beyond the inputs. Ratios of one run compare; seconds of two machines do not.
 """
 
@@ -17,6 +19,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from epibench.evaluation.draws import make_draws
+from epibench.evaluation.maps import refined
+from epibench.evaluation.pixels import Pixels
+from epibench.evaluation.scoring import chunk_size, evaluate
+from epibench.evaluation.suite import Observed, SuiteSettings, make_suite
+from epibench.likelihoods import LIKELIHOODS
 from epibench.metrics import (
     ConfidenceCalibration,
     IntervalCalibration,
@@ -32,6 +41,7 @@ from epibench.metrics import (
     Sparsification,
     ause,
 )
+from epibench.parallel import silenced_torch_threads
 
 
 @dataclass(frozen=True)
@@ -190,14 +200,103 @@ def run(way: Callable[[Data], float], num_pixels: int, device: str, repeats: int
     return result
 
 
+@dataclass(frozen=True)
+class Scene:
+    """The size of an evaluation: an image, members that predict it at an eighth of its resolution, and their draws."""
+
+    size: tuple[int, int]
+    members: int
+    sizes: tuple[int, ...]
+    classes: int = 19
+    sets: int = 8
+
+    def logits(self, device: str) -> torch.Tensor:
+        """Members' logits, (member, class, row, column): what they agree about, and noise of each."""
+        generator = torch.Generator(device).manual_seed(0)
+        height, width = self.size[0] // 8, self.size[1] // 8
+        shared, own = (
+            torch.randn((number, self.classes, height // step, width // step), device=device, generator=generator)
+            for number, step in ((1, 8), (self.members, 1))
+        )
+        return 4 * torch.nn.functional.interpolate(shared, (height, width), mode="bilinear") + own
+
+
+SCENES = {"cpu": Scene((128, 256), 16, (1, 2, 4, 8)), "cuda": Scene((1024, 2048), 26, (1, 2, 4, 8, 16))}
+
+
+def best(work: Callable[[], Any], device: str, repeats: int) -> float:
+    """The least of some times of `work`, in milliseconds, after a run that does not count."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times.append(1000 * (time.perf_counter() - start))
+    return min(times[1:])
+
+
+def categorical(device: str, repeats: int, forward_ms: float, console: Console) -> None:
+    """Print what upsampling, averaging, judging and each metric of one image cost, and all of it together."""
+    scene, likelihood = SCENES[device], LIKELIHOODS["categorical"]
+    coarse, weights = scene.logits(device), make_draws(scene.members, scene.sizes, max_draws=scene.sets).weights
+    weights = weights.to(device)
+    suite = make_suite(weights, SuiteSettings("categorical", "pooled", "entropy", False, None, scene.classes))
+    suite.metrics.to(device)
+    rows = max(1, chunk_size(weights.shape, scene.classes, torch.device(device)) // scene.size[1])
+    bands = [slice(row, min(row + rows, scene.size[0])) for row in range(0, scene.size[0], rows)]
+    truth = refined(coarse.mean(0), scene.size, slice(0, scene.size[0]))
+    truth = (truth + torch.randn(truth.shape, generator=torch.Generator().manual_seed(1)).to(device)).argmax(0)
+
+    def outputs(band: slice) -> dict[str, torch.Tensor]:
+        return {"logits": refined(coarse, scene.size, band).flatten(2).movedim(1, 2)}
+
+    def blocks() -> Iterator[Pixels]:
+        for band in bands:
+            target = truth[band].flatten()
+            yield Pixels(outputs(band), target, None, len(target))
+
+    def observed(pixels: Pixels) -> Observed:
+        return suite.observe(likelihood.combine(pixels.outputs, weights), pixels.target, None)
+
+    with silenced_torch_threads():  # as within `evaluate`: one thread does each step
+        first = next(blocks())
+        known = observed(first)
+        scale = truth.numel() / len(first.target)
+        steps: dict[str, Callable[[], Any]] = {
+            "upsampling": lambda: outputs(bands[0]),
+            "combine: softmax of members": lambda: likelihood.combine(first.outputs, weights),
+            "observe: averages, entropy, scores": lambda: observed(first),
+            "all metrics": lambda: suite.update(known),
+        }
+        for name, metric in suite.metrics.items():
+            steps[f"  {name}"] = partial(metric.update, **metric._filter_kwargs(**known))
+        found = {name: scale * best(step, device, repeats) for name, step in steps.items()}
+    found["observe: averages, entropy, scores"] -= found["combine: softmax of members"]
+    found["one image, all of it"] = best(lambda: evaluate(blocks(), likelihood, weights, suite), device, repeats)
+    forward = scene.members * forward_ms
+    each = truth.numel() * len(weights)
+    height, width = scene.size
+    console.print(f"{height} × {width} pixels, {scene.classes} classes, {scene.members} members, {len(weights)} draws")
+    table = Table("step", "ms per image", "ns per pixel and draw", f"of {scene.members} passes of {forward_ms:g} ms")
+    for name, milliseconds in found.items():
+        table.add_row(name, f"{milliseconds:.1f}", f"{1e6 * milliseconds / each:.2f}", f"{milliseconds / forward:.1%}")
+    console.print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=["arrays", "categorical"], default="arrays")
+    parser.add_argument("--forward-ms", type=float, default=30.0)
     parser.add_argument("--pixels", type=float, nargs="+", default=[1e6, 1e7])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     console = Console(width=120)
     console.print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, device {arguments.device}")
+    if arguments.what == "categorical":
+        categorical(arguments.device, arguments.repeats, arguments.forward_ms, console)
+        return
     state = sum(getattr(Sparsification(), name).nbytes for name in Sparsification()._defaults)
     console.print(f"state of AUSE: {state / 2**20:.2f} MiB per draw, whatever the number of pixels")
     for metric, ways in WAYS.items():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from epibench.evaluation.draws import Draws, make_draws
+from epibench.likelihoods import categorical
 from epibench.likelihoods.categorical import combine, entropy, loss, slope
 
 in_any_time = settings(deadline=None, max_examples=25)  # the first example waits for torch's threads
@@ -199,6 +200,107 @@ def test_a_probability_just_below_zero_does_not_hide_the_entropy():
     probs = torch.tensor([[[0.5, 0.5001, -1e-4]]], dtype=torch.float64)
     predictive = combine({"probs": probs}, torch.ones(1, 1))
     assert float(predictive.entropy) == pytest.approx(0.6931, abs=1e-3)
+
+
+def judged_by_brute_force(probs: Tensor, target: list[int], draws: Draws) -> dict[str, Tensor]:
+    """What `judge` gives, one draw and one pixel at a time."""
+    averaged = brute_force(probs, draws)
+    found: dict[str, list[list[float]]] = {"confidence": [], "predicted": [], "brier": [], "target_probability": []}
+    for rows in averaged["probs"].tolist():
+        pairs = list(zip(rows, target, strict=True))
+        found["confidence"].append([max(row) for row in rows])
+        found["predicted"].append([row.index(max(row)) for row in rows])
+        found["brier"].append([math.fsum((p - (c == t)) ** 2 for c, p in enumerate(row)) for row, t in pairs])
+        found["target_probability"].append([row[t] for row, t in pairs])
+    return {name: torch.tensor(rows, dtype=torch.float64) for name, rows in found.items()} | averaged
+
+
+JUDGES = {"by class": categorical._judge_by_class, "at once": categorical._judge_at_once}
+
+
+@in_any_time
+@given(
+    seed=st.integers(0, 2**32),
+    members=st.integers(1, 6),
+    pixels=st.integers(1, 70),
+    classes=st.sampled_from([1, 2, 5, 19]),
+    sharp=st.booleans(),
+)
+@pytest.mark.parametrize("way", JUDGES)
+def test_judging_equals_brute_force(way: str, seed: int, members: int, pixels: int, classes: int, sharp: bool) -> None:
+    probs = random_probs(seed, members, pixels, classes)
+    probs = probs.round() if sharp else probs  # many equal probabilities, and rows that do not sum to 1
+    target = torch.from_numpy(np.random.default_rng(seed).integers(0, classes, pixels))
+    draws = make_draws(members, range(1, members + 1), seed=seed, max_draws=3)
+    expected = judged_by_brute_force(probs, target.tolist(), draws)
+    names = ("confidence", "predicted", "brier", "entropy")
+    for name, values in zip(names, JUDGES[way](probs, draws.weights, target, True), strict=True):
+        torch.testing.assert_close(values.double(), expected[name], rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("uncertainty", ["entropy", "mutual_information", "confidence"])
+def test_judging_gives_what_asking_one_by_one_gives(uncertainty: str) -> None:
+    target = torch.tensor([3, 0, 4, 4, 1, 2, 0])
+    found = combine({"probs": random_probs(8, 4, 7, 5)}, make_draws(4).weights)
+    judged = found.judge(target, uncertainty)
+    torch.testing.assert_close(judged.uncertainty, found.uncertainty(uncertainty), rtol=1e-12, atol=1e-14)
+    own = found.probs.gather(2, target.expand(len(found.weights), -1)[:, :, None])[:, :, 0]
+    torch.testing.assert_close(judged.target_probability, own, rtol=1e-14, atol=1e-16)
+    assert torch.equal(judged.confidence, found.probs.amax(2))
+
+
+def test_judging_does_not_hold_the_probabilities_of_all_classes() -> None:
+    found = combine({"probs": random_probs(8, 4, 7, 5)}, make_draws(4).weights)
+    found.judge(torch.zeros(7, dtype=torch.int64))
+    assert "probs" not in vars(found)
+
+
+@pytest.mark.parametrize("way", JUDGES)
+def test_judging_leaves_probabilities_that_were_asked_for_alone(way: str) -> None:
+    found = combine({"probs": random_probs(8, 4, 7, 5)}, make_draws(4).weights)
+    before = found.probs.clone()
+    JUDGES[way](found.member_probs, found.weights, torch.zeros(7, dtype=torch.int64), True)
+    assert torch.equal(found.probs, before)
+
+
+@pytest.mark.parametrize("way", JUDGES)
+def test_a_brier_score_near_0_keeps_its_digits(way: str) -> None:
+    probs = torch.tensor([[[1 - 2.0**-30, 2.0**-30]]], dtype=torch.float64)
+    brier = JUDGES[way](probs, torch.ones((1, 1), dtype=torch.float64), torch.tensor([0]), True)[2]
+    assert brier.item() == pytest.approx(2.0**-59, rel=1e-9)
+
+
+@pytest.mark.parametrize("way", JUDGES)
+def test_the_first_of_equal_classes_is_predicted(way: str) -> None:
+    probs = torch.tensor([[[0.0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]]], dtype=torch.float64)
+    predicted = JUDGES[way](probs, torch.ones((1, 1), dtype=torch.float64), torch.tensor([0, 0]), False)[1]
+    assert predicted.tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("way", JUDGES)
+def test_more_classes_than_a_byte_can_number(way: str) -> None:
+    probs = torch.eye(300, dtype=torch.float64)[None, [299, 255, 256, 0]]
+    target = torch.tensor([299, 0, 256, 1])
+    _, predicted, brier, _ = JUDGES[way](probs, torch.ones((1, 1), dtype=torch.float64), target, True)
+    assert predicted.tolist() == [[299, 255, 256, 0]]
+    assert brier[0].tolist() == pytest.approx([0, 2, 0, 2], abs=1e-15)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_both_libraries_give_the_same_logarithms(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(categorical, "FAST_NUMPY", fast)
+    logits = torch.linspace(-30, 30, 19, dtype=torch.float64)[None, None]
+    found = combine({"logits": logits}, torch.ones((1, 1)))
+    expected = torch.softmax(logits, 2)
+    torch.testing.assert_close(found.probs, expected, rtol=1e-13, atol=0)
+    torch.testing.assert_close(found.entropy, torch.special.entr(expected).sum(2), rtol=1e-13, atol=1e-15)
+
+
+def test_one_member_among_others_has_exactly_no_mutual_information() -> None:
+    weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    found = combine({"probs": random_probs(9, 3, 501, 19)}, weights).mutual_information
+    assert (found[1] == 0).all()
+    assert (found[0] > 0).any()
 
 
 def random_logits(seed: int, scale: float) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,8 @@ import torch
 import oracles
 from epibench import metrics
 
+from . import class_oracles
+
 PER_DRAW = {"uncertainty", "loss", "mean", "std", "variance", "probs"}
 PER_MEMBER = {"member_mean", "member_variance"}
 NUM_DRAWS = 3
@@ -109,6 +111,11 @@ def categorical_pixels(rng, size, pattern, draws=NUM_DRAWS):
         probs = np.stack([top, 1 - top, np.zeros_like(top), np.zeros_like(top)], -1)
         probs = rng.permuted(probs, axis=-1)
     return {"probs": probs, "target": rng.integers(0, NUM_CLASSES, size)}
+
+
+def pixels_of_classes(rng, size, pattern, draws=NUM_DRAWS):
+    """Numbers to rank by, and classes, of which the last has no pixels."""
+    return {**ranked_pixels(rng, size, pattern, draws), "target": rng.integers(0, NUM_CLASSES - 1, size)}
 
 
 def positive_categorical_pixels(rng, size, pattern, draws=NUM_DRAWS):
@@ -233,6 +240,7 @@ CASES = [
                 "miou": oracles.miou(probs, target, convention),
                 "iou_per_class": oracles.iou_per_class(probs, target),
                 "accuracy": oracles.accuracy(probs, target),
+                **class_oracles.some(("accuracy_per_class", "share_per_class"), probs, target),
             },
         )
         for convention in metrics.CONVENTIONS
@@ -248,6 +256,38 @@ CASES = [
         metrics.CategoricalNLL,
         positive_categorical_pixels,
         _named("nll", oracles.categorical_nll),
+    ),
+    Case(
+        "ClassScores",
+        lambda draws: metrics.ClassScores(NUM_CLASSES, draws),
+        categorical_pixels,
+        lambda probs, target: class_oracles.some(("brier_per_class", "nll_per_class"), probs, target),
+    ),
+    *(
+        Case(
+            f"ConfidenceCalibration-{convention}-classes",
+            lambda draws, convention=convention: metrics.ConfidenceCalibration(
+                num_draws=draws, num_classes=NUM_CLASSES, convention=convention
+            ),
+            categorical_pixels,
+            lambda probs, target, convention=convention: {
+                "ece": oracles.ece(probs, target, convention=convention),
+                **class_oracles.some(("ece_per_class",), probs, target),
+            },
+        )
+        for convention in metrics.CONVENTIONS
+    ),
+    *(
+        Case(
+            f"ClassSparsification-{error}",
+            lambda draws, error=error: metrics.ClassSparsification(NUM_CLASSES, error, draws),
+            pixels_of_classes,
+            lambda uncertainty, loss, target, error=error: {
+                "ause_per_class": class_oracles.ause(uncertainty, loss, target, NUM_CLASSES, error)
+            },
+            bounds={"ause_per_class": "ause_per_class_bound"},
+        )
+        for error in ("brier", "rmse")
     ),
     Case(
         "GaussianNLL",

@@ -109,7 +109,8 @@ def test_results_have_one_entry_per_draw(case, num_draws):
     values = updated(case.make(num_draws), pixels if num_draws else of_draw(pixels)).compute()
     leading = () if num_draws is None else (num_draws,)
     assert all(tuple(value.shape)[: len(leading)] == leading for value in values.values())
-    assert values[next(iter(values))].ndim == len(leading)
+    name = next(iter(values))
+    assert values[name].ndim == len(leading) + name.endswith("_per_class")
 
 
 @every_case
@@ -124,7 +125,7 @@ def test_nothing_seen_is_nan(case, num_draws):
 def test_no_pixels_are_nan(case):
     nothing = of_draw(take(case.pixels(np.random.default_rng(0), 10, "continuous"), slice(0, 0)))
     value = next(iter(updated(case.make(), nothing).compute().values()))
-    assert bool(value.isnan())
+    assert bool(value.isnan().all())
 
 
 @every_case
@@ -378,6 +379,14 @@ def test_merging_another_number_of_draws_is_refused(case):
             metrics.MeanIoU,
             {"num_classes": 3, "convention": "pooled"},
             {"num_classes": 3, "convention": "gustafsson2020"},
+        ),
+        (metrics.ClassScores, {"num_classes": 3}, {"num_classes": 4}),
+        (metrics.ConfidenceCalibration, {"num_classes": 3}, {"num_classes": 4}),
+        (metrics.ClassSparsification, {"num_classes": 3}, {"num_classes": 4}),
+        (
+            metrics.ClassSparsification,
+            {"num_classes": 3, "error": "brier"},
+            {"num_classes": 3, "error": "rmse"},
         ),
         (metrics.GroupedRootMeanSquaredError, {"num_images": 4}, {"num_images": 8}),
         (metrics.MixtureNLL, {"weights": [[0.5, 0.5]]}, {"weights": [[1.0, 0.0]]}),

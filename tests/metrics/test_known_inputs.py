@@ -19,6 +19,14 @@ KNOWN = {
     ),
     "BrierScore": (metrics.BrierScore, ("brier",)),
     "CategoricalNLL": (metrics.CategoricalNLL, ("target_probability",)),
+    "ClassScores": (
+        lambda draws: metrics.ClassScores(NUM_CLASSES, draws),
+        ("brier", "target_probability", "target"),
+    ),
+    "ConfidenceCalibration of classes": (
+        lambda draws: metrics.ConfidenceCalibration(num_draws=draws, num_classes=NUM_CLASSES),
+        ("confidence", "correct", "predicted"),
+    ),
 }
 
 
@@ -60,8 +68,18 @@ def test_too_few_inputs_are_refused(name):
 
 @pytest.mark.parametrize("value", [-1, NUM_CLASSES])
 def test_a_predicted_class_that_is_none_is_refused(value):
+    predicted = np.array([0, value])
     with pytest.raises(ValueError, match="'predicted'"):
-        metrics.MeanIoU(NUM_CLASSES).update(predicted=np.array([0, value]), target=np.array([0, 1]))
+        metrics.MeanIoU(NUM_CLASSES).update(predicted=predicted, target=np.array([0, 1]))
+    with pytest.raises(ValueError, match="'predicted'"):
+        metrics.ConfidenceCalibration(num_classes=NUM_CLASSES).update(
+            confidence=np.array([0.5, 0.5]), correct=np.array([True, False]), predicted=predicted
+        )
+
+
+def test_calibration_of_classes_needs_the_predicted_class():
+    with pytest.raises(TypeError, match="or confidence, correct and predicted"):
+        metrics.ConfidenceCalibration(num_classes=2).update(confidence=np.array([0.5]), correct=np.array([True]))
 
 
 @pytest.mark.parametrize("kind", [metrics.ConfidenceCalibration, metrics.AdaptiveConfidenceCalibration])

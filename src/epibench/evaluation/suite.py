@@ -17,6 +17,8 @@ from epibench.metrics import (
     AdaptiveConfidenceCalibration,
     BrierScore,
     CategoricalNLL,
+    ClassScores,
+    ClassSparsification,
     ConfidenceCalibration,
     Convention,
     GaussianCRPS,
@@ -34,7 +36,6 @@ from epibench.metrics import (
     StreamingMetric,
 )
 from epibench.metrics.accuracy import squared_error
-from epibench.metrics.pixel_scores import brier_score, target_probability
 
 Observed = dict[str, Tensor]
 
@@ -125,14 +126,16 @@ def gaussian_metrics(weights: Tensor, settings: SuiteSettings) -> dict[str, Stre
 
 def categorical_metrics(weights: Tensor, settings: SuiteSettings) -> dict[str, StreamingMetric]:
     """The metrics of categorical predictions."""
-    draws = weights.shape[0]
+    draws, classes = weights.shape[0], settings.num_classes or 0
     return {
         "sparsification": Sparsification("brier", draws, convention=settings.convention, exact=settings.exact),
-        "reliability": ConfidenceCalibration(10, draws, convention=settings.convention),
+        "reliability": ConfidenceCalibration(10, draws, num_classes=classes, convention=settings.convention),
         "ece_adaptive": AdaptiveConfidenceCalibration(10, draws),
-        "miou": MeanIoU(settings.num_classes or 0, draws, convention=settings.convention),
+        "miou": MeanIoU(classes, draws, convention=settings.convention),
         "brier": BrierScore(draws),
         "nll": CategoricalNLL(draws),
+        "class_scores": ClassScores(classes, draws),
+        "class_sparsification": ClassSparsification(classes, "brier", draws),
     }
 
 
@@ -152,16 +155,15 @@ def observe_gaussian(predictive: GaussianPredictive, target: Tensor, uncertainty
 
 def observe_categorical(predictive: CategoricalPredictive, target: Tensor, uncertainty: str) -> Observed:
     """Everything that a metric of categorical predictions may ask for, by the name it asks with."""
-    confidence, predicted = predictive.probs.max(2)
-    brier = brier_score(predictive.probs, target[None])
+    found = predictive.judge(target, cast(Any, uncertainty))
     return {
-        "confidence": confidence,
-        "predicted": predicted,
-        "correct": predicted == target,
-        "uncertainty": predictive.uncertainty(cast(Any, uncertainty)),
-        "loss": brier,
-        "brier": brier,
-        "target_probability": target_probability(predictive.probs, target[None]),
+        "confidence": found.confidence,
+        "predicted": found.predicted,
+        "correct": found.predicted == target,
+        "uncertainty": found.uncertainty,
+        "loss": found.brier,
+        "brier": found.brier,
+        "target_probability": found.target_probability,
         "target": target,
     }
 

@@ -5,24 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
 CategoricalUncertainty = Literal["entropy", "mutual_information", "confidence"]
 
+# With AVX-512, NumPy's exp and log in float64 are two and three times as fast as PyTorch's.
+FAST_NUMPY = torch.backends.cpu.get_cpu_capability() == "AVX512"
+
 
 @dataclass(frozen=True)
 class CategoricalPredictive:
-    """Averaged probabilities of every draw, (draw, pixel, class) in float64, and the members behind them.
+    """Members and the draws that average them; what draws predict is worked out when it is asked for.
 
-    Classes lie outermost in memory, so that sums over classes run along pixels.
+    member_probs: (member, pixel, class) in float64, classes outermost in memory, so that the pixels of a class lie
+    together; weights: (draw, member), rows sum to 1.
     """
 
-    probs: Tensor
     member_probs: Tensor
     weights: Tensor
+
+    @cached_property
+    def probs(self) -> Tensor:
+        """Averaged probabilities, (draw, pixel, class), laid out as those of the members; `judge` does without them."""
+        members = self.member_probs.movedim(2, 1)
+        averaged = self.weights @ members.flatten(1)
+        return averaged.view(len(self.weights), *members.shape[1:]).movedim(1, 2)
 
     @cached_property
     def entropy(self) -> Tensor:
@@ -32,38 +43,128 @@ class CategoricalPredictive:
     @cached_property
     def mutual_information(self) -> Tensor:
         """Entropy of the average minus average entropy of the members, (draw, pixel): the epistemic part."""
-        return (self.entropy - self.weights @ entropy(self.member_probs)).clamp(min=0)
+        return self._without_members_entropy(self.entropy)
 
     def uncertainty(self, kind: CategoricalUncertainty = "entropy") -> Tensor:
         """What to sort pixels by; `confidence` is 1 − the maximum probability."""
-        known = get_args(CategoricalUncertainty)
-        if kind not in known:
-            raise ValueError(f"uncertainty '{kind}' is unknown; there are {', '.join(known)}")
-        if kind == "confidence":
+        if check_uncertainty(kind) == "confidence":
             return (1 - self.probs.amax(2)).clamp(min=0)
         return self.entropy if kind == "entropy" else self.mutual_information
 
+    def judge(self, target: Tensor, uncertainty: CategoricalUncertainty = "entropy") -> Judgement:
+        """All that metrics ask of each pixel, in one go and without holding `probs`. target: (pixel,)."""
+        with_entropy = check_uncertainty(uncertainty) != "confidence"
+        judge = _judge_at_once if self.member_probs.is_cuda else _judge_by_class
+        confidence, predicted, brier, doubt = judge(self.member_probs, self.weights, target, with_entropy)
+        if uncertainty == "mutual_information":
+            doubt = self._without_members_entropy(doubt)
+        own = self.member_probs.gather(2, target.expand(len(self.member_probs), -1)[:, :, None])[:, :, 0]
+        return Judgement(confidence, predicted, brier, self.weights @ own, doubt)
+
+    def _without_members_entropy(self, total: Tensor) -> Tensor:
+        epistemic = (total - self.weights @ entropy(self.member_probs)).clamp_(min=0)
+        alone = self.weights.count_nonzero(1) == 1  # one member has none, however its entropy was rounded
+        return epistemic.masked_fill_(alone[:, None], 0)
+
+
+class Judgement(NamedTuple):
+    """What each draw makes of each pixel, (draw, pixel): the first of the most probable classes, and scores."""
+
+    confidence: Tensor
+    predicted: Tensor
+    brier: Tensor
+    target_probability: Tensor
+    uncertainty: Tensor
+
 
 def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> CategoricalPredictive:
-    """The predictive of every draw at once: one matrix product.
+    """The predictive of every draw at once.
 
     outputs: `probs` or `logits`, (member, pixel, class); weights: (draw, member), rows sum to 1.
     """
-    if "logits" in outputs:
-        probs = torch.softmax(outputs["logits"].to(torch.float64).movedim(2, 1), 1)
-    else:
-        # One layout, so that all entropies round alike; stored probabilities may lie below 0 by their rounding.
-        probs = outputs["probs"].movedim(2, 1).to(torch.float64).contiguous().clamp(min=0)
-    weights = weights.to(probs.device, torch.float64)
-    members, classes, pixels = probs.shape
-    averaged = (weights @ probs.reshape(members, classes * pixels)).view(weights.shape[0], classes, pixels)
-    return CategoricalPredictive(averaged.movedim(1, 2), probs.movedim(1, 2), weights)
+    values = outputs["logits" if "logits" in outputs else "probs"].movedim(2, 1).contiguous()
+    probs = torch.empty(values.shape, dtype=torch.float64, device=values.device)
+    if "logits" not in outputs:
+        probs.copy_(values).clamp_(min=0)  # stored probabilities may lie below 0 by their rounding
+    elif probs.numel():
+        torch.sub(values, values.amax(1, keepdim=True).to(torch.float64), out=probs)
+        _exp(probs)
+        probs /= probs.sum(1, keepdim=True)
+    return CategoricalPredictive(probs.movedim(1, 2), weights.to(probs.device, torch.float64))
+
+
+def _judge_at_once(
+    member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """For a GPU: few passes over averaged probabilities of all classes."""
+    probs = CategoricalPredictive(member_probs, weights).probs
+    confidence, predicted = probs.max(2)
+    doubt = entropy(probs) if with_entropy else (1 - confidence).clamp_(min=0)
+    index = target.expand(len(weights), -1)[:, :, None]
+    probs.scatter_add_(2, index, -torch.ones_like(probs[:, :, :1]))
+    return confidence, predicted, torch.linalg.vector_norm(probs, dim=2).square_(), doubt
+
+
+def _judge_by_class(
+    member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """For a CPU: one class after the other, so that all that is held is (draw, pixel) and stays in the cache."""
+    classes = member_probs.shape[2]
+    probs = torch.empty((len(weights), len(target)), dtype=torch.float64)
+    confidence, brier, doubt = torch.full_like(probs, -1), torch.zeros_like(probs), torch.zeros_like(probs)
+    number = torch.uint8 if classes <= 256 else torch.int32
+    predicted = torch.zeros(probs.shape, dtype=number)
+    for label in range(classes):
+        torch.mm(weights, member_probs[:, :, label], out=probs)
+        # The label rises, so that the last one to exceed all before it is the greatest: quicker than a masked fill.
+        torch.maximum(predicted, (probs > confidence).to(number).mul_(label), out=predicted)
+        torch.maximum(confidence, probs, out=confidence)
+        if with_entropy:
+            _add_entropy(doubt, probs)
+        probs -= (target == label).to(torch.float64)
+        brier.addcmul_(probs, probs)
+    doubt = doubt.clamp_(min=0) if with_entropy else (1 - confidence).clamp_(min=0)
+    return confidence, predicted.to(torch.int64), brier, doubt
 
 
 def entropy(probs: Tensor) -> Tensor:
     """−Σ p log p over the last axis, with 0·log 0 = 0."""
-    terms: Tensor = torch.special.entr(probs)
-    return terms.sum(-1).clamp(min=0)  # rounding can lift p above 1
+    if probs.is_cuda:
+        total: Tensor = torch.special.entr(probs).sum(-1)
+    else:
+        total = probs.new_zeros(probs.shape[:-1])
+        for label in range(probs.shape[-1]):
+            _add_entropy(total, probs[..., label])
+    return total.clamp_(min=0)  # rounding can lift p above 1
+
+
+def _add_entropy(total: Tensor, probs: Tensor) -> None:
+    """total −= p log p, with 0·log 0 = 0."""
+    total.addcmul_(probs, _log(probs.clamp(min=torch.finfo(probs.dtype).tiny)), value=-1)
+
+
+def _exp(values: Tensor) -> Tensor:
+    """In place, by the faster of two libraries."""
+    if FAST_NUMPY and not values.is_cuda:
+        np.exp(values.numpy(), out=values.numpy())
+        return values
+    return values.exp_()
+
+
+def _log(values: Tensor) -> Tensor:
+    """In place, by the faster of two libraries."""
+    if FAST_NUMPY and not values.is_cuda:
+        np.log(values.numpy(), out=values.numpy())
+        return values
+    return values.log_()
+
+
+def check_uncertainty(kind: str) -> str:
+    """Return `kind` if it is an uncertainty of classes, else raise."""
+    known = get_args(CategoricalUncertainty)
+    if kind not in known:
+        raise ValueError(f"uncertainty '{kind}' is unknown; there are {', '.join(known)}")
+    return kind
 
 
 def loss(logits: Tensor, target: Tensor) -> Tensor:
@@ -83,5 +184,5 @@ def image_loss(raw: Tensor, target: Tensor) -> Tensor:
 
 
 def image_outputs(raw: Tensor) -> dict[str, Tensor]:
-    """Logits of every pixel, (image, height, width, class)."""
-    return {"logits": raw.movedim(1, -1)}
+    """Logits of every pixel, (image, class, height, width)."""
+    return {"logits": raw}

@@ -10,6 +10,8 @@ from epibench.metrics.accuracy import (
     miou,
     rmse,
 )
+from epibench.metrics.class_scores import ClassScores, scores_per_class
+from epibench.metrics.class_sparsification import ClassSparsification, ause_per_class
 from epibench.metrics.confidence_calibration import (
     AdaptiveConfidenceCalibration,
     ConfidenceCalibration,
@@ -43,6 +45,8 @@ __all__ = [
     "AdaptiveConfidenceCalibration",
     "BrierScore",
     "CategoricalNLL",
+    "ClassScores",
+    "ClassSparsification",
     "ConfidenceCalibration",
     "Convention",
     "GaussianCRPS",
@@ -61,6 +65,7 @@ __all__ = [
     "accuracy",
     "auce",
     "ause",
+    "ause_per_class",
     "brier",
     "crps_gaussian",
     "crps_mixture",
@@ -74,5 +79,6 @@ __all__ = [
     "nll_gaussian",
     "nll_mixture",
     "rmse",
+    "scores_per_class",
     "sparsification_curves",
 ]

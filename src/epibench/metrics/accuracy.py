@@ -111,8 +111,9 @@ class MeanIoU(StreamingMetric):
     """Intersection over union and accuracy from one confusion matrix over the data set.
 
     `update(probs, target)` with the class axis last. `compute()` gives `miou` over the classes with a non-empty union
-    (`gustafsson2020`: over all, an empty union as 0), `iou_per_class` (…, class), NaN where the union is empty, and
-    `accuracy`.
+    (`gustafsson2020`: over all, an empty union as 0), `accuracy`, and of each class, (…, class), `iou_per_class`, NaN
+    where the union is empty, `accuracy_per_class` (recall: the share of its pixels that are predicted as it), NaN where
+    it has no pixels, and `share_per_class` of all pixels.
     """
 
     higher_is_better = True
@@ -160,17 +161,20 @@ class MeanIoU(StreamingMetric):
         accumulate(target.to(torch.int64) * self.num_classes + predicted, (self.confusion[rows], None))
 
     def compute(self) -> dict[str, Tensor]:
-        """The mean, each class's own and the share of right pixels, one row per draw."""
+        """The mean, the share of right pixels and what each class has of its own, one row per draw."""
         confusion = self.confusion.view(-1, self.num_classes, self.num_classes)
         hits = confusion.diagonal(dim1=1, dim2=2).to(torch.float64)
-        iou = hits / (confusion.sum(1) + confusion.sum(2) - hits)
-        total = confusion.sum((1, 2))
+        true = confusion.sum(2).to(torch.float64)
+        iou = hits / (confusion.sum(1) + true - hits)
+        total = true.sum(1)
         mean = iou.nan_to_num().mean(1) if self.convention == "gustafsson2020" else iou.nanmean(1)
         mean = torch.where(total > 0, mean, torch.nan)
         return {
             "miou": self.result(mean),
             "iou_per_class": self.result(iou),
             "accuracy": self.result(hits.sum(1) / total),
+            "accuracy_per_class": self.result(hits / true),
+            "share_per_class": self.result(true / total[:, None]),
         }
 
 

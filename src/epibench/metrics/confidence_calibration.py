@@ -13,6 +13,7 @@ from epibench.metrics.ranking import (
     accumulate,
     bin_edges,
     bin_index,
+    count_correct,
     cut_at,
     equal_mass_ranks,
     num_bins,
@@ -27,9 +28,10 @@ ADAPTIVE_BITS = 16
 
 
 class _OfConfidence(StreamingMetric):
-    """A metric of the maximum probability and of whether it is right."""
+    """A metric of the maximum probability, of its class and of whether that is right."""
 
     higher_is_better = False
+    num_classes: int | None = None  # where classes are told apart
 
     def update(
         self,
@@ -38,26 +40,38 @@ class _OfConfidence(StreamingMetric):
         *,
         confidence: Array | None = None,
         correct: Array | None = None,
+        predicted: Array | None = None,
     ) -> None:
         """Add pixels by `probs` and `target` or, where these are known already, by `confidence` and `correct`.
 
         probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); the others: (draw, …) or (…).
+        Where classes are told apart, the `predicted` class goes with what is known.
         """
-        if confidence is not None and correct is not None:
+        if confidence is not None and correct is not None and (predicted is not None or self.num_classes is None):
             sure, right = self.rows(confidence), self.rows(correct)
-            same_pixels(confidence=sure, correct=right)
+            labels = right if self.num_classes is None or predicted is None else self.rows(predicted)
+            same_pixels(confidence=sure, correct=right, predicted=labels)
             check_probabilities(confidence=sure)
-            each_row(self._add, sure, right)
+            if self.num_classes is not None:
+                check_numbers(labels, self.num_classes, "predicted")
+            each_row(self._add, sure, right, labels)
         elif probs is not None and target is not None:
             classes, targets = self.rows(probs, 1), self.shared(target)
             same_pixels(probs=classes, target=targets)
             check_numbers(targets, classes.shape[2], "target")
+            if self.num_classes not in (None, classes.shape[2]):
+                raise ValueError(f"probs has {classes.shape[2]} classes, the metric {self.num_classes}")
             check_probabilities(probs=classes)
-            each_row(lambda rows, *piece: self._add(rows, *confidence_and_correct(*piece)), classes, targets)
+            each_row(self._add_probs, classes, targets)
         else:
-            raise TypeError(f"{type(self).__name__}.update needs probs and target, or confidence and correct")
+            known = "confidence and correct" if self.num_classes is None else "confidence, correct and predicted"
+            raise TypeError(f"{type(self).__name__}.update needs probs and target, or {known}")
 
-    def _add(self, rows: slice, confidence: Tensor, correct: Tensor) -> None:
+    def _add_probs(self, rows: slice, probs: Tensor, target: Tensor) -> None:
+        confidence, predicted = probs.max(2)
+        self._add(rows, confidence, predicted == target.to(torch.int64), predicted)
+
+    def _add(self, rows: slice, confidence: Tensor, correct: Tensor, predicted: Tensor) -> None:
         raise NotImplementedError
 
 
@@ -65,10 +79,11 @@ class ConfidenceCalibration(_OfConfidence):
     """ECE with equal-width bins of the maximum probability; a confidence of 1 belongs to the last bin.
 
     `update(probs, target)` with the class axis last. `compute()` gives `ece`; `curves()` the reliability curve with
-    its counts. NaN without pixels.
+    its counts. NaN without pixels. With `num_classes` also `ece_per_class`, (…, class): of the pixels that are
+    *predicted* as each class, under every convention with a confidence of 1 in the last bin.
     """
 
-    settings = ("num_draws", "bins", "convention")
+    settings = ("num_draws", "bins", "num_classes", "convention")
     bin_counts: Tensor
     bin_correct: Tensor
     bin_confidence: Tensor
@@ -78,28 +93,39 @@ class ConfidenceCalibration(_OfConfidence):
         bins: int = 10,
         num_draws: int | None = None,
         *,
+        num_classes: int | None = None,
         convention: Convention = "pooled",
         **kwargs: Any,
     ) -> None:
         super().__init__(num_draws, **kwargs)
         self.bins = bins
+        self.num_classes = num_classes
         self.convention = check_convention(convention)
         # Confidence 1 has a column of its own, so that states do not depend on the convention: MetricCollection takes
         # metrics whose states agree on the first batch for one.
-        self.add_counts("bin_counts", bins + 1)
-        self.add_counts("bin_correct", bins + 1)
-        self.add_sums("bin_confidence", bins + 1)
+        cells = (1 if num_classes is None else num_classes) * (bins + 1)
+        self.add_counts("bin_counts", cells)
+        self.add_counts("bin_correct", cells)
+        self.add_sums("bin_confidence", cells)
 
-    def _add(self, rows: slice, confidence: Tensor, correct: Tensor) -> None:
+    def _add(self, rows: slice, confidence: Tensor, correct: Tensor, predicted: Tensor) -> None:
         confidence = confidence.to(torch.float64)
         index = (confidence * self.bins).to(torch.int64).clamp_(max=self.bins)
-        counts, hits, sums = self.bin_counts[rows], self.bin_correct[rows], self.bin_confidence[rows]
-        accumulate(index, (counts, None), (hits, correct), (sums, confidence))
+        if self.num_classes is not None:
+            index.add_(predicted.to(torch.int64), alpha=self.bins + 1)
+        count_correct(index, self.bin_counts[rows], self.bin_correct[rows], correct)
+        accumulate(index, (self.bin_confidence[rows], confidence))
 
     def compute(self) -> dict[str, Tensor]:
-        """The expected calibration error, one value per draw."""
+        """The expected calibration error, one value per draw, and that of each class."""
         gap = self._bins(self.bin_confidence - self.bin_correct).abs().sum(1)
-        return {"ece": self.result(gap / self.bin_counts.sum(1))}
+        values = {"ece": self.result(gap / self.bin_counts.sum(1))}
+        if self.num_classes is not None:
+            shape = (-1, self.num_classes, self.bins + 1)
+            gaps = (self.bin_confidence - self.bin_correct).view(shape)
+            joined = torch.cat([gaps[..., :-2], gaps[..., -2:].sum(2, keepdim=True)], 2).abs().sum(2)
+            values["ece_per_class"] = self.result(joined / self.bin_counts.view(shape).sum(2))
+        return values
 
     def curves(self) -> dict[str, Tensor]:
         """Mean confidence, accuracy (NaN in empty bins) and number of pixels of each bin."""
@@ -114,6 +140,7 @@ class ConfidenceCalibration(_OfConfidence):
 
     def _bins(self, table: Tensor) -> Tensor:
         """Confidence 1 joins the last bin; under `gustafsson2020` it is in none, and yet in the denominator."""
+        table = table.view(table.shape[0], -1, self.bins + 1).sum(1)  # all classes together
         bins = table[:, :-1].clone()
         if self.convention == "pooled":
             bins[:, -1] += table[:, -1]
@@ -142,11 +169,11 @@ class AdaptiveConfidenceCalibration(_OfConfidence):
         self.add_counts("doubt_correct", num_bins(bits))
         self.add_sums("doubt_sums", num_bins(bits))
 
-    def _add(self, rows: slice, confidence: Tensor, correct: Tensor) -> None:
+    def _add(self, rows: slice, confidence: Tensor, correct: Tensor, predicted: Tensor) -> None:
         doubt = (1 - confidence.to(torch.float64)).clamp(min=0)  # most pixels are near 1: resolve them there
         index = bin_index(doubt, self.bits)
-        counts, hits, sums = self.doubt_counts[rows], self.doubt_correct[rows], self.doubt_sums[rows]
-        accumulate(index, (counts, None), (hits, correct), (sums, doubt))
+        count_correct(index, self.doubt_counts[rows], self.doubt_correct[rows], correct)
+        accumulate(index, (self.doubt_sums[rows], doubt))
 
     def compute(self) -> dict[str, Tensor]:
         """The adaptive calibration error and its bound, one value per draw."""

@@ -87,7 +87,8 @@ def first_covering_level(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
     σ = 0 covers at every level if y = μ and at none otherwise.
     """
     distance = (target - mean).abs_()
-    ratio = (distance / std).nan_to_num_(0.0, posinf=torch.inf)  # 0/0 is covered at every level
+    # 0/0 is covered at every level; σ may be −0.0.
+    ratio = (distance / std).nan_to_num_(0.0, posinf=torch.inf).abs_()
     table, edges = _level_table(ratio.device)
     level = table.index_select(0, bin_index(ratio.to(torch.float32), TABLE_BITS).flatten()).view_as(ratio)
     edge = edges.index_select(0, level.flatten()).view_as(ratio)

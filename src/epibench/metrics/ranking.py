@@ -19,8 +19,9 @@ ROUNDING = 2.0**-23
 SMALLEST_FLOAT32 = 2.0**-149  # and by this much where float32 is denormal
 # Mean squares below this have lost digits to underflow.
 SMALLEST_SQUARE = 1e-290
-# Below this many rows, GPU threads would queue for the same few counters.
-GPU_ROWS = 64
+# GPU threads would queue for few counters: tables with fewer than so many are copied, so many times at most.
+GPU_COUNTERS = 2**22
+GPU_COPIES = 64
 
 
 def num_bins(bits: int) -> int:
@@ -31,13 +32,12 @@ def num_bins(bits: int) -> int:
 
 
 def bin_index(keys: Tensor, bits: int) -> Tensor:
-    """The bin of each key ≥ 0, int64; bin b holds ]edge(b−1), edge(b)], and exact zeros are alone in bin 0."""
+    """The bin of each key ≥ 0, int32; bin b holds ]edge(b−1), edge(b)], and exact zeros are alone in bin 0."""
     shift = 31 - bits
-    pattern = keys.to(torch.float32).view(torch.int32) & 0x7FFFFFFF  # −0.0 is 0
-    index = pattern.add_((1 << shift) - 1).bitwise_right_shift_(shift).to(torch.int64)
-    if keys.dtype == torch.float64:
-        index = torch.maximum(index, (keys > 0).to(torch.int64))  # underflow to float32 is not a zero
-    return index
+    pattern = keys.to(torch.float32, copy=True).view(torch.int32)
+    index = pattern.add_((1 << shift) - 1).bitwise_right_shift_(shift)
+    # Underflow to float32 is not a zero; −0.0, whose pattern is negative, is.
+    return torch.maximum(index, keys > 0)
 
 
 def bin_edges(bits: int, device: torch.device) -> Tensor:
@@ -52,12 +52,11 @@ def accumulate(index: Tensor, *tables: tuple[Tensor, Tensor | None]) -> None:
     On a CPU in pixel order, so that sums do not depend on how pixels came in batches. index, values: (draw, pixel).
     """
     draws, bins = tables[0][0].shape
-    copies = GPU_ROWS // draws if index.is_cuda else 1
+    copies = max(1, min(GPU_COPIES, GPU_COUNTERS // (draws * bins))) if index.is_cuda else 1
     if copies > 1:
         # Neighbouring GPU threads count in different copies of a table, and do not wait for each other.
-        whole = index.shape[1] - index.shape[1] % copies
-        index = index.clone(memory_format=torch.contiguous_format)
-        index[:, :whole].view(draws, -1, copies).add_(torch.arange(copies, device=index.device) * bins)
+        index = index + torch.arange(index.shape[1], device=index.device) % copies * bins
+    index = index.to(torch.int64)
     for table, values in tables:
         values = torch.ones_like(index) if values is None else values
         values = values.to(table.dtype).expand_as(index)
@@ -66,6 +65,30 @@ def accumulate(index: Tensor, *tables: tuple[Tensor, Tensor | None]) -> None:
             table += spread.scatter_add_(1, index, values).view(draws, copies, bins).sum(1)
         else:
             table.scatter_add_(1, index, values)
+
+
+def count_correct(index: Tensor, counts: Tensor, hits: Tensor, correct: Tensor) -> None:
+    """Count pixels, and those of them that are right; on a GPU at once, in the two halves of a number."""
+    if index.is_cuda:
+        both = torch.zeros_like(counts)
+        accumulate(index, (both, torch.where(correct, 2**32 + 1, 1)))
+        counts += both & (2**32 - 1)
+        hits += both >> 32
+    else:
+        accumulate(index, (counts, None), (hits, correct))
+
+
+def accumulate_by_label(label: Tensor, *tables: tuple[Tensor, Tensor]) -> None:
+    """table[draw, label] += values where labels (1, pixel) are those of every draw; values: (draw, pixel).
+
+    On a GPU, a product with the labels' one-hot vectors: there are few counters, for which threads would queue.
+    """
+    if label.is_cuda and all(bool(values.sum().isfinite()) for _, values in tables):  # 0·∞ is NaN
+        one_hot = torch.nn.functional.one_hot(label[0], tables[0][0].shape[1]).to(torch.float64)
+        for table, values in tables:
+            table += values.to(torch.float64) @ one_hot
+    else:
+        accumulate(label.expand(tables[0][0].shape[0], -1), *tables)
 
 
 class Cut(NamedTuple):

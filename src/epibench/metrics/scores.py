@@ -38,11 +38,12 @@ class MeanScore(StreamingMetric):
     def add(self, rows: slice, scores: Tensor) -> None:
         """Add scores (draw, pixel) to these rows of the state."""
         scores = scores.to(torch.float64)
-        if self.can_be_infinite:
+        total = scores.sum(1)
+        if self.can_be_infinite and not bool(total.isfinite().all()):
             infinite = ~scores.isfinite()
             self._state("infinite")[rows] += infinite.sum(1)
-            scores = scores.masked_fill(infinite, 0)
-        self._state("sum")[rows] += scores.sum(1)
+            total = scores.masked_fill(infinite, 0).sum(1)
+        self._state("sum")[rows] += total
         self._state("count")[rows] += scores.shape[1]
 
     def compute(self) -> dict[str, Tensor]:

@@ -10,7 +10,6 @@ from torch import Tensor
 from epibench.metrics.checks import check_keys, same_pixels
 from epibench.metrics.conventions import Convention, check_convention
 from epibench.metrics.ranking import (
-    Cut,
     PartialSum,
     accumulate,
     bin_edges,
@@ -122,9 +121,13 @@ class Sparsification(StreamingMetric):
 
     def _curves(self) -> _Curves:
         if not self.exact:
-            return binned_curves(self)
+            return binned_curves(self._histograms(), self.error, self.convention)
         keys, losses = self._joined(self.kept_uncertainty), self._joined(self.kept_loss)
         return exact_curves(keys.T, losses.T, self.error, self.convention)
+
+    def _histograms(self) -> Histograms:
+        by_uncertainty = (self.uncertainty_counts, self.uncertainty_losses, self.uncertainty_squares)
+        return Histograms(bin_edges(self.bits, self.device), *by_uncertainty, self.loss_counts, self.loss_losses)
 
     def _joined(self, kept: list[Tensor] | Tensor) -> Tensor:
         """What was kept, (pixel, draw): a list of tensors before a sync, one tensor after it."""
@@ -136,6 +139,20 @@ class Sparsification(StreamingMetric):
             self.kept_uncertainty = [self._joined(self.kept_uncertainty)]
             self.kept_loss = [self._joined(self.kept_loss)]
         super()._sync_dist(*args, **kwargs)
+
+
+class Histograms(NamedTuple):
+    """Pixels by uncertainty and by loss, (row, bin): how many, sums of losses and of their squares.
+
+    edges: upper edges of the bins, (bin,); the first holds only zeros.
+    """
+
+    edges: Tensor
+    uncertainty_counts: Tensor
+    uncertainty_losses: Tensor
+    uncertainty_squares: Tensor
+    loss_counts: Tensor
+    loss_losses: Tensor
 
 
 class _Curves(NamedTuple):
@@ -211,17 +228,20 @@ def exact_curves(keys: Tensor, losses: Tensor, error: SparsificationError, conve
     return _Curves(curve, oracle, torch.where(total > 0, torch.zeros_like(by_key[:, 0]), torch.nan))
 
 
-def binned_curves(state: Sparsification) -> _Curves:
-    """Curves from the histograms, with what the bins leave open."""
-    kept = kept_pixels(state.uncertainty_counts.sum(1), state.convention)
-    cut = cut_at(kept, state.uncertainty_counts)
-    tied = state.convention == "pooled"
-    sums = sum_in_any_order(cut, state.uncertainty_losses, state.uncertainty_squares, zeros_are_tied=tied)
-    oracle_cut = cut_at(kept, state.loss_counts)
-    oracle_sums = sum_of_keys(oracle_cut, state.loss_losses, bin_edges(state.bits, kept.device))
-    curve = relative_error(sums, kept, state.error)
-    oracle = relative_error(oracle_sums, kept, state.error)
-    return _Curves(curve, oracle, _standard_error(state, cut, sums, curve, kept))
+def binned_curves(
+    histograms: Histograms, error: SparsificationError = "rmse", convention: Convention = "pooled"
+) -> _Curves:
+    """Curves of each row, with what the bins leave open."""
+    kept = kept_pixels(histograms.uncertainty_counts.sum(1), convention)
+    cut = cut_at(kept, histograms.uncertainty_counts)
+    losses, squares, tied = histograms.uncertainty_losses, histograms.uncertainty_squares, convention == "pooled"
+    sums = sum_in_any_order(cut, losses, squares, zeros_are_tied=tied)
+    oracle_cut = cut_at(kept, histograms.loss_counts)
+    oracle_sums = sum_of_keys(oracle_cut, histograms.loss_losses, histograms.edges)
+    curve = relative_error(sums, kept, error)
+    oracle = relative_error(oracle_sums, kept, error)
+    covariance = covariance_in_random_order(cut, losses, squares, zeros_are_tied=tied)
+    return _Curves(curve, oracle, _standard_error(covariance, sums, curve, kept, error))
 
 
 def relative_error(sums: PartialSum, kept: Tensor, error: SparsificationError) -> PartialSum:
@@ -234,13 +254,11 @@ def relative_error(sums: PartialSum, kept: Tensor, error: SparsificationError) -
     return PartialSum(*curves)
 
 
-def _standard_error(state: Sparsification, cut: Cut, sums: PartialSum, curve: PartialSum, kept: Tensor) -> Tensor:
+def _standard_error(
+    covariance: Tensor, sums: PartialSum, curve: PartialSum, kept: Tensor, error: SparsificationError
+) -> Tensor:
     """Delta method: the area is a weighted sum of curve values, each a function of its partial sum."""
-    tied = state.convention == "pooled"
-    covariance = covariance_in_random_order(
-        cut, state.uncertainty_losses, state.uncertainty_squares, zeros_are_tied=tied
-    )
-    slope = curve.value / sums.value / (2 if state.error == "rmse" else 1)
+    slope = curve.value / sums.value / (2 if error == "rmse" else 1)
     slope = torch.where(sums.value > 0, slope, torch.zeros_like(slope))
     weight = torch.full((NUM_CUTS,), 0.01, dtype=torch.float64, device=slope.device)
     weight[0] = weight[-1] = 0.005

@@ -1,0 +1,107 @@
+"""Sparsification among the pixels of each class alone: `ause_per_class`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epibench.metrics.checks import check_keys, check_numbers, same_pixels
+from epibench.metrics.ranking import accumulate, bin_edges, bin_index
+from epibench.metrics.sparsification import (
+    Histograms,
+    SparsificationError,
+    ause,
+    binned_curves,
+    check_error,
+)
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
+
+# 16 bins for each octave from 2⁻²⁸ to 8, which is above every entropy of up to 2,980 classes and every Brier score.
+BITS = 12
+BINS_PER_OCTAVE = 1 << (BITS - 8)
+FIRST = (127 - 28) * BINS_PER_OCTAVE
+LAST = (127 + 3) * BINS_PER_OCTAVE
+NUM_BINS = LAST - FIRST + 3  # zeros, what is too small, the octaves, what is too large
+
+
+class ClassSparsification(StreamingMetric):
+    """AUSE among the pixels of each true class, streamed through few bins: 20 KB for each draw and class.
+
+    `update(uncertainty, loss, target)`. `compute()` gives `ause_per_class` and `ause_per_class_bound`, (…, class): the
+    exact value is no farther. Keys outside 2⁻²⁸ … 8 share a bin each, and the bound says what that costs. NaN for a
+    class without pixels.
+    """
+
+    higher_is_better = False
+    settings = ("num_draws", "num_classes", "error")
+    class_uncertainty_counts: Tensor
+    class_uncertainty_losses: Tensor
+    class_uncertainty_squares: Tensor
+    class_loss_counts: Tensor
+    class_loss_losses: Tensor
+
+    def __init__(
+        self, num_classes: int, error: SparsificationError = "brier", num_draws: int | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.num_classes = num_classes
+        self.error = check_error(error)
+        self.add_counts("class_uncertainty_counts", num_classes * NUM_BINS)
+        self.add_sums("class_uncertainty_losses", num_classes * NUM_BINS)
+        self.add_sums("class_uncertainty_squares", num_classes * NUM_BINS)
+        self.add_counts("class_loss_counts", num_classes * NUM_BINS)
+        self.add_sums("class_loss_losses", num_classes * NUM_BINS)
+
+    def update(self, uncertainty: Array, loss: Array, target: Array) -> None:
+        """Add pixels. uncertainty, loss: (draw, …) with `num_draws`, otherwise (…); target: (…), their classes."""
+        keys, losses, targets = self.rows(uncertainty), self.rows(loss), self.shared(target)
+        same_pixels(uncertainty=keys, loss=losses, target=targets)
+        check_keys(keys, "uncertainty")
+        check_keys(losses, "loss", finite=True)
+        check_numbers(targets, self.num_classes, "target")
+        each_row([self._add_by_uncertainty, self._add_by_loss], keys, losses, targets.to(torch.int64) * NUM_BINS)
+
+    def _add_by_uncertainty(self, rows: slice, key: Tensor, loss: Tensor, offset: Tensor) -> None:
+        loss = loss.to(torch.float64)
+        counts, losses = self.class_uncertainty_counts[rows], self.class_uncertainty_losses[rows]
+        squares = self.class_uncertainty_squares[rows]
+        accumulate(narrow_bin(key) + offset, (counts, None), (losses, loss), (squares, loss.square()))
+
+    def _add_by_loss(self, rows: slice, key: Tensor, loss: Tensor, offset: Tensor) -> None:
+        counts, losses = self.class_loss_counts[rows], self.class_loss_losses[rows]
+        accumulate(narrow_bin(loss) + offset, (counts, None), (losses, loss))
+
+    def compute(self) -> dict[str, Tensor]:
+        """The area of each class and its bound, one row per draw."""
+        edges = narrow_edges(self.device)
+        tables = [getattr(self, name).unflatten(1, (self.num_classes, NUM_BINS)) for name in self._defaults]
+        found = [binned_curves(Histograms(edges, *draw), self.error) for draw in zip(*tables, strict=True)]
+        return {
+            "ause_per_class": self.result(torch.stack([curves.area() for curves in found])),
+            "ause_per_class_bound": self.result(torch.stack([curves.bound() for curves in found])),
+        }
+
+
+def narrow_bin(keys: Tensor) -> Tensor:
+    """The bin of each key ≥ 0: exact zeros, what is too small, 16 for each octave, what is too large."""
+    index = bin_index(keys, BITS)
+    return torch.minimum(index, (index - (FIRST - 1)).clamp_(1, NUM_BINS - 1))
+
+
+def narrow_edges(device: torch.device) -> Tensor:
+    """Upper edge of each bin, float64."""
+    octaves = bin_edges(BITS, device)[FIRST : LAST + 1]
+    return torch.cat([octaves.new_zeros(1), octaves, octaves.new_full((1,), torch.inf)])
+
+
+def ause_per_class(
+    uncertainty: Array, loss: Array, target: Array, num_classes: int, error: SparsificationError = "brier"
+) -> Tensor:
+    """AUSE among the pixels of each class of whole arrays, (class,), exactly, by sorting."""
+    keys, losses, targets = (to_tensor(values).reshape(1, -1) for values in (uncertainty, loss, target))
+    same_pixels(uncertainty=keys, loss=losses, target=targets)
+    check_numbers(targets, num_classes, "target")
+    own = [targets == label for label in range(num_classes)]
+    return torch.stack([ause(keys[pixels], losses[pixels], error) for pixels in own])
