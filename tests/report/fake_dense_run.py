@@ -28,6 +28,15 @@ STREET = {"clean": 0.0, "wild-1": 1.0, "wild-3": 3.0, "wild": 5.0}
 AXES = {"sparsification": FRACTIONS, "calibration": LEVELS, "reliability": BINS}
 IMAGE_SIZE = (128, 256)
 SCALE = 1 / 256
+COLOURS = [
+    list(bytes.fromhex(colour))
+    for colour in """804080 f423e8 464646 66669c be9999 999999 faaa1e dcdc00 6b8e23 98fb98 4682b4
+    dc143c ff0000 00008e 000046 003c64 005064 0000e6 770b20""".split()  # noqa: SIM905
+]
+UNSEEN = 16  # a class that no domain holds
+COMMON = ["road", "building", "sky", "vehicle"]  # of a domain with classes of its own; the last has no colour
+COMMON_COLOURS = COLOURS[:1] + COLOURS[2:3] + COLOURS[10:11]
+TO_COMMON = {0: 0, 1: 0, 2: 1, 10: 2, 13: 3, 14: 3, 15: 3}
 
 
 def domain_info(name: str) -> dict[str, Any]:
@@ -67,9 +76,32 @@ def draws_of(method: str, domain: str, kind: str, members: tuple[int, ...]) -> d
                 grown = 1 + 1.6 * hardness(domain)
                 for name in ("rmse", "mae", "crps", "crps_gaussian", "interval_score"):
                     draw["metrics"][name] *= grown / 2
+            else:
+                draw["metrics"].update(per_class(draw["metrics"]["iou_per_class"], hardness(domain)))
             found.append(draw)
         made[m] = found
     return made
+
+
+def per_class(iou: list[float], hard: float) -> dict[str, Any]:
+    """What a draw says of each class; the smaller a class, the more it loses, and one is never seen."""
+    lost = [max(0.01, value - hard * 0.06 * (k % 7)) for k, value in enumerate(iou)]
+    found: dict[str, Any] = {
+        "iou_per_class": lost,
+        "miou": sum(lost) / len(lost),
+        "accuracy_per_class": [value**0.6 for value in lost],
+        "ause_per_class": [0.1 + 0.2 * hard * (1 - value) for value in lost],
+        "ause_bound_per_class": [1e-4 for _ in lost],
+        "ece_per_class": [0.02 + 0.4 * hard * (1 - value) for value in lost],
+        "brier_per_class": [1.2 * (1 - value) for value in lost],
+        "nll_per_class": [0.1 - 2 * np.log(value) for value in lost],
+        "share_per_class": [0.3 * 0.75**k for k in range(len(iou))],
+    }
+    if len(iou) == len(COLOURS):
+        for name in found.keys() - {"miou", "share_per_class"}:
+            found[name][UNSEEN] = None
+        found["share_per_class"][UNSEEN] = 0.0
+    return found
 
 
 def summary_of(made: dict[int, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -156,6 +188,30 @@ def pictures_of(domain: str, methods: list[str], m: int) -> list[dict[str, Any]]
     return found
 
 
+def class_pictures_of(domain: str, methods: list[str], m: int, common: bool = False) -> list[dict[str, Any]]:
+    """Predictions made from the labels: wrong in blotches, about which the entropy knows something."""
+    found = []
+    for number, frame in enumerate(street_frames(domain)):
+        rng = np.random.default_rng(number + 11)
+        target = np.full(256, 255, np.uint8)
+        target[: len(COLOURS)] = [TO_COMMON.get(k, 255) if common else k for k in range(len(COLOURS))]
+        truth = target[frame.labels]
+        truth[-14:, 60:200] = 255  # the car that carries the camera has no label
+        num_classes = len(COMMON) if common else len(COLOURS)
+        of_method = {}
+        for method in methods:
+            trouble = smooth_noise(rng, 12) + 0.4 * hardness(domain)
+            shifted = np.roll(np.where(truth == 255, 2, truth), (6, -9), (0, 1))
+            wrong = trouble > 1.1 - 0.3 * QUALITY[method]
+            predicted = np.where(wrong, shifted, np.where(truth == 255, 0, truth)).astype(np.uint8)
+            entropy = np.log(num_classes) * 0.7 / (1 + np.exp(-3 * (trouble - 1.1 + 0.2 * smooth_noise(rng, 8))))
+            of_method[method] = {"M": m, "predicted": png_text(predicted), "uncertainty": grid(entropy)}
+        size = {"height": IMAGE_SIZE[0], "width": IMAGE_SIZE[1]}
+        shown = {"photo": png_text(frame.image), "target": png_text(truth), "methods": of_method}
+        found.append({"image": 3 + number, **size, **shown})
+    return found
+
+
 def training_of(method: str) -> list[dict[str, Any]]:
     rng = random.Random(method)
     steps = list(range(100, 4001, 100))
@@ -175,6 +231,7 @@ def run(
 ) -> dict[str, Any]:
     """The results of one run on a dense problem."""
     problem = "depth-completion" if kind == "gaussian" else "segmentation"
+    pictures = {"gaussian": pictures_of, "categorical": class_pictures_of}
     made = {m: {d: draws_of(m, d, kind, members) for d in domains} for m in methods}
     overlaps = {m: {str(k): k / 12 if m == "ensemble" and k > 1 else 0.0 for k in members} for m in methods}
     return {
@@ -202,6 +259,7 @@ def run(
         "kind": kind,
         "unit": "m" if kind == "gaussian" else None,
         "class_names": None if kind == "gaussian" else CITYSCAPES,
+        "class_colours": None if kind == "gaussian" else COLOURS,
         "domains": {domain: domain_info(domain) for domain in domains},
         "methods": {method: method_info(method, members) for method in methods},
         "summary": {m: {d: summary_of(draws) for d, draws in by.items()} for m, by in made.items()},
@@ -216,7 +274,7 @@ def run(
         "overlap": overlaps,
         "cost": {method: cost_of(method, list(domains), members) for method in methods},
         "training": {method: training_of(method) for method in methods},
-        "pictures": {d: pictures_of(d, list(methods), max(members)) for d in domains} if kind == "gaussian" else {},
+        "pictures": {d: pictures[kind](d, list(methods), max(members)) for d in domains},
         "failed": {},
     }
 
@@ -227,7 +285,7 @@ def depth() -> dict[str, Any]:
 
 
 def segmentation() -> dict[str, Any]:
-    """Classes instead of depths, three methods, no pictures yet."""
+    """Classes instead of depths, three methods."""
     return run("categorical", methods=("ensemble", "mc_dropout", "sghmc"))
 
 
@@ -244,6 +302,19 @@ def kitti() -> dict[str, Any]:
 def cityscapes() -> dict[str, Any]:
     """The segmentation that the paper shows numbers for."""
     return run("categorical", name="cityscapes-segmentation", domains=("clean", "cityscapes"), members=(1, 2, 4))
+
+
+def mapped() -> dict[str, Any]:
+    """A domain that is scored on classes of its own."""
+    made = copy.deepcopy(run("categorical", name="folder-segmentation", domains=("clean", "camvid"), members=(1, 2)))
+    made["domains"]["camvid"].update(label="CamVid", class_names=COMMON, class_colours=COMMON_COLOURS)
+    made["pictures"]["camvid"] = class_pictures_of("camvid", ["ensemble", "mc_dropout"], 2, common=True)
+    for of_method in made["summary"].values():
+        for stats in of_method["camvid"].values():
+            for name, one in stats.items():
+                if name.endswith("_per_class"):
+                    one.update({part: one[part] and one[part][: len(COMMON)] for part in ("mean", "std")})
+    return made
 
 
 def partial() -> dict[str, Any]:
@@ -274,6 +345,22 @@ def damaged_pictures() -> dict[str, Any]:
     return made
 
 
+def damaged_class_pictures() -> dict[str, Any]:
+    """Maps of classes that cannot be read, lack a part, differ in size, or hold classes that nothing is known of."""
+    made = copy.deepcopy(run("categorical", domains=("clean", "wild"), members=(1, 2)))
+    first, second = made["pictures"]["clean"]
+    first["target"] = png_text(np.zeros((8, 9), np.uint8))
+    first["methods"]["ensemble"]["predicted"] = png_text(np.zeros((*IMAGE_SIZE, 3), np.uint8))
+    first["methods"]["mc_dropout"]["uncertainty"] = "no grid"
+    second["target"] = png_text(np.full(IMAGE_SIZE, 300, np.uint16))
+    second["methods"]["ensemble"]["predicted"] = png_text(np.full(IMAGE_SIZE, 254, np.uint8))
+    second["methods"]["mc_dropout"] = {"M": None, "predicted": png_text(np.full(IMAGE_SIZE, 40, np.uint8))}
+    made["class_colours"] = [*COLOURS[:5], None, [1, 2], "red", [300, 0, 0]]
+    made["class_names"] = CITYSCAPES[:7]
+    made["pictures"]["wild"] = "none"
+    return made
+
+
 def hostile() -> dict[str, Any]:
     """Text that tries to leave its place, wherever a dense run has text."""
     bad = "<script>alert(1)</script>\"'&\x00\udc80"
@@ -286,11 +373,26 @@ def hostile() -> dict[str, Any]:
     return made
 
 
+def class_hostile() -> dict[str, Any]:
+    """Text that tries to leave its place, where only classes have text."""
+    bad = "<script>alert(1)</script>\"'&\x00\udc80"
+    made = copy.deepcopy(run("categorical", domains=("clean", "wild"), members=(1, 2)))
+    made["class_names"] = [bad] * len(COLOURS)
+    made["class_colours"] = [[bad, bad, bad], bad, {bad: bad}]
+    for stats in made["summary"]["ensemble"]["wild"].values():
+        stats[f"{bad}_per_class"] = stats["iou_per_class"]
+    return made
+
+
 SCENES: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "depth": lambda: [depth()],
     "segmentation": lambda: [segmentation()],
     "kitti": lambda: [kitti()],
     "cityscapes": lambda: [cityscapes()],
+    "mapped": lambda: [mapped()],
+    "damaged_class_pictures": lambda: [damaged_class_pictures()],
+    "class_hostile": lambda: [class_hostile()],
+    "depth_and_segmentation": lambda: [run(kind, domains=("clean", "wild")) for kind in ("gaussian", "categorical")],
     "partial": lambda: [partial()],
     "damaged_pictures": lambda: [damaged_pictures()],
     "dense_hostile": lambda: [hostile()],

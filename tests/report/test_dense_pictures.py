@@ -68,7 +68,7 @@ def test_what_cannot_be_read_is_left_out() -> None:
 
 
 def test_kinds_without_pictures_have_none() -> None:
-    assert books({**fake_dense_run.cityscapes(), "pictures": {"clean": [{"photo": "x"}]}}) == []
+    assert books({**fake_dense_run.cityscapes(), "kind": "counts"}) == []
 
 
 def test_a_grid_comes_back_in_its_unit() -> None:

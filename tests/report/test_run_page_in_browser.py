@@ -33,7 +33,9 @@ DENSE = """(view, page) => {
 }"""
 
 
-@pytest.mark.parametrize("scene", ["regression", "classification", "hostile", "depth", "dense_hostile"])
+@pytest.mark.parametrize(
+    "scene", ["regression", "classification", "hostile", "depth", "dense_hostile", "class_hostile"]
+)
 def test_script_runs_without_errors_under_the_page_policy(scene: str, chromium: str, tmp_path: Path) -> None:
     page = write_run_page(SCENES[scene](), tmp_path / "report.html")
     document, log = dump(chromium, page, tmp_path / "profile")
@@ -50,7 +52,7 @@ def test_fits_a_phone_and_shows_the_chosen_view(scene: str, chromium: str, tmp_p
     assert facts["seen"] == ["gustafsson2020-method_to_reference-train"]
 
 
-@pytest.mark.parametrize("scene", ["depth", "two_dense_runs"])
+@pytest.mark.parametrize("scene", ["depth", "two_dense_runs", "depth_and_segmentation"])
 def test_a_dense_page_fits_a_phone_and_its_switches_work(scene: str, chromium: str, tmp_path: Path) -> None:
     text = write_run_page(SCENES[scene](), tmp_path / "report.html").read_text(encoding="utf-8")
     facts = on_a_phone(chromium, text, DENSE, tmp_path)
@@ -58,3 +60,20 @@ def test_a_dense_page_fits_a_phone_and_its_switches_work(scene: str, chromium: s
     assert facts["scales"] == ["own"]
     assert facts["images"] == ["1"]
     assert "M\u00a0=\u00a08" in facts["readout"]
+
+
+CLASSES = """(view, page) => {
+  page.querySelector("[id$='-per-class-metric-3']").checked = true;
+  const layers = [...page.querySelectorAll("#problem0-per-class > .layer")];
+  const seen = layers.filter((e) => view.getComputedStyle(e).display !== "none");
+  const scrolls = seen[0].querySelector(".scroll");
+  return { seen: seen.map((e) => e.querySelector(".lead").innerText.split(",")[0]), cut: scrolls.scrollWidth > 366 };
+}"""
+
+
+def test_the_metric_of_classes_can_be_chosen_on_a_phone(chromium: str, tmp_path: Path) -> None:
+    text = write_run_page(SCENES["segmentation"](), tmp_path / "report.html").read_text(encoding="utf-8")
+    facts = on_a_phone(chromium, text, CLASSES, tmp_path)
+    assert facts["scroll"] <= facts["inner"] == 400
+    assert facts["seen"] == ["ECE"]
+    assert facts["cut"]  # the table scrolls within the page

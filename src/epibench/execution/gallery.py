@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from epibench.data.batch import Batch
-from epibench.likelihoods import gaussian
+from epibench.evaluation.maps import Maps
+from epibench.execution.class_gallery import ClassPictures
+from epibench.execution.depth_gallery import DepthPictures
+from epibench.execution.picture_encoding import step_for
 
-MAX_WIDTH = 512
-DEPTH_SCALE = 1 / 64  # metres per count: finer steps are noise that no picture shows
-COUNTS = 2**16 - 1
+PICTURES: dict[str, DepthPictures | ClassPictures] = {"gaussian": DepthPictures(), "categorical": ClassPictures()}
 
 
 @dataclass
@@ -27,88 +24,66 @@ class Gallery:
 
     images: Sequence[int]
     members: Sequence[int]
+    kind: str = "gaussian"
     kept: dict[str, Tensor] = field(default_factory=dict)
 
-    def see(self, batch: Batch, images: range, members: slice, outputs: Mapping[str, Tensor]) -> None:
+    def __post_init__(self) -> None:
+        self.members = sorted(self.members)  # as they come by
+
+    def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Keep outputs of the members that are drawn, and the images themselves."""
+        drawn = [number for number, member in enumerate(self.members) if members.start <= member < members.stop]
         for image in self.images:
-            if image not in images:
-                continue
-            place = image - images.start
-            if members.start <= self.members[0] < members.stop:
-                shown = {**batch.inputs, "target": batch.target, "valid": batch.valid}
-                self.kept |= {f"{image}.{name}": values[place].cpu().clone() for name, values in shown.items()}
-            for member in self.members:
-                if members.start <= member < members.stop:
-                    for name, values in outputs.items():
-                        self.kept[f"{image}.{name}.{member}"] = values[member - members.start, place].cpu().clone()
+            if image in images:
+                for number in drawn:
+                    member = self.members[number] - members.start
+                    self._see_member(batch, image, image - images.start, number, member, maps)
+
+    def _see_member(self, batch: Batch, image: int, place: int, number: int, member: int, maps: Maps) -> None:
+        """number: of the member within the draw; member: its place in the maps."""
+        of_kind, (height, width) = PICTURES[self.kind], batch.target.shape[-2:]
+        step = step_for(width)
+        found = maps.rows(place, slice(0, height), slice(member, member + 1))
+        outputs = {name: values[0, ::step, ::step] for name, values in found.items()}
+        if number == 0:
+            self._keep(image, of_kind.show(batch, place, step))
+            self._keep(image, of_kind.begin(outputs, len(self.members)))
+        of_kind.add(self._of_image(image), outputs, number)
+        self.kept[f"{image}.seen"] = torch.tensor(number + 1)
+
+    def _keep(self, image: int, found: Mapping[str, Tensor]) -> None:
+        self.kept |= {f"{image}.{name}": values for name, values in found.items()}
+
+    def _of_image(self, image: int) -> dict[str, Tensor]:
+        start = f"{image}."
+        return {name.removeprefix(start): values for name, values in self.kept.items() if name.startswith(start)}
 
     def state(self) -> dict[str, Tensor]:
         """What it has kept."""
         return self.kept
 
     def load_state(self, saved: Mapping[str, Tensor]) -> None:
-        """Go on from what was kept."""
-        self.kept = dict(saved)
+        """Go on from what was kept; what was saved stays as it is."""
+        self.kept = {name: values.clone() for name, values in saved.items()}
 
     def close(self) -> None:
         """There is nothing to close."""
 
     def pictures(self) -> dict[int, dict[str, Any]]:
-        """For each image what was seen, and mean and standard deviation of the draw."""
-        return {image: self._picture(image) for image in self.images if f"{image}.target" in self.kept}
+        """For each image that all members have seen: what it shows, and what the draw predicts."""
+        return {image: self._picture(image) for image in self.images if self._seen(image) == len(self.members)}
+
+    def _seen(self, image: int) -> int:
+        return int(self.kept.get(f"{image}.seen", torch.tensor(0)))
 
     def _picture(self, image: int) -> dict[str, Any]:
-        kept = self.kept
-        target = torch.where(kept[f"{image}.valid"], kept[f"{image}.target"], 0.0)
-        height, width = target.shape
-        outputs = {
-            name: torch.stack([kept[f"{image}.{name}.{member}"].flatten() for member in self.members])
-            for name in ("mean", "variance")
-        }
-        predictive = gaussian.combine(outputs, torch.full((1, len(self.members)), 1 / len(self.members)))
-        step = -(-width // MAX_WIDTH)
-        return {
-            "image": image,
-            "height": -(-height // step),
-            "width": -(-width // step),
-            "photo": photo(kept[f"{image}.image"][:, ::step, ::step]),
-            "sparse_depth": grid(smaller(kept[f"{image}.sparse_depth"][0], step)),
-            "target": grid(smaller(target, step)),
-            "M": len(self.members),
-            "mean": grid(predictive.mean.view(height, width)[::step, ::step]),
-            "std": grid(predictive.variance.sqrt().view(height, width)[::step, ::step]),
-        }
+        kept, num_members = self._of_image(image), len(self.members)
+        height, width = kept["image"].shape[-2:]
+        about = {"image": image, "height": height, "width": width, "M": num_members}
+        return about | PICTURES[self.kind].picture(kept, num_members)
 
 
 def evenly(number: int, total: int) -> list[int]:
     """So many numbers of 0 … total − 1, spread evenly."""
     number = min(number, total)
     return [(2 * place + 1) * total // (2 * number) for place in range(number)]
-
-
-def smaller(depth: Tensor, step: int) -> Tensor:
-    """A smaller map of sparse depth: the nearest point of each square that has one."""
-    if step == 1:
-        return depth
-    far = torch.where(depth > 0, -depth, -torch.inf)
-    nearest = torch.nn.functional.max_pool2d(far[None, None], step, ceil_mode=True)[0, 0]
-    return torch.where(torch.isfinite(nearest), -nearest, 0.0)
-
-
-def photo(image: Tensor) -> str:
-    """A colour picture, (channel, height, width) uint8, as text."""
-    return _encoded(Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).numpy())), "JPEG", quality=88)
-
-
-def grid(values: Tensor, scale: float = DEPTH_SCALE) -> dict[str, Any]:
-    """Numbers as a 16-bit grey picture and the metres of one count."""
-    scale = max(scale, float(values.max()) / COUNTS)
-    counts = (values.double() / scale).round().clamp(0, COUNTS).numpy().astype(np.uint16)
-    return {"scale": scale, "png": _encoded(Image.fromarray(counts), "PNG")}
-
-
-def _encoded(picture: Image.Image, layout: str, **options: Any) -> str:
-    stream = io.BytesIO()
-    picture.save(stream, layout, **options)
-    return base64.b64encode(stream.getvalue()).decode("ascii")

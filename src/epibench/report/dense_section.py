@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from epibench.report.class_section import class_section
+from epibench.report.class_styles import class_styles
 from epibench.report.cost_section import cost_section
 from epibench.report.domain_pictures import DomainPictures, domain_pictures
 from epibench.report.domain_verdicts import finding, metric_verdict
@@ -33,6 +35,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[Method], identity: str)
     shown, hidden = ([domain_section(domain, methods) for domain in of_them] for of_them in (first, others))
     layers = over_members(first, others, methods, names)
     books = _books(runs, methods, [*first, *others], identity)
+    classes = class_section(first, others, methods)
     return {
         "headlines": _titles(names, methods, domains[0]),
         "findings": [_finding(domain, methods, names) for domain in first],
@@ -44,14 +47,18 @@ def dense_section(runs: Sequence[Run], methods: Sequence[Method], identity: str)
         "layers": layers,
         "severity": severity_figures(domains, methods, names),
         "domains": sorted([*shown, *hidden], key=lambda one: domains.index(one["domain"])),
+        "classes": classes,
         "shown_curves": [one for one in shown if _has_curves(one)],
         "other_curves": [one for one in hidden if _has_curves(one)],
         "books": [book for book in books if book.domain in first],
         "other_books": [book for book in books if book.domain in others],
         "cost": cost_section(methods, first, names),
         "training": training_figures(methods),
-        "warnings": _size_warnings(runs, domains),
-        "rules": _rules(identity, len(layers), books),
+        "warnings": [*_size_warnings(runs, domains), *_class_warnings(runs, first)],
+        "rules": [
+            *_rules(identity, len(layers), books),
+            *(switch_rules(f"{identity}-per-class", [classes.switch]) if classes else []),
+        ],
     }
 
 
@@ -130,3 +137,16 @@ def _size_warnings(runs: Sequence[Run], domains: Sequence[Domain]) -> list[str]:
         f"The runs were scored on different numbers of pixels of {label}: their numbers there are of different data."
         for label in different
     ]
+
+
+def _class_warnings(runs: Sequence[Run], first: Sequence[Domain]) -> list[str]:
+    """That the domain trained for and the hardest shift are not scored on the same classes."""
+    warnings = []
+    for run in runs:
+        names = [list(class_styles(run.results, domain.name).names) for domain in first]
+        if len(first) > 1 and names[0] != names[1]:
+            warnings.append(
+                f"{first[1].label} is scored on {len(names[1])} classes of its own, {first[0].label} on "
+                f"{len(names[0])}: part of every difference between the two is due to that."
+            )
+    return list(dict.fromkeys(warnings))

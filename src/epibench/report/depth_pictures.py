@@ -11,13 +11,22 @@ from markupsafe import Markup
 
 from epibench.report.colour_map import AMOUNT, DEPTH
 from epibench.report.colour_scale import ColourScale, draw_bar, scale_end
-from epibench.report.grids import Grid, enlarged, photo_uri, read_grid, shrunk
+from epibench.report.domains import Domain
+from epibench.report.grids import Grid, enlarged, pooled, read_grid, shrunk
 from epibench.report.numbers import finite, m_equals
-from epibench.report.picture_panels import WIDTH, Panel, PanelRow, picture_canvas, picture_panel
-from epibench.report.runs import Method
+from epibench.report.picture_panels import (
+    MOST_COLUMNS,
+    WIDTH,
+    Panel,
+    PanelRow,
+    photo_chart,
+    picture_canvas,
+    picture_methods,
+    picture_panel,
+)
+from epibench.report.runs import Method, Run
 from epibench.report.svg import element, markup
 
-MOST_COLUMNS = 640  # of a picture; larger ones are shrunk, as the page has no room to show more
 MOST_SPARSE_COLUMNS = 320  # where pixels are single points, which must be seen
 SPARSE = 0.12  # where less of a picture is known than this, single pixels are enlarged
 
@@ -35,22 +44,23 @@ class Prediction:
 class DepthPanels:
     """Draws the pictures of one run on common scales: one of depth, and one of error and uncertainty."""
 
-    def __init__(self, pictures: Sequence[dict[str, Any]], unit: str) -> None:
+    def __init__(self, run: Run, pictures: Sequence[dict[str, Any]]) -> None:
+        unit = str(run.results.get("unit") or "")
         depths, amounts = [], []
         for picture in pictures:
             depths.append(read_grid(picture.get("target"), zero_is_none=True))
             for method in picture_methods(picture):
                 prediction = read_prediction(picture, method)
                 amounts += [prediction.error, prediction.std]
-        self.depth = ColourScale(scale_end(_pooled(depths), 0.995), DEPTH, unit)
-        self.amount = ColourScale(scale_end(_pooled(amounts), 0.98), AMOUNT, unit)
+        self.depth = ColourScale(scale_end(pooled(depths), 0.995), DEPTH, unit)
+        self.amount = ColourScale(scale_end(pooled(amounts), 0.98), AMOUNT, unit)
 
-    def rows(self, picture: dict[str, Any], methods: Sequence[Method]) -> Iterator[PanelRow]:
+    def rows(self, picture: dict[str, Any], methods: Sequence[Method], domain: Domain) -> Iterator[PanelRow]:
         """Input and truth in a row, then a row for each method."""
         sparse = read_grid(picture.get("sparse_depth"), zero_is_none=True)
         target = read_grid(picture.get("target"), zero_is_none=True)
         first = [
-            Panel("Image", _photo(picture)),
+            Panel("Image", photo_chart(picture)),
             Panel("Sparse depth, the input", self._drawn("Sparse input depth", sparse, self.depth)),
             Panel("True depth", self._drawn("True depth", target, self.depth)),
         ]
@@ -84,12 +94,6 @@ class DepthPanels:
         return markup(root)
 
 
-def picture_methods(picture: dict[str, Any]) -> dict[str, Any]:
-    """What a picture holds for each method."""
-    found = picture.get("methods")
-    return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
-
-
 def read_prediction(picture: dict[str, Any], method: str) -> Prediction:
     """A method's grids; no error where there is no target, or one of another size."""
     found = picture_methods(picture)[method]
@@ -98,18 +102,3 @@ def read_prediction(picture: dict[str, Any], method: str) -> Prediction:
     error = np.abs(mean - target) if mean is not None and target is not None and mean.shape == target.shape else None
     m = finite(found.get("M"))
     return Prediction(mean, std, error, None if m is None else int(m))
-
-
-def _photo(picture: dict[str, Any]) -> Markup | None:
-    uri, height, width = photo_uri(picture.get("photo")), finite(picture.get("height")), finite(picture.get("width"))
-    if uri is None or not height or not width:
-        return None
-    shown = WIDTH * height / width
-    root = picture_canvas(shown, f"Image {picture.get('image', '')}".rstrip())
-    picture_panel(root, uri, shown)
-    return markup(root)
-
-
-def _pooled(grids: Sequence[Grid | None]) -> Grid:
-    known = [grid[np.isfinite(grid)] for grid in grids if grid is not None]
-    return np.concatenate(known) if known else np.empty(0, np.float32)

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epibench.report.depth_pictures import DepthPanels, picture_methods
+from epibench.report.class_pictures import ClassPanels
+from epibench.report.depth_pictures import DepthPanels
 from epibench.report.domains import Domain
 from epibench.report.numbers import finite, m_equals
-from epibench.report.picture_panels import PanelRow
+from epibench.report.picture_panels import PanelRow, picture_methods
 from epibench.report.runs import Method, Run
 from epibench.report.switches import Option, Switch
 
 MAX_IMAGES = 4
-PANELS = {"gaussian": DepthPanels}  # by kind; what draws maps of classes is to be added here
+PANELS: dict[str, type[DepthPanels | ClassPanels]] = {"gaussian": DepthPanels, "categorical": ClassPanels}
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def domain_pictures(
     everything = [picture for pictures in found.values() for picture in pictures]
     if not everything or run.kind not in PANELS:
         return []
-    panels = PANELS[run.kind](everything, str(run.results.get("unit") or ""))
+    panels = PANELS[run.kind](run, everything)
     books = []
     for number, domain in enumerate(domains):
         layers = [_layer(panels, place, one, domain, methods) for place, one in enumerate(found[domain.name])]
@@ -62,10 +63,10 @@ def _pictures(run: Run, domain: Domain) -> list[dict[str, Any]]:
 
 
 def _layer(
-    panels: DepthPanels, place: int, picture: dict[str, Any], domain: Domain, methods: Sequence[Method]
+    panels: DepthPanels | ClassPanels, place: int, picture: dict[str, Any], domain: Domain, methods: Sequence[Method]
 ) -> PictureLayer:
     number = str(picture.get("image", place))
     found = {finite(one.get("M")) for one in picture_methods(picture).values()}
     members = ", ".join(m_equals(int(m)) for m in sorted(m for m in found if m is not None))
     caption = f"{domain.label}, image {number}{f', predictions at {members}' if members else ''}"
-    return PictureLayer(Option(str(place), number, place == 0), caption, list(panels.rows(picture, methods)))
+    return PictureLayer(Option(str(place), number, place == 0), caption, list(panels.rows(picture, methods, domain)))

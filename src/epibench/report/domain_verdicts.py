@@ -17,7 +17,7 @@ PRAISE = {  # one method is, or several together are, the best of all
     "auce": ("is best calibrated", "are best calibrated"),
     "ece": ("is best calibrated", "are best calibrated"),
     "rmse": ("has the lowest error", "have the lowest error"),
-    "miou": ("has the highest accuracy", "have the highest accuracy"),
+    "miou": ("predicts best", "predict best"),
 }
 QUESTIONS = {
     "ause": "Does the uncertainty rank the errors?",

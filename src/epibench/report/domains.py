@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from epibench.report.class_styles import class_styles
 from epibench.report.entries import Entry, walk
 from epibench.report.metric_info import HEADLINES, metric_info, sort_key
 from epibench.report.numbers import finite
@@ -59,6 +60,7 @@ def entries_on(methods: Sequence[Method], domain: str) -> list[Entry]:
 def entry_on(method: Method, domain: str) -> Entry:
     """A method on one domain, as figures and tables want it; the domain is said once, above them."""
     results = method.run.results
+    styles = class_styles(results, domain)
     return Entry(
         method.index,
         method.label,
@@ -69,7 +71,8 @@ def entry_on(method: Method, domain: str) -> Entry:
         overlaps=_part(results, "overlap", method.name),
         raw={
             **method.about,
-            "class_names": results.get("class_names"),
+            "class_names": list(styles.names),
+            "class_colours": list(styles.colours),
             "draws": _draws(results, method.name, domain),
         },
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from epibench.report.metric_info import ordered
+from epibench.report.metric_info import PER_CLASS, ordered
 from epibench.report.numbers import finite
 
 MUCH_OVERLAP = 0.5
@@ -63,20 +63,21 @@ class Entry:
 
     def _is_list(self, name: str) -> bool:
         means = [metrics[name].get("mean") for metrics in self.summary.values() if name in metrics]
-        return name == "iou_per_class" or any(isinstance(mean, list) for mean in means)
+        return name.endswith(PER_CLASS) or any(isinstance(mean, list) for mean in means)
 
     def stat(self, name: str, m: int) -> Stat:
         """A metric at an M."""
         found = self.summary.get(str(m), {}).get(name) or {}
         return Stat(finite(found.get("mean")), finite(found.get("std")), _whole(found.get("n")))
 
-    def per_class(self, m: int) -> list[Stat]:
-        """The IoU of each class at an M; empty if there is none."""
-        found = self.summary.get(str(m), {}).get("iou_per_class") or {}
-        means, n = found.get("mean"), _whole(found.get("n"))
+    def per_class(self, name: str, m: int) -> list[Stat]:
+        """A metric of each class at an M; empty if there is none."""
+        found = self.summary.get(str(m), {}).get(name) or {}
+        means, stds, n = found.get("mean"), found.get("std"), _whole(found.get("n"))
         if not isinstance(means, list):
             return []
-        stds = found.get("std") or [None] * len(means)
+        if not isinstance(stds, list) or len(stds) != len(means):
+            stds = [None] * len(means)
         return [Stat(finite(mean), finite(std), n) for mean, std in zip(means, stds, strict=True)]
 
     def overlap(self, m: int) -> float | None:

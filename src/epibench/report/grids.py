@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from PIL import Image
 from epibench.report.numbers import finite
 
 Grid = NDArray[np.float32]
+Classes = NDArray[np.uint8]
 MOST_PIXELS = 64_000_000
 MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg"}
 UNREADABLE = (OSError, ValueError, SyntaxError, binascii.Error, EOFError)  # what Pillow raises on damaged files
@@ -22,17 +24,27 @@ UNREADABLE = (OSError, ValueError, SyntaxError, binascii.Error, EOFError)  # wha
 def read_grid(found: Any, zero_is_none: bool = False) -> Grid | None:
     """Numbers of a grey PNG in counts of a scale, (height, width); NaN where zero stands for none."""
     scale = finite(found.get("scale")) if isinstance(found, dict) else None
-    image = _opened(found.get("png")) if scale is not None else None
-    if image is None or scale is None:
-        return None
-    try:
-        counts = np.asarray(image)
-    except UNREADABLE:
-        return None
-    if counts.ndim != 2:
+    counts = _pixels(found.get("png")) if scale is not None else None
+    if counts is None or scale is None:
         return None
     values = counts.astype(np.float32) * np.float32(scale)
     return np.where(counts == 0, np.float32(np.nan), values) if zero_is_none else values
+
+
+def read_classes(text: Any) -> Classes | None:
+    """Classes of pixels from an 8-bit grey PNG, (height, width)."""
+    found = _pixels(text)
+    return found if found is not None and found.dtype == np.uint8 else None
+
+
+def _pixels(text: Any) -> NDArray[Any] | None:
+    """The pixels of a grey picture, (height, width)."""
+    image = _opened(text)
+    try:
+        pixels = np.asarray(image) if image is not None else np.empty(0)
+    except UNREADABLE:
+        return None
+    return pixels if pixels.ndim == 2 else None
 
 
 def photo_uri(text: Any) -> str | None:
@@ -48,6 +60,12 @@ def _opened(text: Any) -> Image.Image | None:
     except (*UNREADABLE, AttributeError):
         return None
     return image if image.width * image.height <= MOST_PIXELS else None
+
+
+def pooled(grids: Sequence[Grid | None]) -> Grid:
+    """All numbers of some grids."""
+    known = [grid[np.isfinite(grid)] for grid in grids if grid is not None]
+    return np.concatenate(known) if known else np.empty(0, np.float32)
 
 
 def shrunk(values: Grid, most: int, sparse: bool = False) -> Grid:

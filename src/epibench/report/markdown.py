@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epibench.published import compare, distinct, published_table, totals
+from epibench.report.class_tables import ClassTable, class_tables
 from epibench.report.dense_section import scored_domains
 from epibench.report.domains import entries_on
 from epibench.report.entries import Entry
@@ -26,7 +27,11 @@ def render_markdown(runs: Sequence[Run]) -> str:
         domains = scored_domains(group, methods)
         for domain in domains:
             title = f"{group[0].problem}: {domain.label} ({domain.role})"
-            parts.append(f"### {title}\n\n{domain_table(entries_on(methods, domain.name))}")
+            entries = entries_on(methods, domain.name)
+            parts.append(f"### {title}\n\n{domain_table(entries)}")
+            parts += [
+                f"#### {table.title} {table.m}\n\n{class_part(table, entries)}" for table in class_tables(entries)[:1]
+            ]
         for view in VIEWS:
             if having := [method for method in methods if method.members(view)]:
                 parts.append(f"### {group[0].problem}: {view_name(view)}\n\n{kl_table(having, view)}")
@@ -58,6 +63,16 @@ def domain_table(entries: Sequence[Entry]) -> str:
             cells = [_metric(entry, name, m, entry.label in best[m]) for m in columns]
             rows.append([_escaped(title), _escaped(entry.label), *cells])
     return _table(["metric", "method", *(f"M = {m}" for m in columns)], 2, rows)
+
+
+def class_part(table: ClassTable, entries: Sequence[Entry]) -> str:
+    """A row for each class; the best mean is bold."""
+    rows = []
+    for row in table.rows:
+        texts = [f"{cell.value.strip()} {cell.spread}".strip() for cell in row.cells]
+        cells = [f"**{text}**" if cell.best else text for text, cell in zip(texts, row.cells, strict=True)]
+        rows.append([_escaped(row.style.name), row.pixels, *cells])
+    return _table(["class", "share of pixels", *(_escaped(entry.label) for entry in entries)], 1, rows)
 
 
 def _metric(entry: Entry, name: str, m: int, best: bool) -> str:

@@ -8,6 +8,7 @@ from typing import Literal
 
 Better = Literal["lower", "higher", "zero", "neither"]
 
+PER_CLASS = "_per_class"  # how metrics that have a value for each class end
 COMPANIONS = ("_bound", "_standard_error", "_infinite", "_random")
 GROUPS = ("Ranking of errors", "Calibration", "Accuracy", "Proper scores", "Other metrics")
 HEADLINES = {"gaussian": ("ause", "auce", "rmse"), "categorical": ("ause", "ece", "miou")}
@@ -78,6 +79,12 @@ KNOWN: dict[str, MetricInfo] = dict(
             True,
         ),
         _known("iou_per_class", "IoU per class", "higher", 2, "Intersection over union of each class."),
+        _known("accuracy_per_class", "Accuracy per class", "higher", 2, "Share of a class's pixels predicted as it."),
+        _known("ause_per_class", "AUSE per class", "lower", 0, "Does high uncertainty mark the errors within a class?"),
+        _known("ece_per_class", "ECE per class", "lower", 1, "ECE of the pixels that are predicted as the class."),
+        _known("brier_per_class", "Brier score per class", "lower", 3, "Brier score over the pixels of each class."),
+        _known("nll_per_class", "NLL per class", "lower", 3, "Negative log-likelihood over the pixels of each class."),
+        _known("share_per_class", "Share of pixels", "neither", 4, "Share of the valid pixels that are of each class."),
     ]
 )
 
@@ -88,8 +95,10 @@ def metric_info(name: str) -> MetricInfo:
 
 
 def is_companion(name: str, names: Iterable[str]) -> bool:
-    """Whether a metric belongs to another one, as `ause_bound` to `ause`."""
-    return any(name.endswith(suffix) and name.removesuffix(suffix) in names for suffix in COMPANIONS)
+    """Whether a metric belongs to another one, as `ause_bound` to `ause`; of classes, `ause_bound_per_class`."""
+    end = PER_CLASS if name.endswith(PER_CLASS) else ""
+    start = name.removesuffix(end)
+    return any(start.endswith(suffix) and start.removesuffix(suffix) + end in names for suffix in COMPANIONS)
 
 
 def ordered(names: Iterable[str], kind: str) -> list[str]:

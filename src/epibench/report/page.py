@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from epibench.report.charts import swatch
+from epibench.report.class_styles import class_swatch
 
 SCRIPT = "page.js"
 
@@ -44,6 +45,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["swatch"] = swatch
+    environment.globals["class_swatch"] = class_swatch
     return environment
 
 

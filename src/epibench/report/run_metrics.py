@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from epibench.report.class_tables import class_tables
 from epibench.report.domains import Domain, entries_on
 from epibench.report.entries import Entry
 from epibench.report.figures import (
@@ -20,7 +21,7 @@ from epibench.report.figures import (
 )
 from epibench.report.metric_info import HEADLINES
 from epibench.report.runs import Method
-from epibench.report.tables import class_table, metric_names, metric_tables
+from epibench.report.tables import metric_names, metric_tables
 
 TITLES = {"inside": "Inside the training region", "outside": "Outside the training region"}
 FIRST = {"gaussian": ("nll", "auce", "ause", "rmse"), "categorical": ("nll", "ece", "ause", "accuracy")}
@@ -43,7 +44,7 @@ def domain_section(domain: Domain, methods: Sequence[Method]) -> dict[str, Any]:
     """Figures and tables for a domain of a dense problem; the headline metrics have charts of their own."""
     entries = entries_on(methods, domain.name)
     found = _section(domain.label, entries, _from_one_run(methods), HEADLINES, SIZES[entries[0].kind == "gaussian"])
-    return {**found, "domain": domain, "classes": class_table(entries)}
+    return {**found, "domain": domain, "classes": class_tables(entries)}
 
 
 def _from_one_run(methods: Sequence[Method]) -> bool:

@@ -69,6 +69,7 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
         "id": identity,
         "title": PROBLEMS.get(runs[0].problem, runs[0].problem),
         "kind": runs[0].kind,
+        "runs": [run.name for run in runs if run.name != run.problem],
         "entries": methods,
         "switches": SWITCHES,
         "views": [_view(methods, view) for view in VIEWS] if has_kl else [],

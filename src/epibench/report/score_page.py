@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from epibench.report.class_tables import class_tables
 from epibench.report.entries import Entry, clean, comparable, read_entries
 from epibench.report.figures import (
     LARGE,
@@ -21,7 +22,7 @@ from epibench.report.numbers import count
 from epibench.report.overlaps import overlap_warnings
 from epibench.report.page import listed, render
 from epibench.report.switches import Switch, switch_rules
-from epibench.report.tables import all_members, class_table, metric_names, metric_tables
+from epibench.report.tables import all_members, metric_names, metric_tables
 from epibench.report.verdicts import card, confidence_sentence, gain, headline_names, title_with_unit
 from epibench.results import write_atomically
 
@@ -95,7 +96,7 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
         "calibration": calibration_figures(entries, choices),
         "reliability": reliability_figures(entries, choices),
         "tables": metric_tables(entries),
-        "classes": class_table(entries),
+        "classes": class_tables(entries),
         "num_notes": len(overlap_warnings(entries)) + sum(len(e.raw.get("notes") or []) for e in entries),
         "overlaps": overlap_warnings(entries),
         "warnings": _comparison_warnings(entries),

@@ -1,13 +1,13 @@
-"""Tables of means and stds per M and file, and of the IoU per class."""
+"""Tables of means and stds per M and file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from epibench.report.entries import Entry, Stat, common_members, comparable
+from epibench.report.entries import Entry, comparable
 from epibench.report.metric_info import BETTER_TEXT, GROUPS, metric_info, ordered, sort_key
-from epibench.report.numbers import aligned, m_equals, significant, spread_text, value_text
+from epibench.report.numbers import aligned, significant, spread_text, value_text
 from epibench.report.verdicts import infinite_note, title_with_unit
 
 OVERLAP_MARK = "°"
@@ -21,12 +21,11 @@ class Cell:
     spread: str
     best: bool = False
     note: str = ""
-    share: float | None = None
 
 
 @dataclass(frozen=True)
 class Row:
-    """One file's (or class's) numbers."""
+    """One file's numbers."""
 
     label: str
     style: int
@@ -52,15 +51,6 @@ class Table:
     columns: list[int]
     spread_width: int
     blocks: list[Block]
-
-
-@dataclass(frozen=True)
-class ClassTable:
-    """IoU per class at one M."""
-
-    m: str
-    spread_width: int
-    rows: list[Row]
 
 
 def metric_names(entries: Sequence[Entry]) -> list[str]:
@@ -136,37 +126,3 @@ def _numerical_error(name: str, entries: Sequence[Entry]) -> str:
     chance = ", ".join(significant(value, 2) for value in dict.fromkeys(found) if value is not None)
     said = [f"Numerical error: {', '.join(texts)}."] if texts else []
     return " ".join([*said, f"By chance: {chance}."] if chance else said)
-
-
-def class_table(entries: Sequence[Entry]) -> ClassTable | None:
-    """The IoU of every class per file, at the largest common M or else at each file's largest."""
-    common = common_members(entries)
-    m_of = [common[-1] if common else entry.members[-1] for entry in entries]
-    columns = [entry.per_class(m) for entry, m in zip(entries, m_of, strict=True)]
-    count = max(len(column) for column in columns)
-    if count == 0:
-        return None
-    cells = [_class_cells(column, count) for column in columns]
-    names = class_names(entries, count)
-    rows = [Row(names[k], 0, _with_best([column[k] for column in cells])) for k in range(count)]
-    where = f"at {m_equals(common[-1])}" if common else "at each file's largest M"
-    return ClassTable(where, spread_width(rows), rows)
-
-
-def class_names(entries: Sequence[Entry], count: int) -> list[str]:
-    """Names of classes from the first file that has them, numbers for the rest."""
-    given: list[object] = next((entry.raw["class_names"] for entry in entries if entry.raw.get("class_names")), [])
-    return [str(given[k]) if k < len(given) else f"class {k}" for k in range(count)]
-
-
-def _class_cells(stats: Sequence[Stat], count: int) -> list[Cell]:
-    padded = [*stats, *[Stat(None, None, 0)] * (count - len(stats))]
-    values = aligned([value_text(s.mean, s.std) for s in padded])
-    return [Cell(value, spread_text(s.mean, s.std), share=s.mean) for value, s in zip(values, padded, strict=True)]
-
-
-def _with_best(cells: list[Cell]) -> list[Cell]:
-    shares = [cell.share for cell in cells if cell.share is not None]
-    if len(shares) < 2:
-        return cells
-    return [Cell(cell.value, cell.spread, cell.share == max(shares), cell.note, cell.share) for cell in cells]

@@ -1,0 +1,211 @@
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+import fake_dense_run
+import fake_results
+import pytest
+from html_tree import Node
+
+from epibench.report.class_section import ClassSection, class_section
+from epibench.report.class_shift import ShiftTable
+from epibench.report.class_tables import class_tables, per_class_names
+from epibench.report.domains import domains_of, featured
+from epibench.report.entries import Entry
+from epibench.report.markdown import render_markdown
+from epibench.report.metric_info import KNOWN, PER_CLASS
+from epibench.report.runs import methods_of, read_runs
+
+SPACES = str.maketrans({"\u00a0": " ", "\u2007": " ", "\u2008": " ", "−": "-"})
+DocumentOf = Callable[[dict[str, Any]], Node]
+RunDocument = Callable[..., Node]
+SceneDocument = Callable[[str], Node]
+
+
+def plain(text: str) -> str:
+    """Text with ordinary spaces and minus signs."""
+    return re.sub(r"\s+", " ", text.translate(SPACES)).strip()
+
+
+def with_classes(values: dict[str, list[float | None]], names: list[str], label: str = "Ensembling") -> Entry:
+    summary = {"4": {name: {"mean": found, "std": None, "n": 3} for name, found in values.items()}}
+    return Entry(0, label, "categorical", summary, raw={"class_names": names})
+
+
+def section_of(results: dict[str, Any]) -> ClassSection | None:
+    (run,) = read_runs([results])
+    methods, domains = methods_of([run]), domains_of([run])
+    first = featured(domains, methods)
+    return class_section(first, [domain for domain in domains if domain not in first], methods)
+
+
+def small(inside: list[float | None], outside: list[float | None], name: str = "iou_per_class") -> dict[str, Any]:
+    """A run of one method whose classes have these values on the domain trained for and under a shift."""
+    values = {"clean": inside, "wild": outside}
+    return {
+        "kind": "categorical",
+        "class_names": ["road", "sky", "car"],
+        "domains": {"clean": {"role": "in-domain"}, "wild": {"role": "shifted"}},
+        "methods": {"ensemble": {"label": "Ensembling"}},
+        "summary": {"ensemble": {d: {"2": {name: {"mean": v, "std": None, "n": 2}}} for d, v in values.items()}},
+    }
+
+
+def table_of(results: dict[str, Any]) -> ShiftTable:
+    found = section_of(results)
+    assert found is not None
+    return found.layers[0].shown[0]
+
+
+def test_the_class_that_loses_most_comes_first_and_one_without_values_last() -> None:
+    table = table_of(small([0.9, None, 0.7], [0.8, None, 0.2]))
+    assert [row.style.name for row in table.rows] == ["car", "road", "sky"]
+    assert plain(table.rows[0].cells[0].text) == "0.700 → 0.200"
+    assert [row.cells[0].tone for row in table.rows] == ["bad", "bad", "same"]
+    assert table.finding == "By IoU, car and road suffer most."
+
+
+def test_where_lower_is_better_a_rise_is_a_loss() -> None:
+    table = table_of(small([0.1, 0.4, 0.3], [0.5, 0.3, 0.4], "ece_per_class"))
+    assert [row.style.name for row in table.rows] == ["road", "car", "sky"]
+    assert [row.cells[0].tone for row in table.rows] == ["bad", "bad", "good"]
+    assert table.finding == "By ECE, road and car suffer most, sky least."
+
+
+def test_a_class_that_was_never_found_has_nothing_to_lose() -> None:
+    table = table_of(small([0.9, 0.0, 0.7], [0.8, 0.0, 0.7]))
+    assert [row.style.name for row in table.rows] == ["road", "car", "sky"]
+    assert table.finding == "By IoU, road suffers most, car least. 1 of 3 classes have IoU 0 on clean already."
+    assert table.rows[2].cells[0].change == ""
+
+
+def test_bars_go_from_the_smaller_to_the_larger_of_both_values() -> None:
+    cell = table_of(small([0.9, 0.5, 0.7], [0.8, 0.6, 0.2])).rows[0].cells[0]
+    assert (cell.low, cell.high) == (0.2, 0.7)
+
+
+def test_classes_are_matched_by_their_names() -> None:
+    results = small([0.9, 0.5, 0.7], [0.2, 0.6])
+    results["domains"]["wild"]["class_names"] = ["car", "lane"]
+    rows = {row.style.name: plain(row.cells[0].text) for row in table_of(results).rows}
+    assert rows == {"car": "0.700 → 0.200", "lane": "0.600"}
+
+
+def test_without_another_domain_the_worst_class_comes_first() -> None:
+    results = small([0.9, 0.5, 0.7], [0.0])
+    del results["domains"]["wild"]
+    table = table_of(results)
+    assert [row.style.name for row in table.rows] == ["sky", "car", "road"]
+    assert table.before is None
+    assert table.finding == ""
+
+
+def test_every_metric_of_classes_has_a_layer_and_none_is_unknown(scene_document: SceneDocument) -> None:
+    found = section_of(fake_dense_run.segmentation())
+    assert found is not None
+    assert [layer.title for layer in found.layers] == ["IoU", "Accuracy", "AUSE", "ECE", "Brier score", "NLL"]
+    assert all(layer.meaning and layer.better for layer in found.layers)
+    names = {name for name in KNOWN if name.endswith(PER_CLASS)}
+    assert names >= {f"{name}_per_class" for name in ("iou", "accuracy", "ause", "ece", "brier", "nll", "share")}
+    assert "_per_class" not in scene_document("segmentation").text
+
+
+def test_the_section_has_a_table_for_each_shift_with_shares_and_swatches(scene_document: SceneDocument) -> None:
+    document = scene_document("segmentation")
+    tables = document.find_all("table", "class-shift")
+    assert len(tables) == 6 * 3  # metrics, and shifted domains
+    first = tables[0].find_all("tr")
+    assert len(first) == 1 + 19
+    assert all(len(row.find_all("svg", "class-swatch")) == 1 for row in first[1:])
+    assert "Share of pixels" in first[0].text
+    assert plain(first[-1].text).startswith("train0 % –")
+
+
+def test_depth_has_no_word_on_classes(scene_document: SceneDocument) -> None:
+    document = scene_document("depth")
+    assert "Class by class" not in document.text
+    assert not document.find_all("svg", "class-swatch")
+
+
+def test_a_domain_with_other_classes_is_compared_with_a_warning(scene_document: SceneDocument) -> None:
+    text = plain(scene_document("mapped").text)
+    assert "CamVid is scored on 4 classes of its own, street, clean on 19" in text
+    assert "classes of its own" not in scene_document("segmentation").text
+
+
+def test_problems_keep_their_units_and_words_apart(scene_document: SceneDocument) -> None:
+    document = scene_document("depth_and_segmentation")
+    depth, segmentation = document.find_all("section", "kind")
+    assert "RMSE (m)" in depth.text
+    assert "mIoU" not in depth.text
+    assert "RMSE" not in segmentation.text
+    assert "(m)" not in segmentation.text
+    (overview,) = document.find_all("ul", "overview")
+    items = [plain(item.text) for item in overview.find_all("li")]
+    assert items[0].startswith("Depth completion street, clean in-domain At M = 8, Ensembling ranks errors best (AUSE)")
+    assert "predicts best (mIoU)" in items[1]
+
+
+def test_a_page_of_one_problem_has_no_overview(scene_document: SceneDocument) -> None:
+    assert not scene_document("segmentation").find_all("ul", "overview")
+    assert not scene_document("cityscapes").find_all("ul", "overview")
+
+
+def test_the_best_of_a_class_is_bold_by_the_metrics_own_direction() -> None:
+    names = ["a", "b"]
+    first = with_classes({"iou_per_class": [0.5, 0.2], "nll_per_class": [0.5, 0.2]}, names)
+    second = with_classes({"iou_per_class": [0.4, 0.2], "nll_per_class": [0.4, 0.2]}, names, "MC-dropout")
+    iou, nll = class_tables([first, second])
+    assert [[cell.best for cell in row.cells] for row in iou.rows] == [[True, False], [False, False]]
+    assert [[cell.best for cell in row.cells] for row in nll.rows] == [[False, True], [False, False]]
+
+
+def test_shares_are_a_column_and_no_metric() -> None:
+    entry = with_classes({"share_per_class": [0.75, 0.25], "iou_per_class": [0.5, None]}, ["a"])
+    assert per_class_names([entry]) == ["iou_per_class"]
+    (table,) = class_tables([entry])
+    assert [(row.style.name, plain(row.pixels)) for row in table.rows] == [("a", "75 %"), ("class 1", "25 %")]
+
+
+def test_a_metric_of_classes_that_is_new_or_undefined_breaks_nothing(run_document: RunDocument) -> None:
+    results = copy.deepcopy(fake_dense_run.run("categorical", domains=("clean", "wild"), members=(1, 2)))
+    for stats in results["summary"]["ensemble"]["wild"].values():
+        stats["sharpness_per_class"] = {"mean": [1.5] * 19, "std": None, "n": 8}
+        stats["nll_per_class"] = {"mean": None, "std": None, "n": 8}
+        stats["iou_per_class"]["std"] = [0.1]
+    text = plain(run_document(results).text)
+    assert "sharpness" in text
+    assert "By IoU, light" in text
+
+
+@pytest.mark.parametrize("value", [None, {}, {"mean": "x"}, {"mean": []}, {"mean": [None] * 3, "std": "y"}])
+def test_a_broken_metric_of_classes_breaks_nothing(value: Any) -> None:
+    results = small([0.9, 0.5, 0.7], [0.8, 0.6, 0.2])
+    results["summary"]["ensemble"]["wild"]["2"]["iou_per_class"] = value
+    section_of(results)
+
+
+def test_scored_files_show_the_iou_and_fold_the_rest(document_of: DocumentOf) -> None:
+    results = fake_results.mixed()
+    for metrics in results["files"][2]["summary"].values():
+        metrics["brier_per_class"] = metrics["iou_per_class"]
+    document = document_of(results)
+    first, second = document.find_all("table", "classes")
+    folded = [table for details in document.find_all("details") for table in details.find_all("table", "classes")]
+    assert folded == [second]
+    assert first not in folded
+    assert "1 more metric of every class" in document.text
+
+
+def test_markdown_has_the_iou_of_every_class() -> None:
+    text = render_markdown(read_runs([fake_dense_run.run("categorical", domains=("clean", "wild"), members=(1, 2))]))
+    assert text.count("#### IoU per class at M\u00a0=\u00a02") == 2
+    assert "| class | share of pixels | Ensembling | MC-dropout |" in text
+    assert re.search(r"\| road \| 30\u00a0% \| \*\*0\.\d+ ± 0\.\d+\*\* \| 0\.\d+ ± 0\.\d+ \|", text)
+
+
+def test_ours_by_the_published_convention_come_without_the_warning(run_document: RunDocument) -> None:
+    results = fake_dense_run.cityscapes()
+    assert "different conventions" in run_document(results).text
+    assert "different conventions" not in run_document({**results, "convention": "gustafsson2020"}).text
