@@ -9,7 +9,8 @@ from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.recipes import apply_settings
-from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, NetworkOptions, TrainingOptions
+from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
+from epibench.recipes.networks import DepthNetwork
 from epibench.recipes.sources import StreetSource
 
 SIZE = (32, 64)
@@ -25,7 +26,7 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         methods=("ensemble", "mc_dropout"),
         members=(1, 2),
         draws=3,
-        network=NetworkOptions(width=8, blocks=(1, 1, 1, 1), init_std=None),
+        network=DepthNetwork(width=8, blocks=(1, 1, 1, 1), init_std=None),
         training=TrainingOptions(epoch_steps=3, crop=(16, 32), weight_decay=1e-4),
         data=DataOptions(
             cache=str(cache),

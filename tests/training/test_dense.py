@@ -377,8 +377,7 @@ class MadeUp(StreetSource):
 class PlainRecipe(DenseRecipe):
     """Without batch norm, whose statistics are those of a process's own part of a batch."""
 
-    @property
-    def builder(self) -> partial[nn.Module]:
+    def builder(self, num_classes: int | None, pretrained: bool = False) -> partial[nn.Module]:
         return partial(Plain)
 
 

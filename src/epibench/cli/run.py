@@ -81,8 +81,8 @@ def print_recipes(console: Console) -> None:
             table.add_row(recipe.name, recipe.about, f"{networks:,}", time_of(recipe))
     console.print(table)
     console.print(
-        f"\nTimes are rough: on two cores, or on one large GPU. Toy recipes also as RECIPE{QUICK}, smaller: under two "
-        f"minutes.",
+        f"\nTimes are rough: on two cores, or on one large GPU. Toy recipes, street-depth and street-segmentation also "
+        f"as RECIPE{QUICK}, smaller: two or three minutes.",
         highlight=False,
         soft_wrap=True,
     )

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from epibench.evaluation.dense import ImagePool
+from epibench.evaluation.dense import ImagePool, bands
+from epibench.evaluation.maps import joined
+from epibench.evaluation.scoring import chunk_size
 from epibench.likelihoods import LIKELIHOODS
 
 REPEATS = 3
@@ -42,9 +44,10 @@ def _measure(pool: ImagePool, kind: str, inputs: Mapping[str, Tensor], size: int
     weights = torch.full((1, size), 1 / size, dtype=torch.float64, device=pool.device)
 
     def predict() -> None:
-        groups = [pool.outputs(inputs, members, range(1)) for members in pool.groups(slice(0, size))]
-        outputs = {name: torch.cat([found[name] for found in groups]).flatten(1, 3) for name in groups[0]}
-        LIKELIHOODS[kind].combine(outputs, weights)
+        maps = joined([pool.outputs(inputs, members, range(1)) for members in pool.groups(slice(0, size))])
+        for rows in bands(maps.size, chunk_size(weights.shape, maps.num_classes, pool.device)):
+            predictive = LIKELIHOODS[kind].combine(maps.pixels(0, rows), weights)
+            _ = predictive.mean if kind == "gaussian" else predictive.probs  # computed when it is asked for
         if pool.device.type == "cuda":
             torch.cuda.synchronize(pool.device)
 

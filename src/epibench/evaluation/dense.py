@@ -13,15 +13,17 @@ from torch import Tensor
 from epibench.data.batch import Batch
 from epibench.data.loading import InOrder, Samples, batches
 from epibench.evaluation.draws import Draws
+from epibench.evaluation.maps import GroupedMaps, Maps, WindowMaps, joined
 from epibench.evaluation.pixels import Pixels
 from epibench.evaluation.pool import Drawn, Part, parts_of, place, without_x
-from epibench.evaluation.scoring import evaluate
+from epibench.evaluation.scoring import CHUNKS_AT_ONCE, chunk_size, evaluate
 from epibench.evaluation.suite import Suite, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
 
-# Pixels of a shard, which all members see before the next: enough to fill a GPU; with many members, fewer.
+# Pixels of a shard, which all members see before the next: enough to fill a GPU; with many members or classes, fewer.
 SHARD_PIXELS = {"cpu": 2**18, "cuda": 2**22}
-FEW_MEMBERS = 32
+FEW_MAPS = 32
+Shown = tuple[range, Batch]  # images with their numbers in the domain
 
 
 class ImagePool(Drawn, Protocol):
@@ -37,15 +39,15 @@ class ImagePool(Drawn, Protocol):
     def weight_bytes(self, members: slice) -> int:
         """The memory that their weights take up."""
 
-    def outputs(self, inputs: Mapping[str, Tensor], members: slice, images: range) -> dict[str, Tensor]:
-        """What members predict, by name, (member, image, height, width) or with a last axis of classes."""
+    def outputs(self, inputs: Mapping[str, Tensor], members: slice, images: range) -> WindowMaps:
+        """What members predict; images: their numbers in the domain."""
 
 
 class Observer(Protocol):
     """What sees all outputs of the members as they come, to keep some."""
 
-    def see(self, batch: Batch, images: range, members: slice, outputs: Mapping[str, Tensor]) -> None:
-        """Outputs of some members for a batch; images: their numbers in the domain."""
+    def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
+        """What some members predict for a batch; images: their numbers in the domain."""
 
     def state(self) -> dict[str, Tensor]:
         """What it has kept, to go on from."""
@@ -69,7 +71,10 @@ class Progress:
 
 @dataclass
 class DomainPass:
-    """A pool, its draws and their metrics on one domain; it can be saved after every shard and goes on from there."""
+    """A pool, its draws and their metrics on one domain; it can be saved after every shard and goes on from there.
+
+    groups: of the classes that members predict, those that the domain does not tell apart.
+    """
 
     pool: ImagePool
     draws: Draws
@@ -78,6 +83,7 @@ class DomainPass:
     batch_size: int = 1
     workers: int = 0
     observers: Sequence[Observer] = ()
+    groups: Sequence[Sequence[int]] | None = None
     done: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
@@ -98,20 +104,20 @@ class DomainPass:
             self.done.pixels += sum(int(batch.valid.sum()) for _, batch in shard)
             after_shard(images)
 
-    def _score(self, shard: list[tuple[range, Batch]], part: Part, weights: Tensor, suite: Suite) -> None:
+    def _score(self, shard: list[Shown], part: Part, weights: Tensor, suite: Suite) -> None:
         begun, self.watched = self._now(), 0.0
-        pixels = self._outputs(shard, part)
+        predicted = self._predicted(shard, part)
         ran = self._now()
-        evaluate([pixels], LIKELIHOODS[self.settings.kind], weights, suite)
+        evaluate(self._blocks(shard, predicted, part), LIKELIHOODS[self.settings.kind], weights, suite)
         self.done.forward_seconds += ran - begun - self.watched
         self.done.scoring_seconds += self._now() - ran
 
-    def _shards(self) -> Iterator[list[tuple[range, Batch]]]:
+    def _shards(self) -> Iterator[list[Shown]]:
         """Batches on the device, with the numbers of their images, gathered until there is enough to do at once."""
-        device, first, shard, size = self.pool.device, self.done.images, list[tuple[range, Batch]](), 0
+        device, first, shard, size = self.pool.device, self.done.images, list[Shown](), 0
         numbers = range(first, len(self.samples))
-        members = max(part.members.stop - part.members.start for part in self.parts)
-        enough = SHARD_PIXELS[device.type] // max(1, members // FEW_MEMBERS)
+        maps = max(part.members.stop - part.members.start for part in self.parts) * (self.settings.num_classes or 1)
+        enough = SHARD_PIXELS[device.type] // max(1, maps // FEW_MAPS)
         pin = device.type == "cuda"
         for batch in batches(InOrder(self.samples), numbers, self.batch_size, self.workers, pin):
             shard.append((range(first, first + len(batch.target)), batch.to(device, non_blocking=True)))
@@ -122,35 +128,41 @@ class DomainPass:
         if shard:
             yield shard
 
-    def _outputs(self, shard: list[tuple[range, Batch]], part: Part) -> Pixels:
-        """What the members of a part predict for the valid pixels of a shard; each member is run once per image."""
-        count = part.members.stop - part.members.start
-        valid = [batch.valid.flatten().nonzero().squeeze(1) for _, batch in shard]
-        ends = torch.tensor([0, *(len(kept) for kept in valid)]).cumsum(0).tolist()
-        kept_outputs: dict[str, Tensor] = {}
+    def _predicted(self, shard: list[Shown], part: Part) -> list[Maps]:
+        """What the members of a part predict for each batch of a shard; each member is run once per image."""
+        found: list[list[WindowMaps]] = [[] for _ in shard]
         for members in self.pool.groups(part.members):
-            rows = slice(members.start - part.members.start, members.stop - part.members.start)
             for number, (images, batch) in enumerate(shard):
-                outputs = self.pool.outputs(batch.inputs, members, images)
-                self._show(batch, images, members, outputs)
-                for name, values in outputs.items():
-                    flat = values.flatten(1, 3)
-                    if name not in kept_outputs:
-                        kept_outputs[name] = flat.new_empty((count, ends[-1], *flat.shape[2:]))
-                    kept_outputs[name][rows, ends[number] : ends[number + 1]] = flat[:, valid[number]]
-        target = torch.cat([batch.target.flatten()[kept] for (_, batch), kept in zip(shard, valid, strict=True)])
-        image = torch.cat(
-            [images.start + kept // batch.target[0].numel() for (images, batch), kept in zip(shard, valid, strict=True)]
-        )
-        wanted = torch.float64 if target.is_floating_point() else torch.int64
-        return Pixels(kept_outputs, target.to(wanted), image, len(target))
+                found[number].append(self.pool.outputs(batch.inputs, members, images))
+                self._show(batch, images, members, self._common(found[number][-1]))
+        return [self._common(joined(parts)) for parts in found]
 
-    def _show(self, batch: Batch, images: range, members: slice, outputs: Mapping[str, Tensor]) -> None:
-        """Let observers see outputs; the time that they take is not that of the members."""
+    def _common(self, maps: WindowMaps) -> Maps:
+        """In the classes that the domain knows."""
+        return maps if self.groups is None else GroupedMaps(maps, self.groups)
+
+    def _blocks(self, shard: list[Shown], predicted: list[Maps], part: Part) -> Iterator[Pixels]:
+        """The valid pixels of a shard, refined band by band, in blocks of as many as are scored at once."""
+        most = CHUNKS_AT_ONCE * chunk_size(part.weights.shape, self.settings.num_classes or 1, self.pool.device)
+        pieces, size = list[Pixels](), 0
+        for (images, batch), maps in zip(shard, predicted, strict=True):
+            for number, image in enumerate(images):
+                for rows in bands(batch.target.shape[1:], most):
+                    piece = piece_of(batch, maps, number, rows, image)
+                    if pieces and size + len(piece.target) > most:
+                        yield together(pieces)
+                        pieces, size = [], 0
+                    pieces.append(piece)
+                    size += len(piece.target)
+        if pieces:
+            yield together(pieces)
+
+    def _show(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
+        """Let observers see what members predict; the time that they take is not that of the members."""
         if self.observers:
             begun = self._now()
             for observer in self.observers:
-                observer.see(batch, images, members, outputs)
+                observer.see(batch, images, members, maps)
             self.watched += self._now() - begun
 
     def _now(self) -> float:
@@ -186,6 +198,36 @@ class DomainPass:
         for number, observer in enumerate(self.observers):
             observer.load_state(part(f"observer{number}."))
         self.done = done
+
+
+def bands(size: Sequence[int], pixels: int) -> Iterator[slice]:
+    """The rows of an image in stretches of at most so many pixels."""
+    height, step = size[0], max(1, pixels // size[1])
+    return (slice(top, min(top + step, height)) for top in range(0, height, step))
+
+
+def piece_of(batch: Batch, maps: Maps, number: int, rows: slice, image: int) -> Pixels:
+    """The valid pixels of some rows of an image, which has a number in the batch and another in the domain."""
+    target, valid = batch.target[number, rows].flatten(), batch.valid[number, rows].flatten()
+    kept = None if bool(valid.all()) else valid.nonzero().squeeze(1)
+    target = target if kept is None else target[kept]
+    wanted = torch.float64 if target.is_floating_point() else torch.int64
+    numbers = torch.full_like(target, image, dtype=torch.int64)
+    return Pixels(maps.pixels(number, rows, kept), target.to(wanted), numbers, len(target))
+
+
+def together(pieces: list[Pixels]) -> Pixels:
+    """Pieces as one block."""
+    if len(pieces) == 1:
+        return pieces[0]
+    # Joined with pixels as the last axis, so that classes stay outside of them in memory.
+    outputs = {
+        name: torch.cat([piece.outputs[name].movedim(1, -1) for piece in pieces], -1).movedim(-1, 1)
+        for name in pieces[0].outputs
+    }
+    target = torch.cat([piece.target for piece in pieces])
+    image = torch.cat([piece.image for piece in pieces if piece.image is not None])
+    return Pixels(outputs, target, image, len(target))
 
 
 def _on_cpu(values: Mapping[str, Tensor]) -> dict[str, Tensor]:

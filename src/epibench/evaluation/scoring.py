@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ CHUNKS_AT_ONCE = 2
 # Up to this many pixels, sorting is quick and sparsification can be exact.
 EXACT_PIXELS = 2**18
 # States of all metrics, and as much again to compute them.
-BYTES_PER_DRAW = 2 * 4 * 2**20
+BYTES_PER_DRAW = 2 * 9 * 2**19
 
 
 @dataclass(frozen=True)
@@ -143,11 +144,8 @@ def evaluate(
 def chunks(block: Pixels, num_draws: int, device: torch.device) -> Iterator[Pixels]:
     """Cut a block so that what is computed of it at once stays small, and move it to the device."""
     num_pixels = block.target.shape[0]
-    classes = next(iter(block.outputs.values()))[0, :1].numel()
-    members = next(iter(block.outputs.values())).shape[0]
-    budget = GPU_CHUNK if device.type == "cuda" else CPU_CHUNK
-    size = max(1, budget // (max(num_draws, members) * max(1, classes)))
-    done = 0
+    shape = next(iter(block.outputs.values())).shape
+    size, done = chunk_size((num_draws, shape[0]), math.prod(shape[2:]), device), 0
     for start in range(0, num_pixels, size):
         part = slice(start, start + size)
         scanned = block.scanned * min(start + size, num_pixels) // num_pixels
@@ -158,6 +156,12 @@ def chunks(block: Pixels, num_draws: int, device: torch.device) -> Iterator[Pixe
             scanned - done,
         )
         done = scanned
+
+
+def chunk_size(weights: Sequence[int], classes: int, device: torch.device) -> int:
+    """Pixels that are scored at once, given the numbers of draws and members."""
+    budget = GPU_CHUNK if device.type == "cuda" else CPU_CHUNK
+    return max(1, budget // (max(weights) * max(1, classes)))
 
 
 def batched(chunks: Iterator[Pixels], size: int) -> Iterator[list[Pixels]]:

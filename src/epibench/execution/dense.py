@@ -10,17 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epibench.data.labels import ClassTable
 from epibench.data.loading import Samples
-from epibench.data.street import StreetDataset
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.draws import make_draws
+from epibench.execution.class_weights import prepare_weights
+from epibench.execution.dense_data import DenseData, open_data
 from epibench.execution.dense_run import DenseRun, Machine
 from epibench.execution.evaluate_domain import Fitted, evaluate_domain
 from epibench.execution.heading import heading, method_facts
 from epibench.execution.reporter import Reporter
 from epibench.execution.run_folder import RunFolder
-from epibench.execution.street_cache import draw_missing
 from epibench.execution.train_job import augment_of
 from epibench.execution.train_method import Trained, train_method
 from epibench.execution.training_log import check_log
@@ -44,15 +45,12 @@ class Evaluated:
 
 def run_dense(recipe: DenseRecipe, folder: RunFolder, machine: Machine, reporter: Reporter) -> dict[str, Any]:
     """The whole run; what is finished is found in the folder and not done again."""
-    opened = open_data(recipe)
-    check_possible(recipe, opened)  # complains before hours are spent
+    check_possible(recipe, open_data(recipe))  # complains before hours are spent
     folder.claim(recipe)
     folder.clean()
-    run, begun = DenseRun(recipe, folder, machine, reporter), time.perf_counter()
-    for name, samples in opened.items():
-        if isinstance(samples, StreetDataset):
-            draw_missing(name, samples, reporter)
-    domains = {name: opened[f"data.domains.{name}"] for name in recipe.data.domains}
+    begun = time.perf_counter()
+    run = DenseRun(recipe, folder, machine, reporter, open_data(recipe, reporter))
+    prepare_weights(recipe, folder.path, run.data.train, machine.workers, reporter)
     failed, trained, found = dict[str, str](), dict[str, Trained](), dict[str, Evaluated]()
     for name in recipe.methods:
         try:
@@ -61,10 +59,10 @@ def run_dense(recipe: DenseRecipe, folder: RunFolder, machine: Machine, reporter
             fail(run, failed, name, error)
     for name in trained:
         try:
-            found[name] = evaluate_method(run, name, trained[name], domains, failed)
+            found[name] = evaluate_method(run, name, trained[name], failed)
         except InputError as error:
             fail(run, failed, name, error)
-    results = document(run, found, domains)
+    results = document(run, found)
     results |= {"failed": failed, "seconds": time.perf_counter() - begun}
     write_json(folder.results, results)
     return results
@@ -76,36 +74,34 @@ def fail(run: DenseRun, failed: dict[str, str], what: str, error: InputError) ->
     run.reporter.say(f"{what} failed: {error}")
 
 
-def open_data(recipe: DenseRecipe) -> dict[str, Samples]:
-    """Training data and domains, by the settings that name them."""
-    sources = {"data.train": recipe.data.train}
-    sources |= {f"data.domains.{name}": source for name, source in recipe.data.domains.items()}
-    return {key: source.open(recipe.task, recipe.data.places, key) for key, source in sources.items()}
-
-
-def check_possible(recipe: DenseRecipe, opened: Mapping[str, Samples]) -> None:
+def check_possible(recipe: DenseRecipe, data: DenseData) -> None:
     """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
-    samples = {key: each[0] for key, each in opened.items()}
-    augment_of(recipe)(samples["data.train"], 0)
+    for domain in data.domains.values():
+        domain.samples[0]
+    augment_of(recipe)(data.train[0], 0)
+    recipe.network.build(data.num_classes, pretrained=True)
     check_log(recipe.training.log)
+    weights = recipe.training.class_weights
+    if isinstance(weights, tuple) and len(weights) != data.num_classes:
+        raise InputError(
+            f"training.class_weights: {len(weights)} numbers for {data.num_classes} classes; give one for each"
+        )
     for name in recipe.methods:
         if recipe.method(name).batch_size % recipe.training.devices:
             key = recipe.setting(name, "batch_size")
             raise InputError(f"{key}: take a multiple of {recipe.training.devices}, among which a batch is shared")
 
 
-def evaluate_method(
-    run: DenseRun, name: str, trained: Trained, domains: Mapping[str, Samples], failed: dict[str, str]
-) -> Evaluated:
+def evaluate_method(run: DenseRun, name: str, trained: Trained, failed: dict[str, str]) -> Evaluated:
     """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
     method = run.recipe.method(name)
     if trained.diverged and (method.diverged == "stop" or not trained.files):
         raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
     fitted = fit(run, name, trained)
     scored, broken = dict[str, dict[str, Any]](), dict[str, str]()
-    for domain, samples in domains.items():
+    for domain in run.data.domains:
         try:
-            scored[domain] = evaluate_domain(run, fitted, domain, samples)
+            scored[domain] = evaluate_domain(run, fitted, domain)
         except InputError as error:
             fail(run, broken, f"{name} on {domain}", error)
     if not scored:
@@ -117,7 +113,7 @@ def evaluate_method(
         overlap={str(size): fitted.draws.overlap(size) for size in fitted.draws.sizes},
         training=trained.logs,
         cost={
-            **measure_cost(run, fitted, next(iter(domains.values()))),
+            **measure_cost(run, fitted, next(iter(run.data.domains.values())).samples),
             "train_seconds": trained.seconds,
             "evaluation": {domain: each["cost"] for domain, each in scored.items()},
         },
@@ -128,10 +124,11 @@ def fit(run: DenseRun, name: str, trained: Trained) -> Fitted:
     """The members of a method's trained networks, and the draws from them."""
     recipe, method = run.recipe, run.recipe.method(name)
     files = {each.network: each for each in trained.files}
-    size = sum(each.numel() * each.element_size() for each in recipe.builder().parameters())
+    build = recipe.builder(run.data.num_classes)
+    size = sum(each.numel() * each.element_size() for each in build().parameters())
     pool = NetworkPool(
         kind=recipe.likelihood,
-        build=recipe.builder,
+        build=build,
         load=lambda member: files[member.network].load_weights(member.snapshot),
         roll=method.roll(sorted(files)),
         seed=recipe.seed,
@@ -140,6 +137,8 @@ def fit(run: DenseRun, name: str, trained: Trained) -> Fitted:
         resident=max(1, int(SHARE_OF_MEMORY * run.machine.memory / size)),
         device=run.machine.device,
         precision=torch.bfloat16 if recipe.evaluation.precision == "bf16-mixed" else torch.float32,
+        window=recipe.evaluation.window,
+        overlap=recipe.evaluation.overlap,
     )
     try:
         draws = make_draws(
@@ -178,7 +177,7 @@ def measure_cost(run: DenseRun, fitted: Fitted, samples: Samples) -> dict[str, A
     if known is None or known.get("stamp") != stamp:
         sample = samples[0]
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
-        network = recipe.builder().to(pool.device).eval()
+        network = pool.build().to(pool.device).eval()
         with run.reporter.step(f"measure the cost of {fitted.name}", 1) as advance:
             known = {
                 "stamp": stamp,
@@ -191,7 +190,7 @@ def measure_cost(run: DenseRun, fitted: Fitted, samples: Samples) -> dict[str, A
     return {key: value for key, value in known.items() if key != "stamp"}
 
 
-def document(run: DenseRun, found: Mapping[str, Evaluated], domains: Mapping[str, Samples]) -> dict[str, Any]:
+def document(run: DenseRun, found: Mapping[str, Evaluated]) -> dict[str, Any]:
     """The results of a run as plain data."""
     recipe = run.recipe
 
@@ -203,22 +202,30 @@ def document(run: DenseRun, found: Mapping[str, Evaluated], domains: Mapping[str
         "problem": recipe.problem,
         "kind": recipe.likelihood,
         "unit": recipe.unit,
-        "class_names": None,
+        **class_facts(run.data.classes),
         "convention": recipe.evaluation.convention,
-        "domains": {name: domain_facts(recipe, name, found) for name in domains},
+        "domains": {name: domain_facts(run, name, found) for name in run.data.domains},
         "methods": {name: one.facts for name, one in found.items()},
         "summary": of_domains("summary"),
         "curves": of_domains("curves"),
         "draws": of_domains("draws"),
         "overlap": {name: one.overlap for name, one in found.items()},
         "training": {name: one.training for name, one in found.items()},
-        "pictures": {domain: pictures_of(domain, found) for domain in domains},
+        "pictures": {domain: pictures_of(domain, found) for domain in run.data.domains},
         "cost": {name: one.cost for name, one in found.items()},
     }
 
 
-def domain_facts(recipe: DenseRecipe, name: str, found: Mapping[str, Evaluated]) -> dict[str, Any]:
+def class_facts(classes: ClassTable | None) -> dict[str, Any]:
+    """Names and colours of classes."""
+    if classes is None:
+        return {"class_names": None}
+    return {"class_names": list(classes.names), "class_colours": [list(colour) for colour in classes.colours]}
+
+
+def domain_facts(run: DenseRun, name: str, found: Mapping[str, Evaluated]) -> dict[str, Any]:
     """What a reader should know of a domain before its numbers."""
+    recipe, data = run.recipe, run.data.domains[name]
     source, train = recipe.data.domains[name], recipe.data.train
     shared = [each.label for each in recipe.data.domains.values()].count(source.label) > 1
     seen: dict[str, Any] = next((one.domains[name] for one in found.values() if name in one.domains), {})
@@ -228,15 +235,16 @@ def domain_facts(recipe: DenseRecipe, name: str, found: Mapping[str, Evaluated])
         "severity": source.shift,
         "num_images": seen.get("num_images"),
         "num_pixels": seen.get("num_pixels"),
+        **(class_facts(data.classes) if data.groups is not None else {}),
     }
 
 
 def pictures_of(domain: str, found: Mapping[str, Evaluated]) -> list[dict[str, Any]]:
     """The pictures of a domain with what each method predicts."""
     pictures: dict[int, dict[str, Any]] = {}
-    predicted = ("M", "mean", "std")
+    predicted = ("M", "mean", "std", "predicted", "uncertainty")
     for name, one in found.items():
         for each in one.domains.get(domain, {}).get("pictures", []):
             shown = pictures.setdefault(each["image"], {k: v for k, v in each.items() if k not in predicted})
-            shown.setdefault("methods", {})[name] = {key: each[key] for key in predicted}
+            shown.setdefault("methods", {})[name] = {key: each[key] for key in predicted if key in each}
     return list(pictures.values())

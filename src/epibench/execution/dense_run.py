@@ -1,4 +1,4 @@
-"""What all steps of a dense run share: the recipe, its folder, the machine, and whom to tell."""
+"""What all steps of a dense run share: the recipe, its folder, the machine, whom to tell, and the data."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from epibench.execution.dense_data import DenseData
 from epibench.execution.reporter import Reporter
 from epibench.execution.run_folder import RunFolder
 from epibench.recipes.dense import DenseRecipe
@@ -49,3 +50,4 @@ class DenseRun:
     folder: RunFolder
     machine: Machine
     reporter: Reporter
+    data: DenseData

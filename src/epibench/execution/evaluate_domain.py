@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from epibench.data.loading import Samples
 from epibench.errors import InputError
 from epibench.evaluation.dense import DomainPass, Observer, Progress
 from epibench.evaluation.draws import Draws
 from epibench.evaluation.suite import SuiteSettings, check_uncertainty
+from epibench.execution.dense_data import DomainData
 from epibench.execution.dense_run import DenseRun
 from epibench.execution.gallery import Gallery, evenly
 from epibench.execution.store_observer import StoreObserver
@@ -44,9 +44,10 @@ class Fitted:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def evaluate_domain(run: DenseRun, fitted: Fitted, domain: str, samples: Samples) -> dict[str, Any]:
+def evaluate_domain(run: DenseRun, fitted: Fitted, domain: str) -> dict[str, Any]:
     """Every draw of a method on a domain: found in the folder, or evaluated to the end."""
-    recipe, name, draws = run.recipe, fitted.name, fitted.draws
+    recipe, name, draws, data = run.recipe, fitted.name, fitted.draws, run.data.domains[domain]
+    samples = data.samples
     ended = run.folder.path / "evaluation" / name / f"{domain}.json"
     stamp = fitted.stamp(recipe, recipe.data.domains[domain].version, len(samples))
     store = run.folder.path / "predictions" / name / f"{domain}.zarr"
@@ -58,13 +59,23 @@ def evaluate_domain(run: DenseRun, fitted: Fitted, domain: str, samples: Samples
     if known is not None and known.get("stamp") == stamp and known.keys() >= KEPT:
         run.reporter.say(f"{name} on {domain}: evaluated already")
         return known
-    gallery = Gallery(evenly(recipe.evaluation.pictures, len(samples)), draws.sets[draws.of_size(draws.sizes[-1])[0]])
+    gallery = Gallery(
+        evenly(recipe.evaluation.pictures, len(samples)),
+        draws.sets[draws.of_size(draws.sizes[-1])[0]],
+        recipe.likelihood,
+    )
     observers: list[Observer] = [gallery]
     if recipe.evaluation.store:
-        observers.append(StoreObserver(store, recipe, name, domain, fitted.pool, samples))
-    settings = suite_settings(recipe, samples)
+        observers.append(StoreObserver(store, recipe, name, domain, fitted.pool, data))
     todo = DomainPass(
-        fitted.pool, draws, settings, samples, recipe.evaluation.batch_size, run.machine.workers, observers
+        fitted.pool,
+        draws,
+        suite_settings(recipe, data),
+        samples,
+        recipe.evaluation.batch_size,
+        run.machine.workers,
+        observers,
+        data.groups,
     )
     carry_out(run, todo, f"{name} on {domain}", unfinished, stamp)
     for observer in observers:
@@ -99,11 +110,16 @@ def carry_out(run: DenseRun, todo: DomainPass, name: str, saved: Path, stamp: st
         raise InputError(f"{name}: no image has a pixel whose target is known; there is nothing to evaluate")
 
 
-def suite_settings(recipe: DenseRecipe, samples: Samples) -> SuiteSettings:
+def suite_settings(recipe: DenseRecipe, data: DomainData) -> SuiteSettings:
     """All metrics of the kind, streamed."""
     kind, options = recipe.likelihood, recipe.evaluation
     return SuiteSettings(
-        kind, options.convention, check_uncertainty(kind, options.uncertainty), exact=False, num_images=len(samples)
+        kind,
+        options.convention,
+        check_uncertainty(kind, options.uncertainty),
+        exact=False,
+        num_images=len(data.samples),
+        num_classes=None if data.classes is None else data.classes.num_classes,
     )
 
 

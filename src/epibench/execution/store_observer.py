@@ -9,8 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from epibench.data.batch import Batch
-from epibench.data.loading import Samples
+from epibench.evaluation.maps import Maps
 from epibench.evaluation.store_writer import StoreWriter
+from epibench.execution.dense_data import DomainData
 from epibench.methods.network_pool import NetworkPool
 from epibench.recipes.dense import DenseRecipe
 
@@ -18,7 +19,7 @@ from epibench.recipes.dense import DenseRecipe
 class StoreObserver:
     """Writes every output of every member; after an interruption it goes on in the same store."""
 
-    def __init__(self, path: Path, recipe: DenseRecipe, method: str, domain: str, pool: NetworkPool, samples: Samples):
+    def __init__(self, path: Path, recipe: DenseRecipe, method: str, domain: str, pool: NetworkPool, data: DomainData):
         path.parent.mkdir(parents=True, exist_ok=True)
         kind: Any = recipe.likelihood
         self.writer = StoreWriter(
@@ -28,20 +29,22 @@ class StoreObserver:
             domain=recipe.data.domains[domain].label,
             unit=recipe.unit,
             num_members=pool.num_members,
-            num_images=len(samples),
-            size=tuple(samples[0].target.shape),
+            num_images=len(data.samples),
+            size=tuple(data.samples[0].target.shape),
+            class_names=None if data.classes is None else data.classes.names,
             group=pool.group,
             resume=True,
         )
 
-    def see(self, batch: Batch, images: range, members: slice, outputs: Mapping[str, Tensor]) -> None:
+    def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Write what these members predict, and the targets with the first of them."""
         for place, image in enumerate(images):
             if members.start == 0:
                 self.writer.write_target(image, batch.target[place].cpu(), batch.valid[place].cpu())
-            for member in range(members.start, members.stop):
-                found = {name: values[member - members.start, place].cpu() for name, values in outputs.items()}
-                self.writer.write(member, image, **found)
+            rows = slice(0, len(batch.target[place]))
+            for number, member in enumerate(range(members.start, members.stop)):
+                found = maps.rows(place, rows, slice(number, number + 1))
+                self.writer.write(member, image, **{name: values[0].cpu() for name, values in found.items()})
 
     def state(self) -> dict[str, Tensor]:
         """Everything is in the store."""

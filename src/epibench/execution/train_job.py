@@ -19,9 +19,12 @@ from torch import Tensor
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from epibench.data.augment import Augment
+from epibench.data.colour import Colours
 from epibench.data.loading import Samples
 from epibench.errors import InputError
 from epibench.execution.checkpoints import Checkpoints
+from epibench.execution.class_weights import weights_of
+from epibench.execution.dense_data import classes_of
 from epibench.execution.jobs import JobFailedError, Tell, end_with
 from epibench.execution.training_log import open_log
 from epibench.likelihoods import LIKELIHOODS
@@ -43,6 +46,9 @@ AFTERWARDS = {
     *("num_members", "num_networks", "num_chains", "num_restarts"),
     *("sets", "num_sets", "num_passes", "repeats", "diverged"),
 }
+
+# Where training data lies and what it is called, and what it is to other networks.
+WORDS = {"root", "raw_root", "title", "distribution", "mapping"}
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,7 @@ def _train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
 
     try:
         samples = recipe.data.train.open(recipe.task, recipe.data.places, "data.train")
-        training = training_of(recipe, job.method, samples, fabric.device)
+        training = training_of(recipe, job.method, samples, fabric.device, weights_of(recipe, job.folder))
         keys = NetworkKeys.of(recipe.seed, method.name, job.network)
         train_network(training, keys, fabric, state, DenseWatch(progress, save, keep), job.workers)
     except StateMismatchError as error:
@@ -168,11 +174,18 @@ def _train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
         torch.set_num_threads(threads)
 
 
-def training_of(recipe: DenseRecipe, name: str, samples: Samples, device: torch.device) -> DenseTraining:
+def training_of(
+    recipe: DenseRecipe,
+    name: str,
+    samples: Samples,
+    device: torch.device,
+    class_weights: tuple[float, ...] | None = None,
+) -> DenseTraining:
     """How a method of a recipe trains its networks."""
     method, options = recipe.method(name), recipe.training
+    classes = classes_of(samples).num_classes if recipe.likelihood == "categorical" else None
     return DenseTraining(
-        build=recipe.builder,
+        build=recipe.builder(classes, pretrained=True),
         loss=LIKELIHOODS[recipe.likelihood].image_loss,
         samples=samples,
         augment=augment_of(recipe),
@@ -184,6 +197,7 @@ def training_of(recipe: DenseRecipe, name: str, samples: Samples, device: torch.
         keep=method.keep,
         weight_decay=options.weight_decay if method.prior else 0.0,
         clip=options.clip,
+        class_weights=class_weights,
         dropout=method.dropout,
         channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
         compile=options.compile,
@@ -193,7 +207,15 @@ def training_of(recipe: DenseRecipe, name: str, samples: Samples, device: torch.
 def augment_of(recipe: DenseRecipe) -> Augment:
     """How a recipe changes training samples."""
     options = recipe.training
-    return Augment(options.crop, options.flip, options.scale, options.thin)
+    return Augment(
+        options.crop,
+        options.flip,
+        options.scale,
+        options.thin,
+        options.scale_step,
+        options.pad,
+        Colours(**options.colours.model_dump()),
+    )
 
 
 def checkpoints_of(recipe: DenseRecipe, name: str, network: int, folder: Path) -> Checkpoints:
@@ -204,7 +226,7 @@ def checkpoints_of(recipe: DenseRecipe, name: str, network: int, folder: Path) -
         "seed": recipe.seed,
         "network": recipe.network.model_dump(mode="json"),
         "training": recipe.training.model_dump(mode="json", exclude={"log"}),
-        "train": [recipe.data.train.model_dump(mode="json", exclude={"root", "raw_root"}), recipe.data.train.version],
+        "train": [recipe.data.train.model_dump(mode="json", exclude=WORDS), recipe.data.train.version],
         "method": [method.name, options, network],
     }
     stamp = hashlib.blake2b(json.dumps(decisive, sort_keys=True).encode(), digest_size=16).hexdigest()

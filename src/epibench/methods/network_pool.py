@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from epibench import randomness
 from epibench.errors import InputError
 from epibench.evaluation.draws import Plan
+from epibench.evaluation.maps import Size, Window, WindowMaps, whole, windows_over
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Member, Roll
 from epibench.networks.dropout import SeededDropout, insert_dropout
@@ -28,7 +29,8 @@ class NetworkPool:
 
     load: the weights of a member's network and snapshot. rate: of dropout, 0 for none; the masks of a pass are a
     function of (seed, method, network, pass, image). resident: so many networks are kept on the device at once. With
-    a `precision` of bfloat16 they predict in mixed precision.
+    a `precision` of bfloat16 they predict in mixed precision. window: the size of the parts of an image that networks
+    see one at a time, None for all of it; overlap: the share of their sides that neighbours have in common.
     """
 
     kind: str
@@ -41,6 +43,8 @@ class NetworkPool:
     resident: int = 64
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     precision: torch.dtype = torch.float32
+    window: Size | None = None
+    overlap: float = 0.0
     _networks: OrderedDict[tuple[int, int], nn.Module] = field(default_factory=OrderedDict)
 
     @property
@@ -75,19 +79,21 @@ class NetworkPool:
         weights = self.build().state_dict().values()
         return len(distinct) * sum(int(each.numel()) * int(each.element_size()) for each in weights)
 
-    def outputs(self, inputs: Inputs, members: slice, images: range) -> dict[str, Tensor]:
-        """What members predict, by name, (member, image, height, width) or with a last axis of classes.
-
-        images: the numbers of the images in their data set, so that dropout does not depend on batches.
-        """
+    def outputs(self, inputs: Inputs, members: slice, images: range) -> WindowMaps:
+        """What members predict; images: their numbers in the data set, so that dropout does not depend on batches."""
         chosen = self.roll.members[members]
         networks = [self._network(member) for member in chosen]  # loaded one after another, before threads begin
+        size = image_size(inputs)
+        windows = whole(size) if self.window is None else windows_over(size, self.window, self.overlap)
+        seen = cut(inputs, windows) if len(windows) > 1 else inputs
         tasks = list(zip(chosen, networks, strict=True))
         if self.device.type == "cpu":
-            found = in_threads(lambda task: self._predict(*task, inputs, images), tasks)
+            found = in_threads(lambda task: self._predict(*task, seen, images), tasks)
         else:
-            found = [self._predict(*task, inputs, images) for task in tasks]
-        return {name: torch.stack([each[name] for each in found]) for name in found[0]}
+            found = [self._predict(*task, seen, images) for task in tasks]
+        values = {name: torch.stack([each[name] for each in found]) for name in found[0]}
+        apart = (len(chosen), len(images), len(windows))
+        return WindowMaps(size, windows, {name: each.view(*apart, *each.shape[2:]) for name, each in values.items()})
 
     def _predict(self, member: Member, network: nn.Module, inputs: Inputs, images: range) -> dict[str, Tensor]:
         mixed = self.precision != torch.float32
@@ -97,7 +103,8 @@ class NetworkPool:
             self._dropout(member, images),
         ):
             raw = network(inputs)
-        return LIKELIHOODS[self.kind].image_outputs(raw.float())
+        outputs = LIKELIHOODS[self.kind].image_outputs(raw.float())
+        return {name: values.contiguous() for name, values in outputs.items()}
 
     def _dropout(self, member: Member, images: range) -> AbstractContextManager[object]:
         if not self.rate:
@@ -133,3 +140,19 @@ class NetworkPool:
         while len(self._networks) > self.resident:
             self._networks.popitem(last=False)
         return network
+
+
+def image_size(inputs: Inputs) -> Size:
+    """Height and width of the images."""
+    height, width = next(iter(inputs.values())).shape[-2:]
+    return height, width
+
+
+def cut(inputs: Inputs, windows: Sequence[Window]) -> Inputs:
+    """The windows of every image, those of one image together: (image · window, …)."""
+    return {
+        name: torch.stack(
+            [values[..., w.top : w.top + w.height, w.left : w.left + w.width] for w in windows], 1
+        ).flatten(0, 1)
+        for name, values in inputs.items()
+    }

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from epibench.errors import InputError
-from epibench.recipes import dense, toy
+from epibench.recipes import dense, depth, segmentation, toy
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.experiment import Recipe
 from epibench.recipes.settings import apply_settings, differences, fixed, validated
@@ -24,12 +24,23 @@ _TOY = (
     toy.toy_classification_momentum,
     toy.toy_classification_dropout,
 )
-_DENSE = (dense.street_depth, dense.street_depth_large, dense.street_to_kitti, dense.kitti_depth)
+_DENSE = (
+    depth.street_depth,
+    depth.street_depth_large,
+    depth.street_to_kitti,
+    depth.kitti_depth,
+    segmentation.street_segmentation,
+    segmentation.street_segmentation_large,
+    segmentation.cityscapes_segmentation,
+    segmentation.folder_segmentation,
+)
+_SMALL = (depth.street_depth, segmentation.street_segmentation)
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         *(recipe for make in _TOY for recipe in (make(), toy.quick(make()))),
         *(make() for make in _DENSE),
+        *(dense.quick(make()) for make in _SMALL),
     )
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,63 +13,49 @@ from torch import nn
 
 from epibench.evaluation.suite import check_uncertainty
 from epibench.methods.cyclical import Cyclical
-from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP
-from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.ml import MaximumLikelihood
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.metrics import Convention
-from epibench.networks.depth_completion import PUBLISHED_STD, DepthCompletion
-from epibench.recipes.experiment import NAME, Options, Recipe
-from epibench.recipes.sources import (
-    KittiSource,
-    Places,
-    Size,
-    Source,
-    StreetSource,
-    Task,
-    VirtualKittiSource,
-    default_cache,
-)
+from epibench.recipes.experiment import NAME, QUICK, Options, Recipe
+from epibench.recipes.networks import Network
+from epibench.recipes.sources import KittiSource, Places, Size, Source, Task, default_cache
 
-Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=10)]
+Weight = Annotated[float, Field(ge=0, le=1e6)]
 
 
-class NetworkOptions(Options):
-    """The depth network: width 32 and blocks (3, 4, 6, 3) are the published one.
+class ColourOptions(Options):
+    """How far the colours of training images are changed, and how likely one is turned grey, blurred or made noisy."""
 
-    Width is at least 8: with fewer channels, the CPU's convolutions (oneDNN with AVX-512, in PyTorch 2.13) write
-    outside of their memory.
-    """
-
-    width: int = Field(32, ge=8, le=4096)
-    blocks: tuple[Count, Count, Count, Count] = (3, 4, 6, 3)
-    grey: bool = False
-    init_std: float | None = Field(PUBLISHED_STD, gt=0, le=1e3)
-    anchored: bool = False
-
-    def build(self) -> nn.Module:
-        """A network with random weights."""
-        return DepthCompletion(self.width, self.blocks, self.grey, self.init_std, self.anchored)
+    strength: float = Field(0.0, ge=0, le=1)
+    grey: float = Field(0.0, ge=0, le=1)
+    blur: float = Field(0.0, ge=0, le=1)
+    noise: float = Field(0.0, ge=0, le=1)
 
 
 class TrainingOptions(Options):
     """How networks are trained, whatever the method; its own options say for how many epochs, and how they move.
 
-    epoch_steps: steps of an epoch. thin: smallest and largest share of the sparse points that is kept. weight_decay: of
-    U/N, whose loss has the Gaussian's ½: half of a published one. devices: a batch is shared among so many.
+    epoch_steps: steps of an epoch. pad: images that are smaller than the crop are surrounded with pixels that do not
+    count. thin: smallest and largest share of the sparse points that is kept. weight_decay: of
+    U/N, whose loss has the Gaussian's ½: half of a published one for depth. class_weights: how much a pixel counts, by
+    its class; `rare`: 1 / √share of its class in the training data. devices: a batch is shared among so many.
     """
 
     epoch_steps: int = Field(1000, ge=1, le=10**9)
     crop: Size | None = None
     flip: bool = True
     scale: tuple[Factor, Factor] = (1.0, 1.0)
+    scale_step: float | None = Field(None, gt=0, le=10)
+    pad: bool = False
+    colours: ColourOptions = ColourOptions()
     thin: tuple[Share, Share] = (1.0, 1.0)
     weight_decay: float = Field(0.0, ge=0, le=1e3)
     clip: float | None = Field(None, gt=0, le=1e9)
+    class_weights: tuple[Weight, ...] | Literal["rare"] | None = None
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
     compile: bool = False
     log: Literal["csv", "tensorboard", "none"] = "csv"
@@ -98,7 +86,10 @@ class DataOptions(Options):
 
 
 class EvaluationOptions(Options):
-    """How members are evaluated. store: also write all predictions; pictures: images of each domain that are drawn."""
+    """How members are evaluated. store: also write all predictions; pictures: images of each domain that are drawn.
+
+    window: networks see parts of that size one at a time, of which neighbours share `overlap`; None: the whole image.
+    """
 
     batch_size: int = Field(1, ge=1, le=4096)
     convention: Convention = "pooled"
@@ -106,14 +97,32 @@ class EvaluationOptions(Options):
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     store: bool = False
     pictures: int = Field(2, ge=0)
+    window: Size | None = None
+    overlap: float = Field(1 / 3, ge=0, lt=1)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a problem asks of its data, and what networks predict. unit: of predictions and errors."""
+
+    task: Task
+    likelihood: str
+    networks: tuple[str, ...]
+    unit: str | None = None
+
+
+PROBLEMS = {
+    "depth-completion": Problem("depth", "gaussian", ("depth_completion", "own"), "m"),
+    "segmentation": Problem("segmentation", "categorical", ("deeplabv3", "own")),
+}
 
 
 class DenseRecipe(Recipe):
     """All that an experiment with images fixes."""
 
-    problem: Literal["depth-completion"]
+    problem: Literal["depth-completion", "segmentation"]
     members: tuple[int, ...] = (1, 2, 4, 8)
-    network: NetworkOptions = NetworkOptions()
+    network: Network
     training: TrainingOptions = TrainingOptions()
     data: DataOptions
     evaluation: EvaluationOptions = EvaluationOptions()
@@ -121,17 +130,28 @@ class DenseRecipe(Recipe):
     @property
     def task(self) -> Task:
         """What the data sets are asked for."""
-        return "depth"
+        return PROBLEMS[self.problem].task
 
     @property
     def likelihood(self) -> str:
         """The kind of prediction."""
-        return "gaussian"
+        return PROBLEMS[self.problem].likelihood
 
     @property
     def unit(self) -> str | None:
         """The unit of predictions and errors."""
-        return "m"
+        return PROBLEMS[self.problem].unit
+
+    @model_validator(mode="after")
+    def _fits(self) -> DenseRecipe:
+        known = PROBLEMS[self.problem].networks
+        if self.network.kind not in known:
+            raise ValueError(
+                f"network.kind: '{self.network.kind}' is no network for {self.problem}; take {' or '.join(known)}"
+            )
+        if self.training.class_weights is not None and self.likelihood != "categorical":
+            raise ValueError(f"training.class_weights: {self.problem} has no classes; leave it out")
+        return self
 
     @model_validator(mode="after")
     def _domains(self) -> DenseRecipe:
@@ -149,15 +169,9 @@ class DenseRecipe(Recipe):
                 )
         return self
 
-    @property
-    def builder(self) -> partial[nn.Module]:
+    def builder(self, num_classes: int | None, pretrained: bool = False) -> Callable[[], nn.Module]:
         """What makes a network; it can be sent to another process."""
-        return partial(NetworkOptions.build, self.network)
-
-
-def wild(severity: float, num_images: int, size: Size) -> StreetSource:
-    """Wild scenes with exact, complete targets: the same question as in clean, so that errors can be compared."""
-    return StreetSource(domain="wild", severity=severity, without=("target",), num_images=num_images, seed=1, size=size)
+        return partial(self.network.build, num_classes, pretrained)
 
 
 def other_methods(trained: dict[str, Any], num_snapshots: int) -> dict[str, Any]:
@@ -181,113 +195,22 @@ def other_methods(trained: dict[str, Any], num_snapshots: int) -> dict[str, Any]
     }
 
 
-def street_depth() -> DenseRecipe:
-    """Clean to wild on two cores: narrow networks on small scenes."""
-    trained = {"num_epochs": 5, "batch_size": 4, "learning_rate": 4e-3, "decay": "poly", "diverged": "drop"}
-    size = (128, 256)
-    return DenseRecipe(
-        name="street-depth",
-        problem="depth-completion",
-        about="Depth completion, trained on clean street scenes: ensembling and MC-dropout on clean and wild ones",
-        minutes=6,
-        methods=("ensemble", "mc_dropout"),
-        network=NetworkOptions(width=8, blocks=(1, 1, 1, 1), init_std=None),
-        training=TrainingOptions(epoch_steps=50, crop=(64, 128)),
-        data=DataOptions(
-            train=StreetSource(num_images=256, size=size),
-            domains={
-                "clean": StreetSource(num_images=16, seed=1, size=size),
-                "wild-2": wild(2, num_images=16, size=size),
-                "wild-5": wild(5, num_images=16, size=size),
-            },
-        ),
-        evaluation=EvaluationOptions(batch_size=4),
-        ensemble=Ensemble(num_members=10, sets="random", **trained),
-        mc_dropout=MCDropout(num_networks=4, num_passes=8, rate=0.2, **trained),
-        **other_methods(trained, 8),
-    )
+def quick(recipe: DenseRecipe, num_images: int = 8) -> DenseRecipe:
+    """The same experiment in two or three minutes on two cores: half as many networks, and half as many images."""
 
+    def fewer(source: Source) -> Source:
+        return source.model_copy(update={"num_images": num_images})
 
-def street_depth_large() -> DenseRecipe:
-    """The same question with networks that have learnt the task, on a GPU."""
-    trained = {"num_epochs": 20, "batch_size": 8, "learning_rate": 2e-3, "decay": "poly", "diverged": "drop"}
-    size = (256, 512)
-    shifted = {f"wild-{severity}": wild(severity, num_images=100, size=size) for severity in range(1, 6)}
-    return DenseRecipe(
-        name="street-depth-large",
-        problem="depth-completion",
-        about="Depth completion, clean to wild at every severity, with larger networks and more members",
-        minutes=25,
-        machine="a GPU",
-        methods=("ensemble", "mc_dropout"),
-        members=(1, 2, 4, 8, 16),
-        network=NetworkOptions(width=16, blocks=(2, 2, 2, 2), init_std=None),
-        training=TrainingOptions(epoch_steps=100, crop=(192, 384)),
-        data=DataOptions(
-            train=StreetSource(num_images=2000, size=size),
-            domains={"clean": StreetSource(num_images=100, seed=1, size=size), **shifted},
-        ),
-        evaluation=EvaluationOptions(batch_size=8),
-        ensemble=Ensemble(num_members=20, sets="random", **trained),
-        mc_dropout=MCDropout(num_networks=8, num_passes=16, rate=0.2, **trained),
-        **other_methods(trained, 16),
-    )
-
-
-def street_to_kitti() -> DenseRecipe:
-    """From street scenes alone to real frames: scans like those of KITTI's LiDAR, targets that are exact."""
-    trained = {"num_epochs": 25, "batch_size": 8, "learning_rate": 1e-3, "decay": "poly", "diverged": "drop"}
-    size, dry = (352, 1216), ("target", "night", "haze", "rain")
-    return DenseRecipe(
-        name="street-to-kitti",
-        problem="depth-completion",
-        about="Depth completion, trained on street scenes alone, tested on real KITTI frames",
-        minutes=10,
-        machine="a GPU",
-        methods=("ensemble", "mc_dropout"),
-        network=NetworkOptions(width=16, blocks=(2, 2, 2, 2), init_std=None, anchored=True),
-        training=TrainingOptions(epoch_steps=100, crop=(192, 384), thin=(0.4, 1.0), clip=1.0),
-        data=DataOptions(
-            train=StreetSource(domain="wild", without=dry, num_images=800, size=size),
-            domains={
-                "street": StreetSource(domain="wild", without=dry, num_images=20, seed=1, size=size),
-                "kitti": KittiSource(),
-            },
-        ),
-        evaluation=EvaluationOptions(batch_size=4, pictures=3),
-        ensemble=Ensemble(num_members=10, sets="random", **trained),
-        mc_dropout=MCDropout(num_networks=4, num_passes=8, rate=0.2, **trained),
-        **other_methods(trained, 8),
-    )
-
-
-def kitti_depth() -> DenseRecipe:
-    """Section 4.2 and Appendix C: Virtual KITTI to KITTI.
-
-    Unlike in the published runs, the sparse points of a frame are drawn once, and scales and biases do not decay.
-    """
-    trained = {"num_epochs": 40, "batch_size": 4, "learning_rate": 1e-5, "diverged": "drop"}
-    return DenseRecipe(
-        name="kitti-depth",
-        problem="depth-completion",
-        about="The paper's depth completion: trained on Virtual KITTI, tested on KITTI (Section 4.2)",
-        minutes=1080,
-        machine="a GPU",
-        methods=("ensemble", "mc_dropout"),
-        members=(1, 2, 4, 8, 16, 32),
-        draws=16,
-        network=NetworkOptions(grey=True),
-        # The published loss has no ½, so that its weight decay of 5e-4 is 2.5e-4 of ours.
-        training=TrainingOptions(epoch_steps=1000, crop=(352, 352), weight_decay=2.5e-4),
-        data=DataOptions(
-            train=VirtualKittiSource(),
-            domains={
-                "virtual-kitti": VirtualKittiSource(split="val", crop=(352, 1216)),
-                "kitti": KittiSource(),
-            },
-        ),
-        evaluation=EvaluationOptions(batch_size=4),
-        ensemble=Ensemble(num_members=33, sets="random", num_sets={1: 32, 32: 4}, **trained),
-        mc_dropout=MCDropout(num_networks=16, num_passes=32, rate=0.5, **trained),
-        **other_methods(trained, 32),
+    domains = {name: fewer(source) for name, source in recipe.data.domains.items()}
+    return recipe.model_copy(
+        update={
+            "name": recipe.name + QUICK,
+            "about": f"{recipe.about}; quick",
+            "minutes": 3,
+            "members": (1, 2, 4),
+            "draws": 5,
+            "data": recipe.data.model_copy(update={"domains": domains}),
+            "ensemble": recipe.ensemble.model_copy(update={"num_members": 5}),
+            "mc_dropout": recipe.mc_dropout.model_copy(update={"num_networks": 2, "num_passes": 4}),
+        }
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from epibench.imported import load_object
 from epibench.methods import METHODS, Method
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
@@ -28,17 +29,35 @@ class Options(BaseModel):
 
 
 class Variant(Options):
-    """A method under another name with some options changed, so that a run can compare them."""
+    """A method under another name with some options changed, so that a run can compare them.
+
+    method: one of ours, or one of the user's as `package.module:name`.
+    """
 
     method: str
-    label: str
+    label: str | None = None
     options: dict[str, Any] = {}
 
     @model_validator(mode="after")
     def _known(self) -> Variant:
-        if self.method not in METHODS:
-            raise ValueError(f"method '{self.method}' is unknown; there are {', '.join(METHODS)}")
+        method_class(self.method)
         return self
+
+
+def method_class(name: str) -> type[Method]:
+    """The method of that name, or the class that `package.module:name` names."""
+    if name in METHODS:
+        return METHODS[name]
+    if ":" not in name:
+        known = ", ".join(METHODS)
+        raise ValueError(f"method '{name}' is unknown; there are {known}, and your own as package.module:name")
+    found = load_object(name, "a method")
+    if not isinstance(found, type) or not issubclass(found, Method):
+        raise ValueError(f"method '{name}' is no method: it must be a class that derives from epibench.methods.Method")
+    for needed in ("name", "label"):
+        if not isinstance(getattr(found, needed, None), str):
+            raise ValueError(f"method '{name}' has no {needed}: give its class a text `{needed}`")
+    return found
 
 
 class Recipe(Options):
@@ -64,6 +83,19 @@ class Recipe(Options):
     sghmc: SGHMC = SGHMC()
     cyclical: Cyclical = Cyclical()
     variants: dict[str, Variant] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, values: Any) -> Any:
+        """`package.module:name` among the methods stands for a variant of that name with no options."""
+        methods = values.get("methods") if isinstance(values, dict) else None
+        if not isinstance(methods, list | tuple) or not all(isinstance(each, str) for each in methods):
+            return values
+        own = {each.rpartition(":")[2]: {"method": each} for each in methods if ":" in each}
+        given = values.get("variants") or {}
+        if not own or not isinstance(given, dict):
+            return values
+        return {**values, "methods": [each.rpartition(":")[2] for each in methods], "variants": {**own, **given}}
 
     @model_validator(mode="after")
     def _possible(self) -> Recipe:
@@ -99,9 +131,9 @@ class Recipe(Options):
             method: Method = getattr(self, name)
             return method
         variant = self.variants[name]
-        base: Method = getattr(self, variant.method)
+        base = getattr(self, variant.method).model_dump() if variant.method in METHODS else {}
         try:
-            return type(base).model_validate({**base.model_dump(), **variant.options})
+            return method_class(variant.method).model_validate({**base, **variant.options})
         except ValidationError as error:
             raise ValueError(f"variants.{name}.options.{describe(error)}") from None
 
@@ -110,8 +142,12 @@ class Recipe(Options):
         if name not in self.variants:
             return f"{name}.{option}"
         variant = self.variants[name]
-        return f"variants.{name}.options.{option}" if option in variant.options else f"{variant.method}.{option}"
+        ours = variant.method in METHODS and option not in variant.options
+        return f"{variant.method}.{option}" if ours else f"variants.{name}.options.{option}"
 
     def label(self, name: str) -> str:
         """What to call a method on a page."""
-        return self.variants[name].label if name in self.variants else METHODS[name].label
+        if name not in self.variants:
+            return METHODS[name].label
+        variant = self.variants[name]
+        return variant.label or method_class(variant.method).label

@@ -43,19 +43,29 @@ def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise InputError(describe(error)) from None
+        raise InputError(describe(error, values)) from None
     except UnicodeEncodeError:
         raise InputError("a setting holds half of a character (a lone surrogate)") from None
 
 
-def describe(error: ValidationError) -> str:
-    """The first complaint of pydantic as `key: what is wrong (given value)`."""
+def describe(error: ValidationError, values: Any = None) -> str:
+    """The first complaint of pydantic about these values as `key: what is wrong (given value)`."""
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
+    key = ".".join(_key(first["loc"], values))
     message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     given = "" if first["type"] == "value_error" or first["type"] == "missing" else f", not {first['input']!r}"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return f"{key + ': ' if key else ''}{message[:1].lower()}{message[1:]}{given}{more}"
+
+
+def _key(path: Sequence[str | int], values: Any) -> Iterator[str]:
+    """The parts of a key as --set takes it: without the kinds that pydantic puts between them."""
+    for part in path:
+        inside = isinstance(values, Mapping)
+        if inside and part not in values and part == values.get("kind"):
+            continue
+        values = values.get(part) if inside else None
+        yield str(part)
 
 
 def _put(values: dict[str, Any], recipe: BaseModel, key: str, value: Any) -> None:

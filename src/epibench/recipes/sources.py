@@ -8,20 +8,33 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
-from torch.utils.data import Subset
 
+from epibench.data.camvid import CamVid
+from epibench.data.cityscapes import Cityscapes
+from epibench.data.class_files import find_classes
+from epibench.data.first_samples import FirstSamples
+from epibench.data.folder import Folder
 from epibench.data.kitti_depth import KittiDepth
+from epibench.data.labels import CAMVID_IDS, CITYSCAPES_LABEL_IDS
 from epibench.data.loading import Samples
 from epibench.data.street import StreetDataset, make_domain
 from epibench.data.street.domains import FACTORS, MAX_SEVERITY, Domain
 from epibench.data.street.frames import VERSION
+from epibench.data.synscapes import Synscapes
 from epibench.data.virtual_kitti import VirtualKitti
 from epibench.errors import InputError
 from epibench.recipes.experiment import Options
+from epibench.recipes.own_source import OwnSource
 
 EXACT = frozenset({"target"})  # without its shift the target is exact and complete: what is asked is the same
 Task = Literal["depth", "segmentation"]
 Size = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+Mapping = tuple[tuple[str, str], ...]  # (class that networks predict, class of the data)
+
+# Words in a path that say nothing of where images come from.
+PARTS = frozenset(
+    {"train", "training", "val", "valid", "validation", "test", "testing", "image", "images", "img", "rgb"}
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,10 @@ def default_cache() -> Path:
 
 
 class StreetSource(Options):
-    """Scenes of the embedded street world; without: factors of the shift that stay as in clean."""
+    """Scenes of the embedded street world; without: factors of the shift that stay as in clean.
+
+    mapping: for networks with other classes than Cityscapes' (see docs/data.md).
+    """
 
     kind: Literal["street"] = "street"
     domain: str = "clean"
@@ -58,6 +74,7 @@ class StreetSource(Options):
     num_images: int = Field(64, ge=1, le=10**7)
     seed: int = Field(0, ge=0)
     size: Size = (128, 256)
+    mapping: Mapping | None = None
 
     @property
     def world(self) -> Domain:
@@ -169,7 +186,154 @@ class VirtualKittiSource(FramesSource):
         return first(found, self.num_images)
 
 
-Source = Annotated[StreetSource | KittiSource | VirtualKittiSource, Field(discriminator="kind")]
+class LabelledSource(FramesSource):
+    """Frames with classes. mapping: for networks with other classes (see docs/data.md)."""
+
+    mapping: Mapping | None = None
+
+
+class CityscapesSource(LabelledSource):
+    """Cityscapes, the 19 classes of its fine annotations."""
+
+    name: ClassVar[str] = "Cityscapes"
+
+    kind: Literal["cityscapes"] = "cityscapes"
+    root: str = "cityscapes"
+    split: Literal["train", "val"] = "val"
+    labels: Literal["auto", "labelIds", "labelTrainIds"] = "auto"
+
+    @property
+    def version(self) -> str:
+        """Changes when the same files give other targets."""
+        return f"1-{CITYSCAPES_LABEL_IDS.digest}"
+
+    def open(self, task: Task, places: Places, key: str) -> Samples:
+        """The frames."""
+        only_classes(task, self.kind)
+        return first(
+            Cityscapes(places.find(self.root, f"{key}.root"), self.split, self.labels, self.crop), self.num_images
+        )
+
+
+class SynscapesSource(LabelledSource):
+    """Synscapes, a random selection for training and one for validation, with Cityscapes' classes."""
+
+    name: ClassVar[str] = "Synscapes"
+
+    kind: Literal["synscapes"] = "synscapes"
+    root: str = "synscapes"
+    split: Literal["train", "val", "all"] = "train"
+    num_train: int = Field(2975, ge=1)
+    num_val: int = Field(500, ge=1)
+    seed: int = Field(0, ge=0)
+    images: Literal["rgb-2k", "rgb"] = "rgb-2k"
+
+    @property
+    def version(self) -> str:
+        """Changes when the same files give other targets."""
+        return f"1-{CITYSCAPES_LABEL_IDS.digest}"
+
+    def open(self, task: Task, places: Places, key: str) -> Samples:
+        """The frames."""
+        only_classes(task, self.kind)
+        found = Synscapes(
+            places.find(self.root, f"{key}.root"),
+            self.split,
+            self.num_train,
+            self.num_val,
+            self.seed,
+            self.images,
+            self.crop,
+        )
+        return first(found, self.num_images)
+
+
+class CamVidSource(LabelledSource):
+    """CamVid with 11 classes, in SegNet's layout or the original one."""
+
+    name: ClassVar[str] = "CamVid"
+
+    kind: Literal["camvid"] = "camvid"
+    root: str = "camvid"
+    split: Literal["train", "val", "test", "all"] = "val"
+
+    @property
+    def version(self) -> str:
+        """Changes when the same files give other targets."""
+        return f"1-{CAMVID_IDS.digest}"
+
+    def open(self, task: Task, places: Places, key: str) -> Samples:
+        """The frames."""
+        only_classes(task, self.kind)
+        return first(CamVid(places.find(self.root, f"{key}.root"), self.split, self.crop), self.num_images)
+
+
+class FolderSource(LabelledSource):
+    """Images and label images of one's own, in two folders below the root.
+
+    classes: the name of a built-in table, a CSV file, or the names of classes 0, 1, …; title: what to call it on a
+    page; distribution: a word for where the images come from: with that of the training data, a domain is not shifted.
+    By default it is their path without words as `train`, `val` and `images`.
+    """
+
+    kind: Literal["folder"] = "folder"
+    root: str = "."
+    images: str = "images"
+    labels: str = "labels"
+    classes: str | tuple[str, ...]
+    image_suffix: str = ""
+    label_suffix: str = ""
+    title: str | None = None
+    distribution: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What to call it on a page."""
+        path = origin_path(self.root, self.images)
+        return self.title or self.distribution or path.rpartition("/")[2] or "folder"
+
+    @property
+    def origin(self) -> object:
+        """What is the same for data of one distribution."""
+        return "folder", self.distribution or origin_path(self.root, self.images)
+
+    @property
+    def version(self) -> str:
+        """Changes when the class table does."""
+        return f"1-{find_classes(self.classes).digest}"
+
+    def open(self, task: Task, places: Places, key: str) -> Samples:
+        """The frames."""
+        only_classes(task, self.kind)
+        root = places.find(self.root, f"{key}.root")
+        found = Folder(
+            root / Path(self.images).expanduser(),
+            root / Path(self.labels).expanduser(),
+            find_classes(self.classes),
+            self.image_suffix,
+            self.label_suffix,
+            self.crop,
+        )
+        return first(found, self.num_images)
+
+
+def origin_path(root: str, images: str) -> str:
+    """The path of images without what tells splits and kinds of files apart."""
+    parts = Path(os.path.normpath(Path(root).expanduser() / Path(images).expanduser())).parts
+    return "/".join(part for part in parts if part.lower() not in PARTS and part != "/")
+
+
+Source = Annotated[
+    StreetSource
+    | KittiSource
+    | VirtualKittiSource
+    | CityscapesSource
+    | SynscapesSource
+    | CamVidSource
+    | FolderSource
+    | OwnSource,
+    Field(discriminator="kind"),
+]
 
 
 def only_depth(task: Task, name: str) -> None:
@@ -178,8 +342,12 @@ def only_depth(task: Task, name: str) -> None:
         raise InputError(f"'{name}' has depth and no classes: it cannot be used for {task}")
 
 
+def only_classes(task: Task, name: str) -> None:
+    """Refuse a task that a data set has no targets for."""
+    if task != "segmentation":
+        raise InputError(f"'{name}' has classes and no {task}: it cannot be used for that")
+
+
 def first(samples: Samples, number: int | None) -> Samples:
     """The first samples, or all."""
-    if number is None or number >= len(samples):
-        return samples
-    return Subset(samples, range(number))  # type: ignore[arg-type]
+    return samples if number is None or number >= len(samples) else FirstSamples(samples, number)

@@ -15,6 +15,7 @@ from typing import NamedTuple, cast
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from epibench import randomness
 from epibench.data.batch import Batch
@@ -44,7 +45,9 @@ class DenseTraining:
 
     loss: of every pixel, given raw outputs (image, output, height, width) and targets (image, height, width); its mean
     over valid pixels is U/N without the prior, where N is the number of images: the pixels of an image are far from
-    independent, so an image counts as one observation. An epoch is `epoch_steps` steps, however large the data is.
+    independent, so an image counts as one observation. What a network predicts more coarsely than the image is
+    interpolated. class_weights: how much a pixel counts, by its class. An epoch is `epoch_steps` steps, however large
+    the data is.
     keep: epochs, from 1, at whose ends the network is kept. dropout: the rate after the network's `dropout_places`.
     """
 
@@ -60,6 +63,7 @@ class DenseTraining:
     keep: tuple[int, ...]
     weight_decay: float = 0.0
     clip: float | None = None  # the largest norm of a gradient
+    class_weights: tuple[float, ...] | None = None
     dropout: float = 0.0
     channels_last: bool = False
     compile: bool = False
@@ -177,6 +181,9 @@ class _Run:
             insert_dropout(self.network, places, training.dropout)
         # Without named places, the network's own dropout acts at the method's rate.
         self.rate = training.dropout if training.dropout and not places else None
+        self.drops = training.dropout > 0 or any(getattr(module, "p", 0) for module in dropouts(self.network))
+        weights = training.class_weights
+        self.class_weights = None if weights is None else torch.tensor(weights, device=fabric.device)
         self.flat = FlatParameters(self.network)
         self.rule_state = training.rule.start(self.flat.values)
         self.step, self.log = 0, list[LogRow]()
@@ -218,10 +225,12 @@ class _Run:
         self.flat.gradient.zero_()
         with self._dropout(len(batch.target)):
             raw = self.module(batch.inputs)
+        raw = upsampled(raw, batch.target.shape[1:])
         # Elsewhere the target may be NaN or no class, and what the network says there must not reach the gradient.
         target = batch.target.masked_fill(~batch.valid, 0)
         raw = torch.where(batch.valid[:, None], raw, torch.zeros((), device=raw.device, dtype=raw.dtype))
-        loss = mean_loss(training.loss(raw, target), batch.valid)
+        weights = batch.valid if self.class_weights is None else batch.valid * self.class_weights[target]
+        loss = mean_loss(training.loss(raw, target), weights)
         self.fabric.backward(loss)
         if training.clip is not None:
             norm = torch.linalg.vector_norm(self.flat.gradient)
@@ -234,7 +243,7 @@ class _Run:
         self.summed += loss.detach()
 
     def _dropout(self, num_images: int) -> AbstractContextManager[object]:
-        if self.training.compile and not self.training.dropout:
+        if self.training.compile and not self.drops:
             return nullcontext()  # it would be traced for nothing
         size = self.training.batch_size
         first = self.step * size + self.fabric.global_rank * (size // self.fabric.world_size)
@@ -276,6 +285,34 @@ class _Run:
         return DenseState(self.step, self.flat.values, self.rule_state, buffers, tuple(self.log))
 
 
-def mean_loss(losses: Tensor, valid: Tensor) -> Tensor:
-    """The mean over valid pixels; 0 where there is none."""
-    return torch.where(valid, losses, losses.new_zeros(())).sum() / valid.sum().clamp(min=1)
+def dropouts(network: nn.Module) -> list[nn.Module]:
+    """The modules of a network that drop something in training."""
+    return [module for module in network.modules() if isinstance(module, _DropoutNd)]
+
+
+def mean_loss(losses: Tensor, weights: Tensor) -> Tensor:
+    """The weighted mean over pixels; 0 where all weights are. weights: also bool, which pixels count."""
+    total = weights.sum()
+    summed = torch.where(weights > 0, weights * losses, losses.new_zeros(())).sum()
+    return summed / torch.where(total > 0, total, torch.ones_like(total))
+
+
+def upsampled(raw: Tensor, size: Sequence[int]) -> Tensor:
+    """What a network predicts on a coarse grid, (image, output, row, column), at the size of the image.
+
+    Bilinear with aligned corners, as products with two matrices: on a GPU the gradient of torch's own interpolation is
+    summed in an order that changes from run to run.
+    """
+    if raw.shape[-2:] == tuple(size):
+        return raw
+    rows, columns = (
+        interpolation(coarse, fine, raw.device, raw.dtype) for coarse, fine in zip(raw.shape[-2:], size, strict=True)
+    )
+    return rows @ raw @ columns.T
+
+
+def interpolation(coarse: int, fine: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The matrix that interpolates linearly between points whose first and last are those of a finer row."""
+    places = torch.arange(fine, device=device, dtype=torch.float64) * ((coarse - 1) / max(1, fine - 1))
+    distances = (places[:, None] - torch.arange(coarse, device=device)).abs()
+    return (1 - distances).clamp(min=0).to(dtype)
