@@ -7,9 +7,9 @@ JOBS ?= 2
 .PHONY: demo test lint types clean
 
 demo: $(VENV)/.installed
-	$(BIN)/epibench run toy-classification-quick --out demo/toy-classification
-	$(BIN)/epibench run toy-regression-quick --out demo/toy-regression
-	$(BIN)/epibench report demo/toy-classification demo/toy-regression --out demo/report.html > /dev/null
+	$(BIN)/epibench run street-depth-quick --out demo/street-depth
+	$(BIN)/epibench run street-segmentation-quick --out demo/street-segmentation
+	$(BIN)/epibench report demo/street-depth demo/street-segmentation --out demo/report.html
 
 test: lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
