@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from epibench.errors import InputError
-from epibench.imported import load_object
+from epibench.imported import load_object, misfit
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +63,12 @@ def test_the_line_of_an_error_is_named(folder):
     (folder / "raises.py").write_text("\nx = 1 / 0\n")
     with pytest.raises(InputError, match=rf"ZeroDivisionError in {folder}/raises.py, line 2: division by zero"):
         load_object("raises:Garden", "a data set")
+
+
+def test_options_that_do_not_fit_are_told_before_the_call():
+    def garden(num_beds: int, shady: bool = False) -> None:
+        raise TypeError("within")
+
+    assert misfit(garden, {"num_beds": 2}) is None
+    assert misfit(garden, {"num_beds": 2, "wide": 1}) == "got an unexpected keyword argument 'wide'"
+    assert misfit(garden, {"shady": True}) == "missing a required argument: 'num_beds'"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +35,20 @@ def load_object(text: str, expected: str) -> Callable[..., Any]:
             f"'{text}': is {type(found).__name__} and cannot be called; give a class or function that makes {expected}"
         )
     return found  # type: ignore[no-any-return]
+
+
+def misfit(function: Callable[..., Any], options: Mapping[str, Any]) -> str | None:
+    """Why a function cannot be called with these options; None where it can, or where nobody knows.
+
+    Asked before the call: what goes wrong within it is not for us to explain.
+    """
+    try:
+        inspect.signature(function).bind(**options)
+    except TypeError as error:
+        return str(error)
+    except ValueError:  # what is written in C may have no signature
+        pass
+    return None
 
 
 def _module(name: str, place: str) -> ModuleType:

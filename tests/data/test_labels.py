@@ -55,6 +55,9 @@ def test_label_ids_and_train_ids_give_the_same_classes():
 
 
 def test_the_colours_of_cityscapes_are_the_official_ones():
+    found = dict(zip(CITYSCAPES_TRAIN_IDS.names, CITYSCAPES_TRAIN_IDS.colours, strict=True))
+    official = {"road": (128, 64, 128), "sky": (70, 130, 180), "person": (220, 20, 60), "bicycle": (119, 11, 32)}
+    assert found | official == found
     np.testing.assert_array_equal(np.array(CITYSCAPES_TRAIN_IDS.colours), colours()[: len(CITYSCAPES)])
 
 

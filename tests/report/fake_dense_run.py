@@ -91,7 +91,7 @@ def per_class(iou: list[float], hard: float) -> dict[str, Any]:
         "miou": sum(lost) / len(lost),
         "accuracy_per_class": [value**0.6 for value in lost],
         "ause_per_class": [0.1 + 0.2 * hard * (1 - value) for value in lost],
-        "ause_bound_per_class": [1e-4 for _ in lost],
+        "ause_per_class_bound": [1e-4 for _ in lost],
         "ece_per_class": [0.02 + 0.4 * hard * (1 - value) for value in lost],
         "brier_per_class": [1.2 * (1 - value) for value in lost],
         "nll_per_class": [0.1 - 2 * np.log(value) for value in lost],

@@ -36,6 +36,7 @@ from epibench.training.dense import (
     build_network,
     mean_loss,
     train_network,
+    upsampled,
 )
 from epibench.training.rules import SGD, Adam
 from epibench.training.schedules import constant, cyclical, poly
@@ -316,6 +317,35 @@ def test_images_without_any_target_leave_the_loss_at_zero() -> None:
 def test_the_mean_loss_counts_valid_pixels_only() -> None:
     valid = torch.tensor([[True, False], [True, True]])
     assert float(mean_loss(torch.tensor([[1.0, 100.0], [2.0, 6.0]]), valid)) == 3.0
+
+
+def test_the_mean_loss_is_weighted() -> None:
+    weights = torch.tensor([[1.0, 0.0], [3.0, 4.0]])
+    assert float(mean_loss(torch.tensor([[1.0, torch.inf], [2.0, 6.0]]), weights)) == (1 + 6 + 24) / 8
+
+
+def test_a_class_of_weight_0_is_learnt_as_if_it_had_no_label() -> None:
+    class OneClass(Classes):
+        def __getitem__(self, index: int) -> Batch:
+            sample = super().__getitem__(index)
+            return replace(sample, valid=sample.target == 1)
+
+    training = make_training(build=Plain, loss=LIKELIHOODS["categorical"].image_loss)
+    weighted = Followed(replace(training, samples=Classes(), class_weights=(0.0, 2.0)))
+    masked = Followed(replace(training, samples=OneClass()))
+    assert [row.loss for row in weighted.log] == pytest.approx([row.loss for row in masked.log], rel=1e-6)
+
+
+@pytest.mark.parametrize("coarse", [(1, 1), (2, 4), (5, 7), (9, 3)])
+def test_coarse_outputs_are_interpolated_with_corners_on_corners(coarse: tuple[int, int]) -> None:
+    raw = torch.randn(2, 3, *coarse, generator=torch.Generator().manual_seed(0))
+    expected = nn.functional.interpolate(raw, (9, 14), mode="bilinear", align_corners=True)
+    torch.testing.assert_close(upsampled(raw, (9, 14)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_outputs_of_the_image_s_size_are_left_as_they_are() -> None:
+    raw = torch.randn(2, 3, 4, 5)
+    assert upsampled(raw, (4, 5)) is raw
 
 
 def test_the_mean_loss_ignores_what_is_not_finite_where_it_is_not_valid() -> None:

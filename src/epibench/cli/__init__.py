@@ -218,7 +218,7 @@ def check(
     ] = None,
     images: Annotated[Path | None, typer.Option(help="folder: where the images are.")] = None,
     labels: Annotated[Path | None, typer.Option(help="folder: where the label images are.")] = None,
-    classes: Annotated[str | None, typer.Option(help="folder: a class table (.csv), or camvid or cityscapes.")] = None,
+    classes: Annotated[str | None, typer.Option(help="folder: a class table (.csv), or one that is built in.")] = None,
     image_suffix: Annotated[str | None, typer.Option(help="folder: what names of images end in.")] = None,
     label_suffix: Annotated[str | None, typer.Option(help="folder: what names of labels end in, as _L.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Open all images with their labels, not only some.")] = False,

@@ -152,26 +152,20 @@ def check_street(name: str) -> None:
 def check_lines(name: str, reports: Sequence[SplitReport]) -> Iterator[str]:
     """The splits with their samples, what is wrong, and if anything is missing, where to get it."""
     for report in reports:
-        published = "" if report.published in (None, report.frames) else f" of {report.published:,}"
-        yield f"{name} {report.name}: {report.frames:,}{published} frames"
+        yield frames_text(name, report)
         for sample in report.samples:
             yield (
                 f"  {sample.frame_id}: {sample.size[0]}×{sample.size[1]}, sparse depth in {sample.sparse_share:.1%}, "
                 f"target in {sample.target_share:.1%} of the pixels, {sample.nearest:.2f} to {sample.farthest:.2f} m"
             )
-        yield from (f"  {problem}" for problem in report.problems[:MAX_PROBLEMS])
-        if len(report.problems) > MAX_PROBLEMS:
-            yield f"  … and {len(report.problems) - MAX_PROBLEMS} more"
+        yield from problem_lines(report.problems)
     if any(report.problems for report in reports):
         yield f"Where to get it: {SOURCES[name]}"
 
 
 def print_labelled(console: Console, name: str, report: LabelledReport) -> None:
     """A split: how many frames, what sizes and which classes they have, and what is wrong."""
-    published = "" if report.published in (None, report.frames) else f" of {report.published:,}"
-    console.print(
-        f"{name} {report.name}: {report.frames:,}{published} frames", highlight=False, markup=False, soft_wrap=True
-    )
+    console.print(frames_text(name, report), highlight=False, markup=False, soft_wrap=True)
     if report.opened and report.classes is not None:
         console.print(f"  {opened_text(report)}", highlight=False, soft_wrap=True)
         console.print(class_grid(report, report.classes, console.width), end="")
@@ -179,10 +173,21 @@ def print_labelled(console: Console, name: str, report: LabelledReport) -> None:
         if never:
             words = textwrap.wrap(f"not seen there: {', '.join(never)}", max(console.width - 2, 20))
             console.print("\n".join(f"  {line}" for line in words), highlight=False, markup=False)
-    for problem in report.problems[:MAX_PROBLEMS]:
-        console.print(f"  {problem}", highlight=False, markup=False, soft_wrap=True)
-    if len(report.problems) > MAX_PROBLEMS:
-        console.print(f"  … and {len(report.problems) - MAX_PROBLEMS} more", highlight=False)
+    for line in problem_lines(report.problems):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def frames_text(name: str, report: SplitReport | LabelledReport) -> str:
+    """`camvid val: 99 of 101 frames`."""
+    published = "" if report.published in (None, report.frames) else f" of {report.published:,}"
+    return f"{name} {report.name}: {report.frames:,}{published} frames"
+
+
+def problem_lines(problems: Sequence[str]) -> Iterator[str]:
+    """The first problems, and how many more there are."""
+    yield from (f"  {problem}" for problem in problems[:MAX_PROBLEMS])
+    if len(problems) > MAX_PROBLEMS:
+        yield f"  … and {len(problems) - MAX_PROBLEMS} more"
 
 
 def opened_text(report: LabelledReport) -> str:

@@ -96,7 +96,7 @@ def rescaled(sample: Batch, factor: float, rows: slice = slice(None), columns: s
     def resized(name: str, values: Tensor) -> Tensor:
         if name == DEPTH:
             return picked(values) / factor
-        # It is many times faster, but one pixel in 10,000 is rounded differently from before: depth keeps its numbers.
+        # Many times faster than torch's, but one pixel in 10,000 is rounded differently: results of depth keep theirs.
         if factor > 1 and not depth:
             smooth = _enlarged(values.float(), size, rows, columns)
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -60,19 +59,14 @@ def original_frames(root: Path, split: Split) -> list[LabelledFrame]:
     check_partners(image_files, label_files, labels, remedies[1])
     check_partners(label_files, image_files, images, remedies[0])
     frames = [LabelledFrame(key[0], image_files[key], label_files[key]) for key in sorted(image_files)]
-    chosen = frames if split == "all" else list(of_split(frames, split))
+    chosen = [frame for frame in frames if split in ("all", segnet_split(frame.frame_id))]
     if not chosen:
         raise InputError(f"{images}: has no frame of {split} (told by their names, as 0001TP_006690); use split all")
     return chosen
 
 
-def of_split(frames: list[LabelledFrame], split: str) -> Iterator[LabelledFrame]:
-    """The frames that belong to a split; an unknown name belongs to none."""
-    return (frame for frame in frames if segnet_split(frame.frame_id) == split)
-
-
 def segnet_split(frame_id: str) -> str | None:
-    """The split of SegNet's authors, by sequence and number: 367, 101 and 233 frames.
+    """The split of SegNet's authors, by sequence and number: 367, 101 and 233 frames; None for an unknown name.
 
     Of 0001TP the first half is for training, the second for testing; of 0016E5 the dense stretch is for validation.
     """

@@ -14,7 +14,7 @@ from epibench.data.cityscapes import Cityscapes
 from epibench.data.folder import Folder
 from epibench.data.label_images import LabelledImages
 from epibench.data.labels import ClassTable
-from epibench.data.synscapes import Synscapes
+from epibench.data.synscapes import Synscapes, folder_of
 from epibench.errors import InputError
 
 NUM_OPENED = 12
@@ -69,8 +69,8 @@ def check_labelled(name: str, root: Path, every: bool, watch: Watch) -> list[Lab
 
 def open_synscapes(root: Path, split: Literal["all"]) -> Synscapes:
     """The scenes with large images, or with those that are there."""
-    small = (place / "img" for place in (root, root / "Synscapes"))
-    only_small = any((place / "rgb").is_dir() and not (place / "rgb-2k").is_dir() for place in small)
+    base = folder_of(root)
+    only_small = (base / "rgb").is_dir() and not (base / "rgb-2k").is_dir()
     return Synscapes(root, split, images="rgb" if only_small else "rgb-2k")
 
 

@@ -15,15 +15,17 @@ FADE = 0.87
 
 def class_colours(number: int) -> tuple[Colour, ...]:
     """The colours of classes 0 … number − 1."""
-    found = []
-    for index in range(number):
-        lightness, chroma = SHADES[index % len(SHADES)]
-        fade = FADE ** (index // AGAIN)
-        found.append(_colour(lightness * fade, chroma * fade**3, 0.4 + index * GOLDEN_ANGLE))
-    return tuple(found)
+    return tuple(class_colour(index) for index in range(number))
 
 
-def _colour(lightness: float, chroma: float, hue: float) -> Colour:
+def class_colour(index: int) -> Colour:
+    """The colour of a class."""
+    lightness, chroma = SHADES[index % len(SHADES)]
+    fade = FADE ** (index // AGAIN)
+    return _srgb(lightness * fade, chroma * fade**3, 0.4 + index * GOLDEN_ANGLE)
+
+
+def _srgb(lightness: float, chroma: float, hue: float) -> Colour:
     """OKLCH as 8-bit sRGB; what lies outside of it is clipped."""
     a, b = chroma * math.cos(hue), chroma * math.sin(hue)
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3

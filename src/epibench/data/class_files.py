@@ -71,11 +71,10 @@ def _rows(path: Path) -> list[tuple[str, list[str]]]:
     first = next((line for line in lines if line.strip()), "")
     delimiter = next((letter for letter in ",;\t" if letter in first), ",")
     try:
-        found = [(f"{path}, line {number}", [cell.strip() for cell in cells])
-                 for number, cells in enumerate(csv.reader(lines, delimiter=delimiter), 1)]  # fmt: skip
+        rows = [[cell.strip() for cell in cells] for cells in csv.reader(lines, delimiter=delimiter)]
     except csv.Error as error:
         raise InputError(f"{path}: is no CSV file ({error}); {ROWS}") from None
-    found = [(place, cells) for place, cells in found if any(cells)]
+    found = [(f"{path}, line {number}", cells) for number, cells in enumerate(rows, 1) if any(cells)]
     return found[1:] if found and found[0][1][0].lower() == HEADER else found
 
 

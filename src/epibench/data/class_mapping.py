@@ -20,7 +20,8 @@ from epibench.data.label_images import LabelledSamples
 from epibench.data.labels import CAMVID_IDS, CITYSCAPES_TRAIN_IDS, IGNORE, ClassTable, table_of_names
 from epibench.errors import InputError
 
-Pairs = tuple[tuple[str, str], ...]
+Pairs = tuple[tuple[str, str], ...]  # (class of the model, class of the domain)
+Component = tuple[set[int], set[int]]  # classes of the model, classes of the domain
 
 # CamVid's building includes walls, its tree all plants, its sign traffic lights, its car all larger vehicles, and its
 # bicyclist the bicycle below: see CAMVID.
@@ -139,9 +140,6 @@ class Relabelled(Dataset[Batch]):
     def frame_id(self, index: int) -> str:
         """What a frame is called."""
         return self.samples.frame_id(index)
-
-
-Component = tuple[set[int], set[int]]  # classes of the model, classes of the domain
 
 
 def _components(pairs: Sequence[tuple[int, int]]) -> list[Component]:

@@ -60,9 +60,8 @@ class Colours:
         values = table[image.long()]
         matrix = light * colour_matrix(0.0 if grey else 1 + saturation, HUE * hue, TEMPERATURE**temperature)
         factor = CONTRAST**contrast
-        # Contrast is about the mean luminance of what the matrix makes, so that it is kept.
-        middle = float((matrix @ values.mean((1, 2))).mean())
-        offset = (1 - factor) * middle
+        # Contrast is about the mean level of what the matrix makes, so that it is kept.
+        offset = (1 - factor) * float((matrix @ values.mean((1, 2))).mean())
         changed: Tensor = (factor * matrix) @ values.flatten(1) + offset
         return changed.view_as(values)
 

@@ -11,6 +11,11 @@ from epibench.data.images import check_index
 from epibench.data.loading import Samples
 
 
+def first_samples(samples: Samples, number: int | None) -> Samples:
+    """The first so many samples, or all."""
+    return samples if number is None or number >= len(samples) else FirstSamples(samples, number)
+
+
 class FirstSamples(Dataset[Batch]):
     """The first samples; everything else is as in the whole data set."""
 

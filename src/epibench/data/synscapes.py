@@ -62,9 +62,14 @@ def load_size(path: str) -> tuple[int, int]:
     return load_picture(path, ("PNG",), decode=False).size
 
 
+def folder_of(root: Path) -> Path:
+    """`img` in the folder, or in `Synscapes` below it."""
+    return next((place for place in (root, root / "Synscapes") if (place / "img").is_dir()), root) / "img"
+
+
 def frames_of(root: Path, images: Images) -> list[LabelledFrame]:
     """All scenes with image and label, by their numbers; of rgb-2k, some of those published have no image."""
-    base = next((place for place in (root, root / "Synscapes") if (place / "img").is_dir()), root) / "img"
+    base = folder_of(root)
     other = next(each for each in get_args(Images) if each != images)
     remedy = f"unpack Synscapes into {root}"
     if (base / other).is_dir() and not (base / images).is_dir():

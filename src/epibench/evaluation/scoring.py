@@ -30,6 +30,7 @@ CHUNKS_AT_ONCE = 2
 EXACT_PIXELS = 2**18
 # States of all metrics, and as much again to compute them.
 BYTES_PER_DRAW = 2 * 9 * 2**19
+BYTES_PER_CLASS = 2 * 20 * 2**10  # of a draw: sparsification among the pixels of the class
 
 
 @dataclass(frozen=True)
@@ -170,9 +171,10 @@ def batched(chunks: Iterator[Pixels], size: int) -> Iterator[list[Pixels]]:
         yield some
 
 
-def _check_memory(num_draws: int) -> None:
+def _check_memory(num_draws: int, num_classes: int) -> None:
     """Refuse draws whose states would not fit, before the machine comes to a halt."""
-    needed, there = num_draws * BYTES_PER_DRAW, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed = num_draws * (BYTES_PER_DRAW + num_classes * BYTES_PER_CLASS)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:
         raise InputError(
             f"{num_draws:,} draws need {needed / 2**30:,.0f} GiB for their metrics, and this machine has "
@@ -191,7 +193,7 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
         group=store.group,
     )
     if settings.device == "cpu":
-        _check_memory(len(draws.sets))
+        _check_memory(len(draws.sets), store.num_classes or 0)
     if store.kind == "gaussian" and settings.convention == "gustafsson2020" and not store.has_images:
         raise InputError(
             "convention 'gustafsson2020' averages the RMSE over groups of 4 images and needs an image axis: "

@@ -33,7 +33,7 @@ class ClassPictures:
 
     def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
         """Add the probabilities of a member; number: its place in the draw."""
-        kept["sum"] += torch.softmax(outputs["logits"].float(), -1).cpu()
+        kept["sum"].add_(torch.softmax(outputs["logits"].float(), -1).cpu())
 
     def picture(self, kept: Mapping[str, Tensor], num_members: int) -> dict[str, Any]:
         """The most probable class of the draw, and its predictive entropy."""

@@ -15,7 +15,7 @@ from epibench.execution.reporter import Reporter
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import read_json, write_json
 
-FEWEST = 1e-4  # a class that is rarer counts as if it had this share of the pixels
+SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
 
 
 def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Reporter) -> list[int]:
@@ -31,7 +31,7 @@ def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Re
 def rare_weights(counts: Sequence[int]) -> tuple[float, ...]:
     """1 / √share of each class, on average 1 over pixels; 0 for a class that never occurs."""
     shares = np.asarray(counts, np.float64) / max(1, sum(counts))
-    weights = np.where(shares > 0, (shares + FEWEST) ** -0.5, 0.0)
+    weights = np.where(shares > 0, (shares + SMALLEST_SHARE) ** -0.5, 0.0)
     return tuple(float(weight) for weight in weights / max((weights * shares).sum(), 1e-300))
 
 
@@ -41,10 +41,11 @@ def counts_file(folder: Path) -> Path:
 
 
 def prepare_weights(recipe: DenseRecipe, folder: Path, samples: Samples, workers: int, reporter: Reporter) -> None:
-    """Count the classes of the training data once, if the recipe asks for weights by them."""
-    if recipe.training.class_weights == "rare" and read_json(counts_file(folder)) is None:
-        number = classes_of(samples).num_classes
-        write_json(counts_file(folder), {"counts": count_classes(samples, number, workers, reporter)})
+    """Count the classes of the training data, once for each version of it, if the recipe asks for weights by them."""
+    version = recipe.data.train.version
+    if recipe.training.class_weights == "rare" and (read_json(counts_file(folder)) or {}).get("version") != version:
+        counts = count_classes(samples, classes_of(samples).num_classes, workers, reporter)
+        write_json(counts_file(folder), {"version": version, "counts": counts})
 
 
 def weights_of(recipe: DenseRecipe, folder: Path) -> tuple[float, ...] | None:

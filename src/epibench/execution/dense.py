@@ -16,7 +16,7 @@ from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.draws import make_draws
 from epibench.execution.class_weights import prepare_weights
-from epibench.execution.dense_data import DenseData, open_data
+from epibench.execution.dense_data import DenseData, draw_scenes, open_data
 from epibench.execution.dense_run import DenseRun, Machine
 from epibench.execution.evaluate_domain import Fitted, evaluate_domain
 from epibench.execution.heading import heading, method_facts
@@ -25,10 +25,11 @@ from epibench.execution.run_folder import RunFolder
 from epibench.execution.train_job import augment_of
 from epibench.execution.train_method import Trained, train_method
 from epibench.execution.training_log import check_log
-from epibench.methods.network_pool import NetworkPool
+from epibench.methods.network_pool import NetworkPool, cut, image_size
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import read_json, write_json
 
+PREDICTED = 2  # mean and log variance
 SHARE_OF_MEMORY = 0.3  # for the weights of members
 
 
@@ -45,11 +46,16 @@ class Evaluated:
 
 def run_dense(recipe: DenseRecipe, folder: RunFolder, machine: Machine, reporter: Reporter) -> dict[str, Any]:
     """The whole run; what is finished is found in the folder and not done again."""
-    check_possible(recipe, open_data(recipe))  # complains before hours are spent
+    data = open_data(recipe)
+    check_possible(recipe, data)  # complains before hours are spent
     folder.claim(recipe)
     folder.clean()
     begun = time.perf_counter()
-    run = DenseRun(recipe, folder, machine, reporter, open_data(recipe, reporter))
+    draw_scenes(data, reporter)
+    for name, domain in data.domains.items():
+        if domain.about is not None:
+            reporter.say(f"{name}: {domain.about}")
+    run = DenseRun(recipe, folder, machine, reporter, data)
     prepare_weights(recipe, folder.path, run.data.train, machine.workers, reporter)
     failed, trained, found = dict[str, str](), dict[str, Trained](), dict[str, Evaluated]()
     for name in recipe.methods:
@@ -79,17 +85,45 @@ def check_possible(recipe: DenseRecipe, data: DenseData) -> None:
     for domain in data.domains.values():
         domain.samples[0]
     augment_of(recipe)(data.train[0], 0)
-    recipe.network.build(data.num_classes, pretrained=True)
+    check_network(recipe, data)
     check_log(recipe.training.log)
     weights = recipe.training.class_weights
     if isinstance(weights, tuple) and len(weights) != data.num_classes:
         raise InputError(
             f"training.class_weights: {len(weights)} numbers for {data.num_classes} classes; give one for each"
         )
+    devices, smallest = recipe.training.devices, recipe.network.smallest_batch
     for name in recipe.methods:
-        if recipe.method(name).batch_size % recipe.training.devices:
-            key = recipe.setting(name, "batch_size")
-            raise InputError(f"{key}: take a multiple of {recipe.training.devices}, among which a batch is shared")
+        key, size = recipe.setting(name, "batch_size"), recipe.method(name).batch_size
+        if size % devices:
+            raise InputError(f"{key}: take a multiple of {devices}, among which a batch is shared")
+        if size // devices < smallest:
+            raise InputError(
+                f"{key}: {recipe.network.kind} needs batches of {smallest} or more images, on each device, for its "
+                f"batch norm"
+            )
+
+
+def check_network(recipe: DenseRecipe, data: DenseData) -> None:
+    """Make a network; one that we do not know shall predict something for a training sample."""
+    network = recipe.network.build(data.num_classes, pretrained=True).eval()
+    if recipe.network.kind != "own":
+        return
+    if not any(True for _ in network.parameters()):
+        raise InputError(f"network.name: {recipe.network.name} has no parameters to be trained")
+    sample = augment_of(recipe)(data.train[0], 0)
+    wanted = PREDICTED if data.num_classes is None else data.num_classes
+    try:
+        with torch.inference_mode():
+            raw = network({name: values[None] for name, values in sample.inputs.items()})
+    except Exception as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"network.name: {recipe.network.name} fails on a training sample: {words}") from None
+    found = tuple(raw.shape) if isinstance(raw, Tensor) else type(raw).__name__
+    if not isinstance(raw, Tensor) or raw.dim() != 4 or raw.shape[:2] != (1, wanted):
+        raise InputError(
+            f"network.name: {recipe.network.name} gives {found} for one image; wanted is (1, {wanted}, rows, columns)"
+        )
 
 
 def evaluate_method(run: DenseRun, name: str, trained: Trained, failed: dict[str, str]) -> Evaluated:
@@ -178,10 +212,13 @@ def measure_cost(run: DenseRun, fitted: Fitted, samples: Samples) -> dict[str, A
         sample = samples[0]
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
         network = pool.build().to(pool.device).eval()
+        windows = pool.windows(image_size(inputs))
+        cost = network_cost(network, cut(inputs, windows[0]))
         with run.reporter.step(f"measure the cost of {fitted.name}", 1) as advance:
             known = {
                 "stamp": stamp,
-                **network_cost(network, inputs),
+                **cost,
+                "flops": len(windows) * cost["flops"],
                 "image_size": list(sample.target.shape),
                 "per_image": cost_per_image(pool, recipe.likelihood, inputs, fitted.draws.sizes),
             }
@@ -235,7 +272,7 @@ def domain_facts(run: DenseRun, name: str, found: Mapping[str, Evaluated]) -> di
         "severity": source.shift,
         "num_images": seen.get("num_images"),
         "num_pixels": seen.get("num_pixels"),
-        **(class_facts(data.classes) if data.groups is not None else {}),
+        **(class_facts(data.classes) | {"classes": data.about} if data.groups is not None else {}),
     }
 
 

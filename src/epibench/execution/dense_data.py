@@ -31,6 +31,7 @@ class DomainData:
     samples: Samples
     classes: ClassTable | None = None
     groups: Groups | None = None
+    about: str | None = None  # what is common, and what is left out
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class DenseData:
     train: Samples
     classes: ClassTable | None
     domains: Mapping[str, DomainData]
+    opened: Mapping[str, Samples]  # all data sets as they are, by the settings that name them
 
     @property
     def num_classes(self) -> int | None:
@@ -47,23 +49,25 @@ class DenseData:
         return None if self.classes is None else self.classes.num_classes
 
 
-def open_data(recipe: DenseRecipe, reporter: Reporter | None = None) -> DenseData:
-    """Everything that a recipe names; with a reporter, scenes that are not there yet are drawn."""
-
-    def opened(source: Source, key: str) -> Samples:
-        samples = source.open(recipe.task, recipe.data.places, key)
-        if reporter is not None and isinstance(samples, StreetDataset):
-            draw_missing(key, samples, reporter)
-        return samples
-
-    train = opened(recipe.data.train, "data.train")
+def open_data(recipe: DenseRecipe) -> DenseData:
+    """Everything that a recipe names; no scene is drawn yet."""
+    sources: dict[str, Source] = {"data.train": recipe.data.train}
+    sources |= {f"data.domains.{name}": source for name, source in recipe.data.domains.items()}
+    opened = {key: source.open(recipe.task, recipe.data.places, key) for key, source in sources.items()}
+    train = opened["data.train"]
     classes = classes_of(train) if recipe.likelihood == "categorical" else None
     domains = {}
     for name, source in recipe.data.domains.items():
         key = f"data.domains.{name}"
-        samples = opened(source, key)
-        domains[name] = DomainData(samples) if classes is None else in_common(samples, classes, source, key)
-    return DenseData(train, classes, domains)
+        domains[name] = DomainData(opened[key]) if classes is None else in_common(opened[key], classes, source, key)
+    return DenseData(train, classes, domains, opened)
+
+
+def draw_scenes(data: DenseData, reporter: Reporter) -> None:
+    """Draw the street scenes that are not in the cache."""
+    for key, samples in data.opened.items():
+        if isinstance(samples, StreetDataset):
+            draw_missing(key, samples, reporter)
 
 
 def classes_of(samples: Samples) -> ClassTable:
@@ -83,5 +87,7 @@ def in_common(samples: Samples, model: ClassTable, source: Source, key: str) -> 
         raise InputError(f"{key}.mapping: {error}") from None
     if common.identity:
         return DomainData(samples, own)
+    if len(common.names) < 2:
+        raise InputError(f"{key}.mapping: only '{common.names[0]}' is common, so that there is nothing to tell apart")
     relabelled = Relabelled(cast(LabelledSamples, samples), common)
-    return DomainData(relabelled, relabelled.classes, common.groups)
+    return DomainData(relabelled, relabelled.classes, common.groups, common.about)

@@ -80,17 +80,7 @@ def evaluate_domain(run: DenseRun, fitted: Fitted, domain: str) -> dict[str, Any
     carry_out(run, todo, f"{name} on {domain}", unfinished, stamp)
     for observer in observers:
         observer.close()
-    values, curves = todo.results()
-    results = {
-        "stamp": stamp,
-        "num_images": todo.done.images,
-        "num_pixels": todo.done.pixels,
-        "summary": summarise(draws.sets, values),
-        "curves": summarise_curves(draws.sets, curves),
-        "draws": without_members(per_draw(draws.sets, values)),
-        "pictures": list(gallery.pictures().values()),
-        "cost": {"forward_seconds": todo.done.forward_seconds, "scoring_seconds": todo.done.scoring_seconds},
-    }
+    results = {"stamp": stamp, **numbers_of(todo), "pictures": list(gallery.pictures().values())}
     write_json(ended, results)
     unfinished.unlink(missing_ok=True)
     return results
@@ -108,6 +98,20 @@ def carry_out(run: DenseRun, todo: DomainPass, name: str, saved: Path, stamp: st
             raise InputError(f"{name}: {error}; has a network gone astray? Look at its loss") from None
     if not todo.done.pixels:
         raise InputError(f"{name}: no image has a pixel whose target is known; there is nothing to evaluate")
+
+
+def numbers_of(done: DomainPass) -> dict[str, Any]:
+    """What a pass has found out, and how long it took."""
+    values, curves = done.results()
+    sets, progress = done.draws.sets, done.done
+    return {
+        "num_images": progress.images,
+        "num_pixels": progress.pixels,
+        "summary": summarise(sets, values),
+        "curves": summarise_curves(sets, curves),
+        "draws": without_members(per_draw(sets, values)),
+        "cost": {"forward_seconds": progress.forward_seconds, "scoring_seconds": progress.scoring_seconds},
+    }
 
 
 def suite_settings(recipe: DenseRecipe, data: DomainData) -> SuiteSettings:

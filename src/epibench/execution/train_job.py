@@ -208,13 +208,13 @@ def augment_of(recipe: DenseRecipe) -> Augment:
     """How a recipe changes training samples."""
     options = recipe.training
     return Augment(
-        options.crop,
-        options.flip,
-        options.scale,
-        options.thin,
-        options.scale_step,
-        options.pad,
-        Colours(**options.colours.model_dump()),
+        crop=options.crop,
+        flip=options.flip,
+        scale=options.scale,
+        thin=options.thin,
+        scale_step=options.scale_step,
+        pad=options.pad,
+        colours=Colours(**options.colours.model_dump()),
     )
 
 

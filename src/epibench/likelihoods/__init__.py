@@ -16,8 +16,8 @@ class Likelihood:
     """What members of a kind predict together, and the uncertainties that this has, the usual one first.
 
     image_loss: of every pixel, given raw outputs of a network (image, output, height, width) and targets (image,
-    height, width); image_outputs: what raw outputs stand for, by name, (image,
-    height, width) or (image, class, height, width).
+    height, width); image_outputs: what raw outputs stand for, by name, (image, height, width) or (image, class,
+    height, width).
     """
 
     combine: Callable[[Mapping[str, Tensor], Tensor], Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -17,6 +17,7 @@ from epibench.evaluation.maps import Size, Window, WindowMaps, whole, windows_ov
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Member, Roll
 from epibench.networks.dropout import SeededDropout, insert_dropout
+from epibench.networks.folding import fold_batch_norm
 from epibench.parallel import in_threads
 
 Inputs = Mapping[str, Tensor]
@@ -79,21 +80,24 @@ class NetworkPool:
         weights = self.build().state_dict().values()
         return len(distinct) * sum(int(each.numel()) * int(each.element_size()) for each in weights)
 
+    def windows(self, size: Size) -> tuple[Window, ...]:
+        """The parts of an image of that size that networks see one at a time."""
+        return whole(size) if self.window is None else windows_over(size, self.window, self.overlap)
+
     def outputs(self, inputs: Inputs, members: slice, images: range) -> WindowMaps:
         """What members predict; images: their numbers in the data set, so that dropout does not depend on batches."""
         chosen = self.roll.members[members]
         networks = [self._network(member) for member in chosen]  # loaded one after another, before threads begin
         size = image_size(inputs)
-        windows = whole(size) if self.window is None else windows_over(size, self.window, self.overlap)
-        seen = cut(inputs, windows) if len(windows) > 1 else inputs
+        windows = self.windows(size)
         tasks = list(zip(chosen, networks, strict=True))
-        if self.device.type == "cpu":
-            found = in_threads(lambda task: self._predict(*task, seen, images), tasks)
-        else:
-            found = [self._predict(*task, seen, images) for task in tasks]
-        values = {name: torch.stack([each[name] for each in found]) for name in found[0]}
-        apart = (len(chosen), len(images), len(windows))
-        return WindowMaps(size, windows, {name: each.view(*apart, *each.shape[2:]) for name, each in values.items()})
+
+        def predict(task: tuple[Member, nn.Module]) -> dict[str, Tensor]:
+            found = [self._predict(*task, cut(inputs, window), images) for window in windows]
+            return {name: torch.stack([each[name] for each in found], 1) for name in found[0]}
+
+        found = in_threads(predict, tasks) if self.device.type == "cpu" else [predict(task) for task in tasks]
+        return WindowMaps(size, windows, {name: torch.stack([each[name] for each in found]) for name in found[0]})
 
     def _predict(self, member: Member, network: nn.Module, inputs: Inputs, images: range) -> dict[str, Tensor]:
         mixed = self.precision != torch.float32
@@ -136,6 +140,8 @@ class NetworkPool:
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.rate and (places := getattr(network, "dropout_places", ())):
             insert_dropout(network, places, self.rate)
+        if self.precision == torch.float32:  # in mixed precision it gains nothing
+            fold_batch_norm(network)
         self._networks[name] = network
         while len(self._networks) > self.resident:
             self._networks.popitem(last=False)
@@ -148,11 +154,8 @@ def image_size(inputs: Inputs) -> Size:
     return height, width
 
 
-def cut(inputs: Inputs, windows: Sequence[Window]) -> Inputs:
-    """The windows of every image, those of one image together: (image · window, …)."""
-    return {
-        name: torch.stack(
-            [values[..., w.top : w.top + w.height, w.left : w.left + w.width] for w in windows], 1
-        ).flatten(0, 1)
-        for name, values in inputs.items()
-    }
+def cut(inputs: Inputs, window: Window) -> Inputs:
+    """A window of every image."""
+    rows = slice(window.top, window.top + window.height)
+    columns = slice(window.left, window.left + window.width)
+    return {name: values[..., rows, columns] for name, values in inputs.items()}

@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from epibench.metrics.checks import check_finite, check_numbers, check_probabilities, same_pixels
+from epibench.metrics.checks import check_classes, check_finite, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.conventions import Convention, check_convention
 from epibench.metrics.ranking import accumulate
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
@@ -152,8 +152,7 @@ class MeanIoU(StreamingMetric):
         else:
             classes = self.rows(cast(Array, probs), 1)
             same_pixels(probs=classes, target=targets)
-            if classes.shape[2] != self.num_classes:
-                raise ValueError(f"probs has {classes.shape[2]} classes, the metric {self.num_classes}")
+            check_classes(classes, self.num_classes)
             check_probabilities(probs=classes)
             each_row(lambda rows, piece, truth: self._add(rows, piece.max(2).indices, truth), classes, targets)
 

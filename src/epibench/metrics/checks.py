@@ -44,6 +44,12 @@ def check_probabilities(**tensors: Tensor) -> None:
                 raise ValueError(f"'{name}' has values that are NaN or outside [0, 1]: are these probabilities?")
 
 
+def check_classes(probs: Tensor, num_classes: int) -> None:
+    """Raise unless probabilities (draw, pixel, class) are those of so many classes."""
+    if probs.shape[2] != num_classes:
+        raise ValueError(f"probs has {probs.shape[2]} classes, the metric {num_classes}")
+
+
 def check_numbers(numbers: Tensor, limit: int, name: str) -> None:
     """Raise if one of the class or image numbers is not in 0 … limit − 1: it would be counted somewhere else."""
     if numbers.numel():

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from epibench.metrics import pixel_scores
 from epibench.metrics.accuracy import MeanIoU
-from epibench.metrics.checks import check_keys, check_numbers, check_probabilities, same_pixels
+from epibench.metrics.checks import check_classes, check_keys, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.confidence_calibration import ConfidenceCalibration
 from epibench.metrics.ranking import accumulate, accumulate_by_label
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
@@ -59,8 +59,7 @@ class ClassScores(StreamingMetric):
         elif probs is not None:
             classes = self.rows(probs, 1)
             same_pixels(probs=classes, target=targets)
-            if classes.shape[2] != self.num_classes:
-                raise ValueError(f"probs has {classes.shape[2]} classes, the metric {self.num_classes}")
+            check_classes(classes, self.num_classes)
             check_probabilities(probs=classes)
             each_row(self._add_probs, classes, targets)
         else:

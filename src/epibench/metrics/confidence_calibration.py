@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epibench.metrics.checks import check_numbers, check_probabilities, same_pixels
+from epibench.metrics.checks import check_classes, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.conventions import Convention, check_convention
 from epibench.metrics.ranking import (
     accumulate,
@@ -59,8 +59,8 @@ class _OfConfidence(StreamingMetric):
             classes, targets = self.rows(probs, 1), self.shared(target)
             same_pixels(probs=classes, target=targets)
             check_numbers(targets, classes.shape[2], "target")
-            if self.num_classes not in (None, classes.shape[2]):
-                raise ValueError(f"probs has {classes.shape[2]} classes, the metric {self.num_classes}")
+            if self.num_classes is not None:
+                check_classes(classes, self.num_classes)
             check_probabilities(probs=classes)
             each_row(self._add_probs, classes, targets)
         else:
@@ -195,15 +195,6 @@ class AdaptiveConfidenceCalibration(_OfConfidence):
         }
 
 
-def confidence_and_correct(probs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Maximum probability and whether its class, the first of equals, is the target.
-
-    probs: (draw, pixel, class); target: (1, pixel); both results (draw, pixel).
-    """
-    confidence, predicted = probs.max(2)
-    return confidence, predicted == target.to(torch.int64)
-
-
 def ece(probs: Array, target: Array, bins: int = 10, *, convention: Convention = "pooled") -> Tensor:
     """Expected calibration error of whole arrays, with `bins` equal-width bins. probs: (…, class)."""
     metric = ConfidenceCalibration(bins, convention=convention)
@@ -218,11 +209,11 @@ def ece_adaptive(probs: Array, target: Array, bins: int = 10) -> Tensor:
     same_pixels(probs=classes, target=targets)
     check_numbers(targets, classes.shape[2], "target")
     check_probabilities(probs=classes)
-    confidence, correct = confidence_and_correct(classes, targets)
-    if not correct.numel():
+    confidence, predicted = classes.max(2)
+    if not predicted.numel():
         return torch.tensor(torch.nan, dtype=torch.float64, device=classes.device)
     doubt = (1 - confidence[0].to(torch.float64)).clamp(min=0)
     order = sorting(doubt)
-    gap = (1 - doubt - correct[0].to(torch.float64))[order]
+    gap = (1 - doubt - (predicted == targets.to(torch.int64))[0].to(torch.float64))[order]
     ranks = equal_mass_ranks(torch.tensor([doubt.numel()], device=gap.device), bins)[0]
     return sum_of_first(ranks, doubt[order], gap).diff().abs().sum() / doubt.numel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -46,6 +46,8 @@ def shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
 class BasicBlock(nn.Module):
     """Two 3×3 convolutions beside a shortcut."""
 
+    folds: ClassVar[tuple[tuple[str, str], ...]] = (("conv1", "norm1"), ("conv2", "norm2"))
+
     def __init__(self, inputs: int, outputs: int, stride: int = 1, dilation: int = 1):
         super().__init__()
         self.conv1, self.norm1 = conv3x3(inputs, outputs, stride, dilation), nn.BatchNorm2d(outputs)
@@ -63,6 +65,8 @@ class Bottleneck(nn.Module):
 
     The stride is that of the 3×3 convolution, as in most published weights ("v1.5"); He et al. had it in the first.
     """
+
+    folds: ClassVar[tuple[tuple[str, str], ...]] = (*BasicBlock.folds, ("conv3", "norm3"))
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1, dilation: int = 1):
         super().__init__()

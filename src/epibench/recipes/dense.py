@@ -40,9 +40,9 @@ class TrainingOptions(Options):
     """How networks are trained, whatever the method; its own options say for how many epochs, and how they move.
 
     epoch_steps: steps of an epoch. pad: images that are smaller than the crop are surrounded with pixels that do not
-    count. thin: smallest and largest share of the sparse points that is kept. weight_decay: of
-    U/N, whose loss has the Gaussian's ½: half of a published one for depth. class_weights: how much a pixel counts, by
-    its class; `rare`: 1 / √share of its class in the training data. devices: a batch is shared among so many.
+    count. thin: smallest and largest share of the sparse points that is kept. weight_decay: of U/N, whose loss has the
+    Gaussian's ½: half of a published one for depth. class_weights: how much a pixel counts, by its class; `rare`:
+    1 / √share of its class in the training data. devices: a batch is shared among so many.
     """
 
     epoch_steps: int = Field(1000, ge=1, le=10**9)

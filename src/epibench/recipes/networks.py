@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 from torch import nn
 
 from epibench.errors import InputError
-from epibench.imported import load_object
+from epibench.imported import load_object, misfit
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import PUBLISHED_STD, DepthCompletion
+from epibench.networks.resnet import Depth, OutputStride, Stem
 from epibench.recipes.experiment import Options
 
 Count = Annotated[int, Field(ge=1)]
@@ -23,6 +24,8 @@ class DepthNetwork(Options):
     outside of their memory.
     """
 
+    smallest_batch: ClassVar[int] = 1
+
     kind: Literal["depth_completion"] = "depth_completion"
     width: int = Field(32, ge=8, le=4096)
     blocks: tuple[Count, Count, Count, Count] = (3, 4, 6, 3)
@@ -30,7 +33,7 @@ class DepthNetwork(Options):
     init_std: float | None = Field(PUBLISHED_STD, gt=0, le=1e3)
     anchored: bool = False
 
-    def build(self, num_classes: int | None = None, pretrained: bool = True) -> nn.Module:
+    def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """A network with random weights."""
         return DepthCompletion(self.width, self.blocks, self.grey, self.init_std, self.anchored)
 
@@ -38,31 +41,24 @@ class DepthNetwork(Options):
 class SegmentationNetwork(Options):
     """DeepLabv3: the defaults are the published one. backbone_weights: a file with weights from ImageNet."""
 
+    smallest_batch: ClassVar[int] = 2  # batch norm of an image's mean
+
     kind: Literal["deeplabv3"] = "deeplabv3"
-    depth: Literal[18, 34, 50, 101, 152] = 101
-    output_stride: Literal[8, 16, 32] = 8
+    depth: Depth = 101
+    output_stride: OutputStride = 8
     width: int = Field(64, ge=8, le=4096)
     head_width: int = Field(512, ge=8, le=4096)
     rates: tuple[Count, ...] = Field((12, 24, 36), min_length=1)
-    stem: Literal["single", "triple"] = "triple"
+    stem: Stem = "triple"
     head_dropout: float = Field(0.1, ge=0, lt=1)
     backbone_weights: str | None = Field(None, min_length=1)
 
-    def build(self, num_classes: int | None = None, pretrained: bool = True) -> nn.Module:
-        """A network with random weights, or with a backbone from the file; not `pretrained`: the file is not read."""
+    def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
+        """A network with random weights; pretrained: with a backbone from the file, if there is one."""
         if num_classes is None:
             raise InputError("network.kind: deeplabv3 predicts classes, and the training data has none")
-        return DeepLabV3(
-            num_classes,
-            self.depth,
-            self.output_stride,
-            self.width,
-            self.head_width,
-            self.rates,
-            self.stem,
-            self.head_dropout,
-            self.backbone_weights if pretrained else None,
-        )
+        shape = self.model_dump(exclude={"kind", "backbone_weights"})
+        return DeepLabV3(num_classes, **shape, backbone_weights=self.backbone_weights if pretrained else None)
 
 
 class OwnNetwork(Options):
@@ -71,18 +67,19 @@ class OwnNetwork(Options):
     It is called with `options`, and with `num_classes` where classes are predicted.
     """
 
+    smallest_batch: ClassVar[int] = 1
+
     kind: Literal["own"] = "own"
     name: str
     options: dict[str, Any] = Field({})
 
-    def build(self, num_classes: int | None = None, pretrained: bool = True) -> nn.Module:
+    def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """The network."""
         make = load_object(self.name, "a network")
         given = {**self.options} if num_classes is None else {"num_classes": num_classes, **self.options}
-        try:
-            network = make(**given)
-        except TypeError as error:
-            raise InputError(f"network.name: {self.name} cannot be called with {', '.join(given)} ({error})") from None
+        if problem := misfit(make, given):
+            raise InputError(f"network.options: {self.name} cannot be called with {', '.join(given)} ({problem})")
+        network = make(**given)
         if not isinstance(network, nn.Module):
             raise InputError(f"network.name: {self.name} gives {type(network).__name__}; a network is an nn.Module")
         return network

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -11,11 +10,12 @@ import torch
 from pydantic import Field
 
 from epibench.data.batch import Batch
-from epibench.data.first_samples import FirstSamples
+from epibench.data.class_mapping import Pairs
+from epibench.data.first_samples import first_samples
 from epibench.data.labels import ClassTable
 from epibench.data.loading import Samples
 from epibench.errors import InputError
-from epibench.imported import load_object
+from epibench.imported import load_object, misfit
 from epibench.recipes.experiment import Options
 
 
@@ -32,7 +32,7 @@ class OwnSource(Options):
     title: str | None = None
     distribution: str | None = None
     num_images: Annotated[int, Field(ge=1)] | None = None
-    mapping: tuple[tuple[str, str], ...] | None = None
+    mapping: Pairs | None = None
 
     @property
     def label(self) -> str:
@@ -66,18 +66,14 @@ class OwnSource(Options):
         problem = wrong(samples[0], classes.num_classes if isinstance(classes, ClassTable) else None, task)
         if problem is not None:
             raise InputError(f"{place}: sample 0: {problem} (see docs/data.md)")
-        return samples if self.num_images is None else FirstSamples(samples, self.num_images)
+        return first_samples(samples, self.num_images)
 
 
 def make(name: str, options: dict[str, Any], key: str) -> Samples:
     """Call what makes the data set; options that it does not have are an error of the user's."""
     maker = load_object(name, "a data set")
-    try:
-        inspect.signature(maker).bind(**options)
-    except TypeError as error:
-        raise InputError(f"{key}.options: {name} {error}") from None
-    except ValueError:  # what is written in C may have no signature
-        pass
+    if problem := misfit(maker, options):
+        raise InputError(f"{key}.options: {name} {problem}")
     samples = maker(**options)
     if not hasattr(samples, "__getitem__") or not hasattr(samples, "__len__"):
         raise InputError(
@@ -115,13 +111,10 @@ def wrong(sample: object, num_classes: int | None, task: str) -> str | None:
             )
             return f"{name} is {found}, not {asked}"
     counted = sample.target[sample.valid]
-    if (
-        task == "segmentation"
-        and num_classes
-        and counted.numel()
-        and not 0 <= counted.min() <= counted.max() < num_classes
-    ):
-        return f"valid targets are {counted.min()} to {counted.max()}, but there are classes 0 to {num_classes - 1}"
+    if task == "segmentation" and num_classes is not None and counted.numel():
+        low, high = (int(extreme) for extreme in counted.aminmax())
+        if low < 0 or high >= num_classes:
+            return f"valid targets are {low} to {high}, but there are classes 0 to {num_classes - 1}"
     return None
 
 

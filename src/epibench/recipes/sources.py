@@ -12,7 +12,8 @@ from pydantic import Field
 from epibench.data.camvid import CamVid
 from epibench.data.cityscapes import Cityscapes
 from epibench.data.class_files import find_classes
-from epibench.data.first_samples import FirstSamples
+from epibench.data.class_mapping import Pairs
+from epibench.data.first_samples import first_samples
 from epibench.data.folder import Folder
 from epibench.data.kitti_depth import KittiDepth
 from epibench.data.labels import CAMVID_IDS, CITYSCAPES_LABEL_IDS
@@ -29,7 +30,6 @@ from epibench.recipes.own_source import OwnSource
 EXACT = frozenset({"target"})  # without its shift the target is exact and complete: what is asked is the same
 Task = Literal["depth", "segmentation"]
 Size = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
-Mapping = tuple[tuple[str, str], ...]  # (class that networks predict, class of the data)
 
 # Words in a path that say nothing of where images come from.
 PARTS = frozenset(
@@ -74,7 +74,7 @@ class StreetSource(Options):
     num_images: int = Field(64, ge=1, le=10**7)
     seed: int = Field(0, ge=0)
     size: Size = (128, 256)
-    mapping: Mapping | None = None
+    mapping: Pairs | None = None
 
     @property
     def world(self) -> Domain:
@@ -157,7 +157,9 @@ class KittiSource(FramesSource):
         """The frames."""
         only_depth(task, self.kind)
         raw = None if self.raw_root is None else places.find(self.raw_root, f"{key}.raw_root")
-        return first(KittiDepth(places.find(self.root, f"{key}.root"), self.split, self.crop, raw), self.num_images)
+        return first_samples(
+            KittiDepth(places.find(self.root, f"{key}.root"), self.split, self.crop, raw), self.num_images
+        )
 
 
 class VirtualKittiSource(FramesSource):
@@ -183,13 +185,13 @@ class VirtualKittiSource(FramesSource):
             crop=self.crop,
             seed=self.seed,
         )
-        return first(found, self.num_images)
+        return first_samples(found, self.num_images)
 
 
 class LabelledSource(FramesSource):
     """Frames with classes. mapping: for networks with other classes (see docs/data.md)."""
 
-    mapping: Mapping | None = None
+    mapping: Pairs | None = None
 
 
 class CityscapesSource(LabelledSource):
@@ -210,7 +212,7 @@ class CityscapesSource(LabelledSource):
     def open(self, task: Task, places: Places, key: str) -> Samples:
         """The frames."""
         only_classes(task, self.kind)
-        return first(
+        return first_samples(
             Cityscapes(places.find(self.root, f"{key}.root"), self.split, self.labels, self.crop), self.num_images
         )
 
@@ -245,7 +247,7 @@ class SynscapesSource(LabelledSource):
             self.images,
             self.crop,
         )
-        return first(found, self.num_images)
+        return first_samples(found, self.num_images)
 
 
 class CamVidSource(LabelledSource):
@@ -265,7 +267,7 @@ class CamVidSource(LabelledSource):
     def open(self, task: Task, places: Places, key: str) -> Samples:
         """The frames."""
         only_classes(task, self.kind)
-        return first(CamVid(places.find(self.root, f"{key}.root"), self.split, self.crop), self.num_images)
+        return first_samples(CamVid(places.find(self.root, f"{key}.root"), self.split, self.crop), self.num_images)
 
 
 class FolderSource(LabelledSource):
@@ -314,7 +316,7 @@ class FolderSource(LabelledSource):
             self.label_suffix,
             self.crop,
         )
-        return first(found, self.num_images)
+        return first_samples(found, self.num_images)
 
 
 def origin_path(root: str, images: str) -> str:
@@ -346,8 +348,3 @@ def only_classes(task: Task, name: str) -> None:
     """Refuse a task that a data set has no targets for."""
     if task != "segmentation":
         raise InputError(f"'{name}' has classes and no {task}: it cannot be used for that")
-
-
-def first(samples: Samples, number: int | None) -> Samples:
-    """The first samples, or all."""
-    return samples if number is None or number >= len(samples) else FirstSamples(samples, number)

@@ -44,13 +44,11 @@ def class_section(first: Sequence[Domain], others: Sequence[Domain], methods: Se
     before = (inside, entries[inside.name]) if inside else None
     layers: list[ClassLayer] = []
     for name in names:
-        tables = {
-            domain.name: shift_table(name, before if domain.shifted else None, (domain, entries[domain.name]))
-            for domain in (*first, *others)
-        }
         # The domain trained for is one side of every table, so it needs none of its own but where it is alone.
-        shown = [tables[first[-1].name]]
-        rest = [tables[domain.name] for domain in others]
+        shown, *rest = (
+            shift_table(name, before if domain.shifted else None, (domain, entries[domain.name]))
+            for domain in (first[-1], *others)
+        )
         info = metric_info(name)
         title = info.title.removesuffix(" per class")
         option = Option(str(len(layers)), title, not layers)
@@ -59,7 +57,7 @@ def class_section(first: Sequence[Domain], others: Sequence[Domain], methods: Se
             title,
             BETTER_TEXT[info.better],
             info.meaning,
-            [table for table in shown if table is not None],
+            [] if shown is None else [shown],
             [table for table in rest if table is not None],
         )
         if layer.shown or layer.others:

@@ -15,7 +15,7 @@ from epibench.report.numbers import change, fixed, significant
 from epibench.report.page import listed
 
 NOTEWORTHY = 3  # classes that are named in a sentence
-TEN = 10.0  # from here on three decimals are too many
+LARGE = 10.0  # from here on three decimals are too many
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def shift_table(
     if count == 0:
         return None
     info, styles, pixels = metric_info(name), styles_of(entries), pixel_shares(entries, count)
-    end = bar_end(name, [stat.mean for column in columns for stat in column] + [v for s in starts for v in s.values()])
+    means = [stat.mean for column in columns for stat in column]
+    end = bar_end(name, [*means, *(mean for start in starts for mean in start.values())])
     rows = []
     for k in range(count):
         style = styles.of(k)
@@ -108,7 +109,7 @@ def _shift_cell(info: MetricInfo, old: float | None, value: float | None, end: f
 
 
 def _digits(value: float | None) -> str:
-    return fixed(value, 3) if value is not None and abs(value) < TEN else significant(value, 3)
+    return fixed(value, 3) if value is not None and abs(value) < LARGE else significant(value, 3)
 
 
 def _lost(info: MetricInfo, olds: Sequence[float | None], values: Sequence[float | None], beside: bool) -> float | None:

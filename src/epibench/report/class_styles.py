@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import colorsys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
+from epibench.data.class_colours import class_colour
 from epibench.report.numbers import finite
 from epibench.report.svg import element, markup
 
 RGB = tuple[int, int, int]
-GOLDEN = 0.618034  # of a turn: hues that follow one another lie far apart
 UNLABELLED = 255
 STRIPES: tuple[RGB, RGB] = ((0x9A, 0xA0, 0xA8), (0xB9, 0xBE, 0xC5))  # of what has no label; seen on light and dark
 
@@ -29,7 +28,7 @@ class ClassStyle:
 
 @dataclass(frozen=True)
 class ClassStyles:
-    """Names and colours as results give them; numbers and colours of our own for the rest."""
+    """Names and colours as results give them; numbers, and the colours of class tables that give none, for the rest."""
 
     names: Sequence[Any] = ()
     colours: Sequence[Any] = ()
@@ -38,7 +37,7 @@ class ClassStyles:
         """The style of a class."""
         name = str(self.names[number]) if number < len(self.names) else f"class {number}"
         given = _rgb(self.colours[number]) if number < len(self.colours) else None
-        return ClassStyle(number, name, given or _own(number))
+        return ClassStyle(number, name, given or class_colour(number))
 
 
 def class_styles(results: Mapping[str, Any], domain: str) -> ClassStyles:
@@ -56,11 +55,6 @@ def _rgb(given: Any) -> RGB | None:
         return None
     red, green, blue = (int(part or 0) for part in parts)
     return red, green, blue
-
-
-def _own(number: int) -> RGB:
-    red, green, blue = colorsys.hls_to_rgb(number * GOLDEN % 1, 0.42 + 0.16 * (number % 3), 0.55)
-    return round(255 * red), round(255 * green), round(255 * blue)
 
 
 def class_swatch(style: ClassStyle | None) -> Markup:

@@ -35,7 +35,7 @@ class ClassRow:
 
 
 @dataclass(frozen=True)
-class ClassTable:
+class PerClassTable:
     """One metric of every class and file."""
 
     title: str
@@ -56,13 +56,13 @@ def per_class_names(entries: Sequence[Entry]) -> list[str]:
     return [*(name for name in FIRST if name in having), *(name for name in having if name not in FIRST)]
 
 
-def class_tables(entries: Sequence[Entry]) -> list[ClassTable]:
+def class_tables(entries: Sequence[Entry]) -> list[PerClassTable]:
     """A table for each metric, at the largest common M or else at each file's largest."""
     found = [_class_table(name, entries) for name in per_class_names(entries)]
     return [table for table in found if table is not None]
 
 
-def _class_table(name: str, entries: Sequence[Entry]) -> ClassTable | None:
+def _class_table(name: str, entries: Sequence[Entry]) -> PerClassTable | None:
     common = common_members(entries)
     m_of = [common[-1] if common else entry.members[-1] for entry in entries]
     columns = [entry.per_class(name, m) for entry, m in zip(entries, m_of, strict=True)]
@@ -80,7 +80,7 @@ def _class_table(name: str, entries: Sequence[Entry]) -> ClassTable | None:
     where = f"at {m_equals(common[-1])}" if common else "at each file's largest M"
     width = max((len(cell.spread) for row in rows for cell in row.cells), default=0)
     with_pixels = any(share is not None for share in pixels)
-    return ClassTable(
+    return PerClassTable(
         info.title, BETTER_TEXT[info.better], info.meaning, where, width, rows, with_pixels, bool(styles.colours)
     )
 

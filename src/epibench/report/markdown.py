@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epibench.published import compare, distinct, published_table, totals
-from epibench.report.class_tables import ClassTable, class_tables
+from epibench.report.class_tables import PerClassTable, class_tables
 from epibench.report.dense_section import scored_domains
 from epibench.report.domains import entries_on
 from epibench.report.entries import Entry
@@ -65,7 +65,7 @@ def domain_table(entries: Sequence[Entry]) -> str:
     return _table(["metric", "method", *(f"M = {m}" for m in columns)], 2, rows)
 
 
-def class_part(table: ClassTable, entries: Sequence[Entry]) -> str:
+def class_part(table: PerClassTable, entries: Sequence[Entry]) -> str:
     """A row for each class; the best mean is bold."""
     rows = []
     for row in table.rows:

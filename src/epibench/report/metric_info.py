@@ -95,10 +95,8 @@ def metric_info(name: str) -> MetricInfo:
 
 
 def is_companion(name: str, names: Iterable[str]) -> bool:
-    """Whether a metric belongs to another one, as `ause_bound` to `ause`; of classes, `ause_bound_per_class`."""
-    end = PER_CLASS if name.endswith(PER_CLASS) else ""
-    start = name.removesuffix(end)
-    return any(start.endswith(suffix) and start.removesuffix(suffix) + end in names for suffix in COMPANIONS)
+    """Whether a metric belongs to another one, as `ause_bound` to `ause`."""
+    return any(name.endswith(suffix) and name.removesuffix(suffix) in names for suffix in COMPANIONS)
 
 
 def ordered(names: Iterable[str], kind: str) -> list[str]:

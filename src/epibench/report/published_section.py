@@ -87,13 +87,12 @@ def warnings_of(run: Run) -> list[str]:
     if changed:
         found.append(f"Settings that differ from the recipe's: {', '.join(changed)}.")
     figure = dense_figure(base_recipe(run.recipe_name))
-    if figure is not None and run.results.get("convention") == "gustafsson2020":
-        return found
     if figure is not None:
-        found.append(
-            "The two are measured by different conventions: the published numbers as in gustafsson2020 "
-            f"({CONVENTION_NOTES[figure.domain]}), ours over all valid pixels together (pooled)."
-        )
+        if run.results.get("convention") != "gustafsson2020":
+            found.append(
+                "The two are measured by different conventions: the published numbers as in gustafsson2020 "
+                f"({CONVENTION_NOTES[figure.domain]}), ours over all valid pixels together (pooled)."
+            )
         return found
     data = run.part("recipe").get("data") or {}
     if not data.get("path"):

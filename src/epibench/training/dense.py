@@ -47,8 +47,8 @@ class DenseTraining:
     over valid pixels is U/N without the prior, where N is the number of images: the pixels of an image are far from
     independent, so an image counts as one observation. What a network predicts more coarsely than the image is
     interpolated. class_weights: how much a pixel counts, by its class. An epoch is `epoch_steps` steps, however large
-    the data is.
-    keep: epochs, from 1, at whose ends the network is kept. dropout: the rate after the network's `dropout_places`.
+    the data is. keep: epochs, from 1, at whose ends the network is kept. dropout: the rate after the network's
+    `dropout_places`.
     """
 
     build: Callable[[], nn.Module]
