@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from epibench.errors import InputError
+from epibench.recipes import apply_settings, find_recipe
+
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -49,3 +52,64 @@ def test_the_example_runs_with_network_method_and_data_of_its_own(run: Path) -> 
     assert results["class_names"] == ["grass", "dark square", "light square"]
     assert [results["domains"][name]["role"] for name in ("day", "dusk")] == ["in-domain", "shifted"]
     assert (run / "report.html").exists()
+
+
+METHODS = """
+from typing import ClassVar
+
+from epibench.methods.optimised import Optimised
+
+
+class Last(Optimised):
+    name: ClassVar[str] = "last"
+    label: ClassVar[str] = "Last"
+    epochs: tuple[int, ...] = (1, 2)
+    drawn: int = 2
+    num_epochs: int = 2
+
+    @property
+    def num_trained(self):
+        return 1
+
+    @property
+    def largest_draw(self):
+        return self.drawn
+
+    @property
+    def keep(self):
+        return self.epochs
+
+
+class Unfinished(Optimised):
+    name: ClassVar[str] = "unfinished"
+    label: ClassVar[str] = "Unfinished"
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("Last", {}, None),
+        ("Last", {"epochs": []}, "variants.mine.method: Last.keep is (); give epochs from 1 to 2, ascending"),
+        ("Last", {"epochs": [2, 1]}, "Last.keep is (2, 1)"),
+        ("Last", {"epochs": [1, 3]}, "Last.keep is (1, 3)"),
+        ("Last", {"drawn": 9}, "Last.largest_draw is 9, but only 2 members can be drawn together"),
+        ("Unfinished", {}, "variants.mine.method: Can't instantiate abstract class Unfinished"),
+    ],
+)
+def test_methods_of_the_user_are_looked_at_before_anything_is_trained(
+    method: str, options: dict[str, object], message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "my_methods", raising=False)
+    (tmp_path / "my_methods.py").write_text(METHODS)
+    variants = {"mine": {"method": f"my_methods:{method}", "options": options}}
+    settings = [f"variants={json.dumps(variants)}", 'methods=["mine"]', "members=[1, 2]"]
+    recipe = find_recipe("street-segmentation")
+    if message is None:
+        assert apply_settings(recipe, settings).method("mine").keep == (1, 2)
+    else:
+        with pytest.raises(InputError) as caught:
+            apply_settings(recipe, settings)
+        assert message in str(caught.value)

@@ -65,11 +65,11 @@ def _module(name: str, place: str) -> ModuleType:
         else:
             problem = f"module '{name}' needs '{missing}', which is not installed"
     except Exception as error:
-        problem = f"module '{name}' cannot be imported: {_words(error)}"
+        problem = f"module '{name}' cannot be imported: {in_words(error)}"
     raise InputError(f"{place}: {problem}") from None
 
 
-def _words(error: Exception) -> str:
+def in_words(error: Exception) -> str:
     """`ValueError in FILE, line 3: what it says`, in one line."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)

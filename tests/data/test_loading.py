@@ -124,7 +124,7 @@ def test_batches_before_a_failure_arrive() -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_different_sizes_in_one_batch_are_refused_with_both_and_the_remedy(workers: int) -> None:
-    words = r"^images of different sizes in one batch \(4×6, 5×6\): crop them, or set evaluation\.batch_size=1$"
+    words = r"^images of different sizes in one batch \(4×6, 5×6\): give training\.crop$"
     with pytest.raises(InputError, match=words):
         list(batches(InOrder(Numbered(larger=3)), range(LENGTH), 4, workers))
 

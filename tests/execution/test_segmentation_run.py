@@ -254,3 +254,34 @@ def test_the_published_experiment_runs_on_the_official_layouts(tmp_path: Path) -
         "cityscapes": "shifted",
     }
     assert results["summary"]["mc_dropout"]["cityscapes"]["2"]["miou"]["n"] == 1
+
+
+def test_images_of_different_sizes_are_evaluated_and_stored(stored, cache: Path, tmp_path: Path) -> None:
+    path, _ = stored
+    folder = tmp_path / "own"
+    write_folder(folder, 4)
+    for name in ("images", "labels"):
+        picture = Image.open(folder / name / "2.png")
+        picture.crop((0, 0, 40, 24)).save(folder / name / "2.png")
+    source = {"kind": "folder", "root": str(folder), "classes": ["ground", "vehicle", "thing"]}
+    pairs = [["road", "ground"], ["car", "vehicle"], ["building", "thing"]]
+    domains = {"own": {**source, "mapping": pairs}}
+    recipe = small_segmentation(cache, 'methods=["ensemble"]', f"data.domains={json.dumps(domains)}", STORED)
+    results = carry_out(recipe, tmp_path / "run", path)
+    assert results["failed"] == {}
+    assert results["domains"]["own"]["num_images"] == 4
+    probs, target = predictions(tmp_path / "run", "ensemble", "own")
+    draw = results["draws"]["ensemble"]["own"][0]
+    (members,) = members_of("ensemble")[:1]
+    assert draw["metrics"]["miou"] == pytest.approx(oracles.miou(probs[list(members)].mean(0), target), rel=1e-9)
+    assert results["domains"]["own"]["classes"].startswith("3 common classes by the given mapping; left out: ")
+
+
+def test_training_data_without_a_label_is_refused(cache: Path, tmp_path: Path) -> None:
+    write_folder(tmp_path / "own", 3)
+    for label in (tmp_path / "own" / "labels").iterdir():
+        Image.fromarray(np.full(SIZE, 255, np.uint8)).save(label)
+    source = {"kind": "folder", "root": str(tmp_path / "own"), "classes": list(CITYSCAPES_TRAIN_IDS.names)}
+    recipe = small_segmentation(cache, f"data.train={json.dumps(source)}", 'methods=["ensemble"]')
+    said = carry_out(recipe, tmp_path / "run")["failed"]["ensemble"]
+    assert "no pixel counted in the training" in said

@@ -309,9 +309,13 @@ def test_a_label_that_is_no_class_does_not_matter_where_it_is_not_valid() -> Non
     assert_same(clean.weights, dirty.weights)
 
 
-def test_images_without_any_target_leave_the_loss_at_zero() -> None:
-    log = Followed(make_training(samples=Depths(empty=True))).log
-    assert [row.loss for row in log] == [0.0] * len(log)
+def test_training_without_any_target_is_refused() -> None:
+    with pytest.raises(InputError, match="no pixel counted in the training up to step"):
+        Followed(make_training(samples=Depths(empty=True)))
+
+
+def test_a_batch_without_any_target_has_no_loss() -> None:
+    assert float(mean_loss(torch.tensor([[1.0, torch.nan]]), torch.zeros(1, 2, dtype=torch.bool))) == 0.0
 
 
 def test_the_mean_loss_counts_valid_pixels_only() -> None:
@@ -389,7 +393,7 @@ def test_a_batch_that_cannot_be_shared_is_refused() -> None:
 
 def test_a_crop_that_does_not_fit_is_one_line() -> None:
     with pytest.raises(
-        InputError, match=r"^a crop of 64×64 does not fit into an image of 16×16; lower training\.crop$"
+        InputError, match=r"^a crop of 64×64 does not fit into an image of 16×16; lower training\.crop, or"
     ):
         Followed(make_training(augment=Augment(crop=(64, 64))), workers=1)
 

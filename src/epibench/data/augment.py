@@ -69,7 +69,8 @@ def rescaled_crop(
     height, width = _scaled_size(sample, factor)
     if not pad and (size[0] > height or size[1] > width):
         raise InputError(
-            f"a crop of {size[0]}×{size[1]} does not fit into an image of {height}×{width}; lower training.crop"
+            f"a crop of {size[0]}×{size[1]} does not fit into an image of {height}×{width}; "
+            f"lower training.crop, or set training.pad=true"
         )
     top, left = int(row * (abs(height - size[0]) + 1)), int(column * (abs(width - size[1]) + 1))
     rows = slice(top, top + size[0]) if size[0] <= height else slice(None)

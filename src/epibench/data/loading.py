@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Protocol
 
 import torch
@@ -75,34 +75,46 @@ def _guarded(make: Callable[[], Batch]) -> Batch | Failure:
         return Failure(str(error))
 
 
-def _collate(samples: Sequence[Batch | Failure]) -> Batch | Failure:
-    good = []
+def _collate(samples: Sequence[Batch | Failure], uneven: bool) -> list[Batch] | Failure:
+    """One batch, or if they may differ in size, one for every stretch of samples of one size."""
+    stretches: list[list[Batch]] = []
     for sample in samples:
         if isinstance(sample, Failure):
             return sample
-        good.append(sample)
-    try:
-        return stack(good)
-    except RuntimeError:
-        sizes = sorted({tuple(sample.target.shape) for sample in good})
+        if stretches and _shapes(stretches[-1][0]) == _shapes(sample):
+            stretches[-1].append(sample)
+        else:
+            stretches.append([sample])
+    if len(stretches) > 1 and not uneven:
+        sizes = sorted({tuple(stretch[0].target.shape) for stretch in stretches})
         words = ", ".join("×".join(map(str, size)) for size in sizes)
-        return Failure(f"images of different sizes in one batch ({words}): crop them, or set evaluation.batch_size=1")
+        return Failure(f"images of different sizes in one batch ({words}): give training.crop")
+    return [stack(stretch) for stretch in stretches]
+
+
+def _shapes(sample: Batch) -> list[tuple[int, ...]]:
+    return [tuple(values.shape) for values in (sample.target, *sample.inputs.values())]
 
 
 def batches(
-    dataset: Dataset[Batch | Failure], numbers: Sequence[int], batch_size: int, workers: int = 0, pin: bool = False
+    dataset: Dataset[Batch | Failure],
+    numbers: Sequence[int],
+    batch_size: int,
+    workers: int = 0,
+    pin: bool = False,
+    uneven: bool = False,
 ) -> Iterator[Batch]:
-    """Batches of the samples with these numbers, in order."""
+    """Batches of the samples with these numbers, in order; uneven: where sizes change, a smaller batch ends."""
     loader = DataLoader(
         dataset,
         batch_size,
         sampler=numbers,
         num_workers=workers,
-        collate_fn=_collate,
+        collate_fn=partial(_collate, uneven=uneven),
         pin_memory=pin,
         prefetch_factor=4 if workers else None,
     )
-    for batch in loader:
-        if isinstance(batch, Failure):
-            raise InputError(batch.text)
-        yield batch
+    for found in loader:
+        if isinstance(found, Failure):
+            raise InputError(found.text)
+        yield from found

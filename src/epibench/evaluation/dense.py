@@ -119,7 +119,7 @@ class DomainPass:
         maps = max(part.members.stop - part.members.start for part in self.parts) * (self.settings.num_classes or 1)
         enough = SHARD_PIXELS[device.type] // max(1, maps // FEW_MAPS)
         pin = device.type == "cuda"
-        for batch in batches(InOrder(self.samples), numbers, self.batch_size, self.workers, pin):
+        for batch in batches(InOrder(self.samples), numbers, self.batch_size, self.workers, pin, uneven=True):
             shard.append((range(first, first + len(batch.target)), batch.to(device, non_blocking=True)))
             first, size = first + len(batch.target), size + batch.target.numel()
             if size >= enough:

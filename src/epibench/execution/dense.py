@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import UninitializedParameter
 
+from epibench.data.batch import Batch
 from epibench.data.labels import ClassTable
 from epibench.data.loading import Samples
 from epibench.errors import InputError
@@ -25,6 +27,7 @@ from epibench.execution.run_folder import RunFolder
 from epibench.execution.train_job import augment_of
 from epibench.execution.train_method import Trained, train_method
 from epibench.execution.training_log import check_log
+from epibench.imported import in_words
 from epibench.methods.network_pool import NetworkPool, cut, image_size
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import read_json, write_json
@@ -84,7 +87,7 @@ def check_possible(recipe: DenseRecipe, data: DenseData) -> None:
     """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
     for domain in data.domains.values():
         domain.samples[0]
-    augment_of(recipe)(data.train[0], 0)
+    check_crop(recipe, data.train[0])
     check_network(recipe, data)
     check_log(recipe.training.log)
     weights = recipe.training.class_weights
@@ -104,6 +107,12 @@ def check_possible(recipe: DenseRecipe, data: DenseData) -> None:
             )
 
 
+def check_crop(recipe: DenseRecipe, sample: Batch) -> None:
+    """The crop fits into a training sample at its smallest scale."""
+    augment, smallest = augment_of(recipe), recipe.training.scale[0]
+    replace(augment, scale=(smallest, smallest))(sample, 0)
+
+
 def check_network(recipe: DenseRecipe, data: DenseData) -> None:
     """Make a network; one that we do not know shall predict something for a training sample."""
     network = recipe.network.build(data.num_classes, pretrained=True).eval()
@@ -111,14 +120,15 @@ def check_network(recipe: DenseRecipe, data: DenseData) -> None:
         return
     if not any(True for _ in network.parameters()):
         raise InputError(f"network.name: {recipe.network.name} has no parameters to be trained")
+    if any(isinstance(each, UninitializedParameter) for each in network.parameters()):
+        raise InputError(f"network.name: {recipe.network.name} has lazy modules; give them their sizes")
     sample = augment_of(recipe)(data.train[0], 0)
     wanted = PREDICTED if data.num_classes is None else data.num_classes
     try:
         with torch.inference_mode():
             raw = network({name: values[None] for name, values in sample.inputs.items()})
     except Exception as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"network.name: {recipe.network.name} fails on a training sample: {words}") from None
+        raise InputError(f"network.name: {recipe.network.name} fails on a sample: {in_words(error)}") from None
     found = tuple(raw.shape) if isinstance(raw, Tensor) else type(raw).__name__
     if not isinstance(raw, Tensor) or raw.dim() != 4 or raw.shape[:2] != (1, wanted):
         raise InputError(
@@ -237,6 +247,7 @@ def document(run: DenseRun, found: Mapping[str, Evaluated]) -> dict[str, Any]:
     return {
         **heading(recipe, run.machine.device),
         "problem": recipe.problem,
+        "data_versions": data_versions(recipe),
         "kind": recipe.likelihood,
         "unit": recipe.unit,
         **class_facts(run.data.classes),
@@ -251,6 +262,11 @@ def document(run: DenseRun, found: Mapping[str, Evaluated]) -> dict[str, Any]:
         "pictures": {domain: pictures_of(domain, found) for domain in run.data.domains},
         "cost": {name: one.cost for name, one in found.items()},
     }
+
+
+def data_versions(recipe: DenseRecipe) -> dict[str, str]:
+    """What changes when the same settings give other data, by domain, and of the training data."""
+    return {"train": recipe.data.train.version, **{n: s.version for n, s in recipe.data.domains.items()}}
 
 
 def class_facts(classes: ClassTable | None) -> dict[str, Any]:

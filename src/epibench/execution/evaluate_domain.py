@@ -16,7 +16,7 @@ from epibench.evaluation.suite import SuiteSettings, check_uncertainty
 from epibench.execution.dense_data import DomainData
 from epibench.execution.dense_run import DenseRun
 from epibench.execution.gallery import Gallery, evenly
-from epibench.execution.store_observer import StoreObserver
+from epibench.execution.store_observer import StoreObserver, largest_size
 from epibench.execution.tensors import load_tensors, save_tensors
 from epibench.execution.train_method import Trained
 from epibench.methods.network_pool import NetworkPool
@@ -66,7 +66,8 @@ def evaluate_domain(run: DenseRun, fitted: Fitted, domain: str) -> dict[str, Any
     )
     observers: list[Observer] = [gallery]
     if recipe.evaluation.store:
-        observers.append(StoreObserver(store, recipe, name, domain, fitted.pool, data))
+        size = largest_size(samples, run.machine.workers, run.reporter)
+        observers.append(StoreObserver(store, recipe, name, domain, fitted.pool, data, size))
     todo = DomainPass(
         fitted.pool,
         draws,

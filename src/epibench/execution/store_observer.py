@@ -9,17 +9,41 @@ from typing import Any
 from torch import Tensor
 
 from epibench.data.batch import Batch
+from epibench.data.loading import InOrder, Samples, batches
+from epibench.data.street import StreetDataset
 from epibench.evaluation.maps import Maps
 from epibench.evaluation.store_writer import StoreWriter
 from epibench.execution.dense_data import DomainData
+from epibench.execution.reporter import Reporter
 from epibench.methods.network_pool import NetworkPool
 from epibench.recipes.dense import DenseRecipe
+
+
+def largest_size(samples: Samples, workers: int, reporter: Reporter) -> tuple[int, ...]:
+    """The height and width that every image of a domain fits into."""
+    if isinstance(samples, StreetDataset):
+        return samples.size
+    sizes = []
+    with reporter.step("measure images", len(samples)) as advance:
+        for batch in batches(InOrder(samples), range(len(samples)), 1, workers):
+            sizes.append(tuple(batch.target.shape[1:]))
+            advance(1)
+    return tuple(max(sides) for sides in zip(*sizes, strict=True))
 
 
 class StoreObserver:
     """Writes every output of every member; after an interruption it goes on in the same store."""
 
-    def __init__(self, path: Path, recipe: DenseRecipe, method: str, domain: str, pool: NetworkPool, data: DomainData):
+    def __init__(
+        self,
+        path: Path,
+        recipe: DenseRecipe,
+        method: str,
+        domain: str,
+        pool: NetworkPool,
+        data: DomainData,
+        size: tuple[int, ...],
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         kind: Any = recipe.likelihood
         self.writer = StoreWriter(
@@ -30,7 +54,7 @@ class StoreObserver:
             unit=recipe.unit,
             num_members=pool.num_members,
             num_images=len(data.samples),
-            size=tuple(data.samples[0].target.shape),
+            size=size,
             class_names=None if data.classes is None else data.classes.names,
             group=pool.group,
             resume=True,

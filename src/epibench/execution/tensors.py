@@ -50,11 +50,21 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, 
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(plain, beside, metadata={"notes": json.dumps(dict(notes))})
+        save_file(_apart(tensors), beside, metadata={"notes": json.dumps(dict(notes))})
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors as a file takes them; those of one name too many, as weights that are shared, are copied."""
+    plain: dict[str, Tensor] = {}
+    seen = set[int]()
+    for name, tensor in tensors.items():
+        kept = tensor.detach().cpu().contiguous()
+        plain[name] = kept.clone() if kept.data_ptr() in seen else kept
+        seen.add(kept.data_ptr())
+    return plain
 
 
 def load_tensors(path: Path, stamp: str, only_notes: bool = False) -> Saved | None:

@@ -141,9 +141,9 @@ class Method(BaseModel, ABC):
             prior_precision=1 / problem.prior_scale**2 if self.prior else 0.0,
         )
 
-    @abstractmethod
     def pool(self, problem: Problem, parameters: Tensor, seed: int) -> Pool:
-        """The members that the trained parameters stand for."""
+        """The members of a toy problem that the trained parameters stand for; problems with images use `roll`."""
+        raise InputError(f"{self.name} is a method for images: it has no `pool`, which the toy problems need")
 
     def train(self, problem: Problem, seed: int, watch: Watch | None = None) -> Tensor:
         """Train all networks together; (network, snapshot, parameter)."""

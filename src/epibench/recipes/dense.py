@@ -149,8 +149,11 @@ class DenseRecipe(Recipe):
             raise ValueError(
                 f"network.kind: '{self.network.kind}' is no network for {self.problem}; take {' or '.join(known)}"
             )
-        if self.training.class_weights is not None and self.likelihood != "categorical":
+        weights = self.training.class_weights
+        if weights is not None and self.likelihood != "categorical":
             raise ValueError(f"training.class_weights: {self.problem} has no classes; leave it out")
+        if isinstance(weights, tuple) and not sum(weights):
+            raise ValueError("training.class_weights: all are 0; give at least one class a weight")
         return self
 
     @model_validator(mode="after")

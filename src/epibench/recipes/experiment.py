@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -58,6 +59,21 @@ def method_class(name: str) -> type[Method]:
         if not isinstance(getattr(found, needed, None), str):
             raise ValueError(f"method '{name}' has no {needed}: give its class a text `{needed}`")
     return found
+
+
+def check_method(name: str, method: Method) -> None:
+    """Refuse a method of the user's that promises what it cannot keep."""
+    keep, place = method.keep, f"variants.{name}.method: {type(method).__name__}"
+    if not keep or list(keep) != sorted(set(keep)) or keep[0] < 1 or keep[-1] > method.num_epochs:
+        raise ValueError(f"{place}.keep is {keep}; give epochs from 1 to {method.num_epochs}, ascending")
+    if method.num_trained < 1:
+        raise ValueError(f"{place}.num_trained is {method.num_trained}; at least one network must be trained")
+    roll = method.roll(range(method.num_trained))
+    most = len(roll.members) if roll.group is None else max(Counter(roll.group).values())
+    if method.largest_draw > most:
+        raise ValueError(
+            f"{place}.largest_draw is {method.largest_draw}, but only {most} members can be drawn together"
+        )
 
 
 class Recipe(Options):
@@ -118,6 +134,8 @@ class Recipe(Options):
                 known = ", ".join((*METHODS, *self.variants))
                 raise ValueError(f"methods: '{name}' is unknown; there are {known}")
             method = self.method(name)
+            if name in self.variants and self.variants[name].method not in METHODS:
+                check_method(name, method)
             if not method.single and max(self.members) > method.largest_draw:
                 raise ValueError(
                     f"members: M = {max(self.members)} is impossible, the pool of {name} has {method.largest_draw} "
@@ -136,6 +154,8 @@ class Recipe(Options):
             return method_class(variant.method).model_validate({**base, **variant.options})
         except ValidationError as error:
             raise ValueError(f"variants.{name}.options.{describe(error)}") from None
+        except TypeError as error:  # an abstract class
+            raise ValueError(f"variants.{name}.method: {error}") from None
 
     def setting(self, name: str, option: str) -> str:
         """The key of a method's option, as --set takes it."""

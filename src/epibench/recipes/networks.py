@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from torch import nn
 
 from epibench.errors import InputError
-from epibench.imported import load_object, misfit
+from epibench.imported import in_words, load_object, misfit
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import PUBLISHED_STD, DepthCompletion
 from epibench.networks.resnet import Depth, OutputStride, Stem
@@ -79,7 +79,10 @@ class OwnNetwork(Options):
         given = {**self.options} if num_classes is None else {"num_classes": num_classes, **self.options}
         if problem := misfit(make, given):
             raise InputError(f"network.options: {self.name} cannot be called with {', '.join(given)} ({problem})")
-        network = make(**given)
+        try:
+            network = make(**given)
+        except Exception as error:
+            raise InputError(f"network.name: {self.name} cannot be made: {in_words(error)}") from None
         if not isinstance(network, nn.Module):
             raise InputError(f"network.name: {self.name} gives {type(network).__name__}; a network is an nn.Module")
         return network

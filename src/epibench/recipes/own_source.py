@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,7 @@ from epibench.data.first_samples import first_samples
 from epibench.data.labels import ClassTable
 from epibench.data.loading import Samples
 from epibench.errors import InputError
-from epibench.imported import load_object, misfit
+from epibench.imported import in_words, load_object, misfit
 from epibench.recipes.experiment import Options
 
 
@@ -63,10 +64,39 @@ class OwnSource(Options):
         classes = getattr(samples, "classes", None)
         if task == "segmentation" and not isinstance(classes, ClassTable):
             raise InputError(f"{place} has no `classes`, an epibench.data.labels.ClassTable; segmentation needs them")
-        problem = wrong(samples[0], classes.num_classes if isinstance(classes, ClassTable) else None, task)
+        checked = CheckedSamples(samples, place, task)
+        checked[0]
+        return first_samples(checked, self.num_images)
+
+
+@dataclass(frozen=True)
+class CheckedSamples:
+    """Samples of the user's, each looked at; what is wrong with one becomes one line that names it."""
+
+    samples: Samples
+    place: str
+    task: str
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Batch:
+        classes = getattr(self.samples, "classes", None)
+        try:
+            sample = self.samples[index]
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"{self.place}: sample {index}: {in_words(error)}") from None
+        problem = wrong(sample, classes.num_classes if isinstance(classes, ClassTable) else None, self.task)
         if problem is not None:
-            raise InputError(f"{place}: sample 0: {problem} (see docs/data.md)")
-        return first_samples(samples, self.num_images)
+            raise InputError(f"{self.place}: sample {index}: {problem} (see docs/data.md)")
+        return sample
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "samples":  # while it is unpickled, there are no samples yet
+            raise AttributeError(name)
+        return getattr(self.samples, name)
 
 
 def make(name: str, options: dict[str, Any], key: str) -> Samples:

@@ -22,7 +22,17 @@ def apply_settings(recipe: Model, settings: Sequence[str]) -> Model:
     for setting in settings:
         key, value = parse_setting(setting)
         _put(values, recipe, key, value)
+        if isinstance(value, dict):
+            values = _filled(type(recipe), values)
     return validated(type(recipe), values)
+
+
+def _filled(model: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
+    """With the defaults of what was given as a whole, so that further settings can name them, if it fits by now."""
+    try:
+        return model.model_validate(values).model_dump(mode="json")
+    except ValidationError:
+        return values
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

@@ -192,6 +192,7 @@ class _Run:
         compiled = cast(nn.Module, torch.compile(self.network)) if training.compile else self.network
         self.module = fabric.setup_module(compiled)
         self.summed, self.since = torch.zeros((), device=fabric.device), self.step
+        self.counted = torch.zeros((), device=fabric.device)  # steps in which a pixel counted
 
     def _resume(self, state: DenseState) -> None:
         self._check(state)
@@ -241,6 +242,7 @@ class _Run:
         step = Step(self.step, pace, len(training.samples), self._noise(pace.temperature))
         training.rule.update(self.flat.values, self.flat.gradient, self.rule_state, step)
         self.summed += loss.detach()
+        self.counted += (weights > 0).any()
 
     def _dropout(self, num_images: int) -> AbstractContextManager[object]:
         if self.training.compile and not self.drops:
@@ -264,6 +266,8 @@ class _Run:
             # Of all processes, so that they come to the same end.
             summed = cast(Tensor, self.fabric.all_reduce(self.summed, reduce_op="mean"))
             mean = float(summed) / (self.step - self.since)
+            if not float(cast(Tensor, self.fabric.all_reduce(self.counted, reduce_op="mean"))):
+                raise InputError(f"no pixel counted in the training up to step {self.step}: are there targets?")
             if not math.isfinite(mean):
                 raise LossDivergedError(self.step)
             rate = self.training.schedule(self.step, self.training.num_steps).rate
