@@ -22,9 +22,10 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 $(VENV)/.installed: pyproject.toml constraints.txt
+	@echo "setting up $(VENV): a minute or two, once"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=24"
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/pip install --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 clean:
