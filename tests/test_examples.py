@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / "examples" / name, folder)
     fewer = ("training.epoch_steps=2", "ensemble.num_members=2", "members=[1, 2]")
     settings = [word for setting in fewer for word in ("--set", setting)]
-    command = [sys.executable, "-m", "epibench", "run", "own.json", "--out", "out", *settings]
+    command = [sys.executable, "-m", "epibench", "run", "own.json", "--out", "out", "--jobs", "1", *settings]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return folder / "out"

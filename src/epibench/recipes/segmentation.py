@@ -48,7 +48,7 @@ def street_segmentation() -> DenseRecipe:
 
 def street_segmentation_large() -> DenseRecipe:
     """The same question with networks that have learnt the task, on a GPU."""
-    trained = {"num_epochs": 20, "batch_size": 8, "learning_rate": 1e-3, "decay": "poly", "diverged": "drop"}
+    trained = {"num_epochs": 20, "batch_size": 8, "learning_rate": 2e-3, "decay": "poly", "diverged": "drop"}
     size = (256, 512)
     return DenseRecipe(
         name="street-segmentation-large",
@@ -58,7 +58,7 @@ def street_segmentation_large() -> DenseRecipe:
         machine="a GPU",
         methods=("ensemble", "mc_dropout"),
         members=(1, 2, 4, 8, 16),
-        network=SegmentationNetwork(depth=18, width=64, head_width=128, rates=(6, 12, 18), stem="single"),
+        network=SegmentationNetwork(depth=18, width=64, head_width=128, rates=(3, 6, 12), stem="single"),
         training=TrainingOptions(epoch_steps=100, crop=(192, 384), scale=(0.75, 1.5)),
         data=DataOptions(train=StreetSource(num_images=2000, size=size), domains=severities(100, size)),
         evaluation=EvaluationOptions(batch_size=8),
