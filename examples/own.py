@@ -10,10 +10,7 @@ from torch import Tensor, nn
 from epibench.data.batch import Batch
 from epibench.data.labels import table_of_names
 from epibench.evaluation.draws import Plan
-from epibench.evaluation.pool import Pool
-from epibench.methods import Problem
 from epibench.methods.optimised import Optimised
-from epibench.methods.pools import StackedPool
 
 
 class TinyNetwork(nn.Module):
@@ -61,11 +58,6 @@ class LastEpochs(Optimised):
     def keep(self) -> tuple[int, ...]:
         """The last epochs."""
         return tuple(range(max(1, self.num_epochs - self.num_snapshots + 1), self.num_epochs + 1))
-
-    def pool(self, problem: Problem, parameters: Tensor, seed: int) -> Pool:
-        """For the toy problems: every snapshot of every training."""
-        group = tuple(network for network in range(len(parameters)) for _ in self.keep)
-        return StackedPool(problem.network, problem.objective, parameters.flatten(0, 1), plan="spread", group=group)
 
 
 class Boards:

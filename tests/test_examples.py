@@ -21,13 +21,25 @@ BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def test_the_documented_parts_are_those_of_the_example() -> None:
     example = (ROOT / "examples" / "own.py").read_text(encoding="utf-8")
     blocks = BLOCK.findall((ROOT / "docs" / "own.md").read_text(encoding="utf-8"))
-    assert [block.split("(")[0].split(":")[0].strip() for block in blocks] == [
+    assert [block.split("(")[0].split(":")[0].strip() for block in blocks[1:]] == [
         "class TinyNetwork",
         "class LastEpochs",
         "class Boards",
     ]
     for block in blocks:
         assert block in example
+
+
+def test_the_documented_recipe_is_that_of_the_example() -> None:
+    (block,) = re.findall(r"^```json\n(.*?)^```$", (ROOT / "docs" / "own.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert json.loads(block) == json.loads((ROOT / "examples" / "own.json").read_text())
+
+
+def test_the_documented_parts_are_all_that_is_needed(tmp_path: Path) -> None:
+    blocks = BLOCK.findall((ROOT / "docs" / "own.md").read_text(encoding="utf-8"))
+    (tmp_path / "own.py").write_text("\n".join(blocks))
+    code = "import own; own.LastEpochs(num_epochs=8); own.TinyNetwork(3); own.Boards(2)[0]"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=120)
 
 
 @pytest.fixture(scope="module")

@@ -180,6 +180,14 @@ def test_progress_counts_every_pixel_once(tmp_path, monkeypatch):
     assert len(heard) > 3
 
 
+def test_draws_that_mix_groups_are_noted(tmp_path):
+    gaussian_store(tmp_path / "store.zarr", group=[0, 0, 1, 1, 0])
+    store = open_store(tmp_path / "store.zarr")
+    noted = {plan: prepare(store, ScoreSettings(plan=plan, sizes=(2,))).run()["notes"] for plan in ("random", "prefix")}
+    assert [note[:36] for note in noted["random"] if "mix" in note] == ["Draws mix members of 2 groups, as ne"]
+    assert not [note for note in noted["prefix"] if "mix" in note]
+
+
 def test_groups_give_one_prefix_draw_each(tmp_path):
     gaussian_store(tmp_path / "store.zarr", group=[0, 0, 1, 1, 0])
     result = score(tmp_path / "store.zarr", plan="prefix", sizes=(2,))

@@ -123,3 +123,18 @@ def test_gains_and_costs_have_a_tone() -> None:
 def test_a_domain_that_a_method_lacks_has_no_entry_of_it() -> None:
     (run,) = read_runs([fake_dense_run.partial()])
     assert [one.label for one in entries_on(methods_of([run]), "wild")] == ["Ensembling"]
+
+
+@pytest.mark.parametrize(("ause", "bound", "chance"), [(0.5, 0.0, True), (0.3, 0.25, True), (0.3, 0.1, False)])
+def test_no_ranking_is_praised_that_chance_does_as_well(ause: float, bound: float, chance: bool) -> None:
+    results = copy.deepcopy(fake_dense_run.run("categorical", domains=("clean",), members=(1, 2)))
+    for place, found in enumerate(results["summary"].values()):
+        for metrics in found["clean"].values():
+            metrics["ause"]["mean"] = ause + 0.2 * place
+            metrics["ause_random"] = {"mean": 0.5, "std": 0.0, "n": 4}
+            metrics["ause_bound"] = {"mean": bound, "std": 0.0, "n": 4}
+    methods = methods_of(read_runs([results]))
+    entries = entries_on(methods, "clean")
+    said = finding([metric_verdict(name, entries) for name in ("ause", "ece")])
+    assert ("no uncertainty is known to rank errors better than chance (AUSE)" in said) is chance
+    assert ("ranks errors best" in said) is not chance

@@ -65,7 +65,7 @@ def _rows(path: Path) -> list[tuple[str, list[str]]]:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         problem = "file is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-        raise InputError(f"{path}: {problem}; give a class table (see docs/data.md)") from None
+        raise InputError(f"{path}: {problem}; give a class table, from the current folder (see docs/data.md)") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: is no text in UTF-8; save the class table as CSV in UTF-8") from None
     first = next((line for line in lines if line.strip()), "")

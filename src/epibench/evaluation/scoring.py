@@ -107,6 +107,12 @@ class Scorer:
             notes.append(f"Pixels skipped because of NaN or infinite values: {tally.skipped:,}.")
         if self.settings.convention == "gustafsson2020" and not self.suite_settings.exact:
             notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
+        group = self.store.group
+        if group is not None and any(len({group[member] for member in members}) > 1 for members in self.draws.sets):
+            notes.append(
+                f"Draws mix members of {len(set(group))} groups, as networks or chains: --plan prefix (passes of "
+                f"dropout) or spread (snapshots) draws within each."
+            )
         size = self.draws.sizes[-1]
         draws = self.draws.of_size(size)
         ause, chance = float(values["ause"][draws].mean()), float(values["ause_random"][draws].mean())

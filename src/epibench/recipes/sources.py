@@ -49,6 +49,8 @@ class Places:
         path = Path(folder).expanduser()
         if path.is_absolute():
             return path
+        if self.root is None and path.is_dir():
+            return path
         if self.root is None:
             raise InputError(f"where is the data? Give --set data.root=DIR, which holds '{folder}', or --set {key}=DIR")
         return self.root / path

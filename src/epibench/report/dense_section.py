@@ -130,13 +130,21 @@ def _size_warnings(runs: Sequence[Run], domains: Sequence[Domain]) -> list[str]:
     """What speaks against comparing runs: domains of one name that are not the same data."""
     different = []
     for domain in domains:
-        sizes = {one.num_pixels for run in runs for one in domains_of([run]) if one.name == domain.name}
-        if len(sizes) > 1:
-            different.append(domain.label)
+        found = {_data_of(run, one) for run in runs for one in domains_of([run]) if one.name == domain.name}
+        if len(found) > 1:
+            different.append(domain.name)
     return [
-        f"The runs were scored on different numbers of pixels of {label}: their numbers there are of different data."
-        for label in different
+        f"What is called {name} is not the same data in all runs: their numbers there cannot be compared."
+        for name in different
     ]
+
+
+def _data_of(run: Run, domain: Domain) -> str:
+    """Which images a domain of a run has, as far as its settings and its pixels tell."""
+    data = run.part("recipe").get("data")
+    named = data.get("domains") if isinstance(data, dict) else None
+    source = named.get(domain.name) if isinstance(named, dict) else None
+    return str([source, run.part("data_versions").get(domain.name), domain.num_pixels])
 
 
 def _class_warnings(runs: Sequence[Run], first: Sequence[Domain]) -> list[str]:

@@ -10,7 +10,7 @@ from epibench.report.metric_errors import CLEAR, CLOSE, difference_error, error_
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import m_equals, percent, significant
 from epibench.report.page import listed
-from epibench.report.verdicts import Card, rank, title_with_unit, value_bars, within_numerical_error
+from epibench.report.verdicts import Bar, Card, rank, title_with_unit, value_bars, within_numerical_error
 
 PRAISE = {  # one method is, or several together are, the best of all
     "ause": ("ranks errors best", "rank errors best"),
@@ -38,6 +38,7 @@ class Verdict:
     doubt: str  # what speaks against the lead, in a word or two
     m: int | None
     card: Card
+    chance: bool = False  # whether none is better than chance
 
     @property
     def labels(self) -> str:
@@ -81,6 +82,8 @@ def metric_verdict(name: str, entries: Sequence[Entry]) -> Verdict:
     having = [entry for entry in entries if entry.stat(name, m_of[entry.label]).mean is not None]
     ranked = rank(having, {e.label: e.stat(name, m_of[e.label]) for e in having}, info)
     best = _alike(name, ranked, m_of)
+    if best and name == "ause" and all(by_chance(entry, m_of[entry.label]) for entry in best):
+        return _no_ranking(best, value_bars(name, ranked, m_of), m, m_of)
     others = len(ranked) - len(best)
     doubt = _doubt(gap_in_errors(name, ranked[0], ranked[len(best)], m_of)) if others else ""
     bars = value_bars(name, ranked, m_of) if ranked else []
@@ -89,6 +92,22 @@ def metric_verdict(name: str, entries: Sequence[Entry]) -> Verdict:
     title = title_with_unit(info, entries)
     card = Card(title, BETTER_TEXT[info.better], question, _headline(best, doubt), bars, sentences)
     return Verdict(name, best, others, doubt, m, card)
+
+
+def by_chance(entry: Entry, m: int) -> bool:
+    """Whether an uncertainty ranks errors no better than one that knows nothing, as far as streaming tells."""
+    found, chance, bound = (entry.stat(name, m).mean for name in ("ause", "ause_random", "ause_bound"))
+    return found is not None and chance is not None and found + min(bound or 0.0, found) >= chance
+
+
+def _no_ranking(best: Sequence[Entry], bars: list[Bar], m: int | None, m_of: dict[str, int]) -> Verdict:
+    """That not even the best uncertainty is known to rank errors."""
+    info, first = metric_info("ause"), best[0]
+    found, chance = (first.stat(name, m_of[first.label]).mean or 0.0 for name in ("ause", "ause_random"))
+    where = m_equals(m_of[first.label])
+    said = f"At {where}, chance has an AUSE of {significant(chance, 2)}, {first.label} {significant(found, 2)}."
+    card = Card(info.title, BETTER_TEXT[info.better], QUESTIONS["ause"], "None better than chance", bars, [said])
+    return Verdict("ause", [], 0, "", m, card, chance=True)
 
 
 def _doubt(errors: float | None) -> str:
@@ -189,6 +208,8 @@ def finding(verdicts: Sequence[Verdict]) -> str:
             values.setdefault(verdict.labels, []).append(verdict.only)
     parts = [f"{labels} {listed(words)}" for labels, words in said.items()]
     parts += [f"{labels} has {listed(words)}" for labels, words in values.items()]
+    if any(verdict.chance for verdict in verdicts):
+        parts.append("no uncertainty is known to rank errors better than chance (AUSE)")
     if not parts:
         return "There are no values to compare."
     m = next((verdict.m for verdict in verdicts if verdict.m is not None), None)

@@ -106,10 +106,18 @@ def _view(methods: Sequence[Method], view: View) -> dict[str, Any]:
     }
 
 
+def _trained_on(run: Run) -> str:
+    """The training data of a run: of problems with images, beside the domains; of toy problems, all the data."""
+    data = run.part("recipe").get("data")
+    if isinstance(data, dict) and "train" in data:
+        return str(data["train"])
+    return str([data, run.part("recipe").get("train")])
+
+
 def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
     """What speaks against comparing runs of a problem."""
     warnings = []
-    if len({str([run.part("recipe").get(key) for key in ("data", "train")]) for run in runs}) > 1:
+    if len({_trained_on(run) for run in runs}) > 1:
         warnings.append(
             "The runs were trained on different data: part of every difference between them is due to that."
         )
