@@ -123,11 +123,17 @@ def test_another_recipe_in_the_folder_is_refused(tmp_path: Path, run) -> None:
     assert "another recipe: methods" in said
 
 
+def hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
     out = tmp_path / "run"
     long = settings('methods=["map", "sgld"]', "sgld.num_epochs=4000", "sgld.learning_rate=0.001")
     command = [sys.executable, "-m", "epibench", "run", "toy-regression", "--out", str(out), *long]
-    stopped = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    # A shell starts what runs in its background deaf to this signal, and the tests may be run there.
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
+    stopped = subprocess.Popen(command, text=True, preexec_fn=hear_interrupts, **pipes)
     finished, deadline = out / "members" / "map.safetensors", time.monotonic() + 60
     while not finished.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
