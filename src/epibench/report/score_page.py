@@ -55,7 +55,11 @@ def render_score_page(results: dict[str, Any]) -> str:
 
 
 def _header(results: dict[str, Any], entries: Sequence[Entry]) -> dict[str, Any]:
-    settings = {key: str(value) for key, value in (results.get("settings") or {}).items()}
+    words = {None: "none", True: "yes", False: "no"}
+    settings = {
+        key: words[value] if value is None or isinstance(value, bool) else str(value)
+        for key, value in (results.get("settings") or {}).items()
+    }
     domains = list(dict.fromkeys(entry.domain for entry in entries if entry.domain))
     methods = list(dict.fromkeys(str(e.raw.get("method") or e.label) for e in entries))
     return {

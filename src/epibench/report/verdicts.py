@@ -291,7 +291,8 @@ def _accuracy_sentence(entry: Entry) -> str:
     confidence = sum((c or 0.0) * (n or 0.0) for c, _, n in bins) / total
     accuracy = sum((a or 0.0) * (n or 0.0) for _, a, n in bins) / total
     facts = f"mean confidence {percent(confidence, 3)}, accuracy {percent(accuracy, 3)}"
-    if abs(confidence - accuracy) < 0.005:
+    # Less than draws differ by says nothing, nor does half a point.
+    if abs(confidence - accuracy) < max(0.005, entry.stat("accuracy", m).std or 0.0):
         return f"is neither over- nor under-confident on average at {m_equals(m)}: {facts}."
     side = "over" if confidence > accuracy else "under"
     return f"is {side}-confident on average at {m_equals(m)}: {facts}."
