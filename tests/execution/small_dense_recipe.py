@@ -16,6 +16,18 @@ from epibench.recipes.sources import StreetSource
 SIZE = (32, 64)
 
 
+def small_data(cache: Path) -> DataOptions:
+    """A few clean scenes to train on, clean and wild ones to evaluate on; cache: where they are kept."""
+    return DataOptions(
+        cache=str(cache),
+        train=StreetSource(num_images=5, size=SIZE),
+        domains={
+            "clean": StreetSource(num_images=5, seed=1, size=SIZE),
+            "wild": StreetSource(domain="wild", num_images=4, seed=1, size=SIZE),
+        },
+    )
+
+
 def small_dense(cache: Path, *settings: str) -> DenseRecipe:
     """Three networks of an ensemble and two of MC-dropout on clean and wild scenes; cache: where scenes are kept."""
     optimised = {"num_epochs": 2, "batch_size": 2, "learning_rate": 1e-3}
@@ -28,14 +40,7 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         draws=3,
         network=DepthNetwork(width=8, blocks=(1, 1, 1, 1), init_std=None),
         training=TrainingOptions(epoch_steps=3, crop=(16, 32), weight_decay=1e-4),
-        data=DataOptions(
-            cache=str(cache),
-            train=StreetSource(num_images=5, size=SIZE),
-            domains={
-                "clean": StreetSource(num_images=5, seed=1, size=SIZE),
-                "wild": StreetSource(domain="wild", num_images=4, seed=1, size=SIZE),
-            },
-        ),
+        data=small_data(cache),
         evaluation=EvaluationOptions(batch_size=2, pictures=1),
         map=MAP(num_restarts=2, **optimised),
         ensemble=Ensemble(num_members=3, sets="random", **optimised),

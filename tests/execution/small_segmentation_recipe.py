@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
+from small_dense_recipe import small_data
+
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.recipes import apply_settings
-from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
+from epibench.recipes.dense import DenseRecipe, EvaluationOptions, TrainingOptions
 from epibench.recipes.networks import SegmentationNetwork
-from epibench.recipes.sources import StreetSource
-
-SIZE = (32, 64)
 
 
 def small_segmentation(cache: Path, *settings: str) -> DenseRecipe:
@@ -23,14 +22,7 @@ def small_segmentation(cache: Path, *settings: str) -> DenseRecipe:
         draws=3,
         network=SegmentationNetwork(depth=18, width=8, head_width=8, rates=(1, 2), stem="single"),
         training=TrainingOptions(epoch_steps=3, crop=(16, 32)),
-        data=DataOptions(
-            cache=str(cache),
-            train=StreetSource(num_images=5, size=SIZE),
-            domains={
-                "clean": StreetSource(num_images=5, seed=1, size=SIZE),
-                "wild": StreetSource(domain="wild", num_images=4, seed=1, size=SIZE),
-            },
-        ),
+        data=small_data(cache),
         evaluation=EvaluationOptions(batch_size=2, pictures=1),
         ensemble=Ensemble(num_members=3, sets="random", **optimised),
         mc_dropout=MCDropout(num_networks=2, num_passes=2, rate=0.5, **optimised),

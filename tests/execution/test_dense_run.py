@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from silent_reporter import Silent
 from small_dense_recipe import small_dense
 
 from epibench.cli import main
@@ -46,23 +46,6 @@ METRICS = {
     *("rmse", "mae", "nll", "nll_infinite", "nll_gaussian", "nll_gaussian_infinite"),
     *("crps", "crps_gaussian", "ence", "ence_bound", "interval_score"),
 }
-
-
-class Silent:
-    """A reporter that notes the steps, and what was done of them."""
-
-    def __init__(self) -> None:
-        self.steps: list[str] = []
-        self.done: dict[str, int] = {}
-
-    def say(self, text: str) -> None:
-        pass
-
-    @contextmanager
-    def step(self, name: str, total: int, done: int = 0) -> Iterator[Any]:
-        self.steps.append(name)
-        self.done[name] = done
-        yield lambda units, note="": None
 
 
 def carry_out(recipe: DenseRecipe, path: Path, jobs: int = 1, reporter: Silent | None = None) -> dict[str, Any]:

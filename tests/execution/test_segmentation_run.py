@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,9 @@ import torch
 import zarr
 from PIL import Image
 from safetensors.torch import load_file
-from small_segmentation_recipe import SIZE, small_segmentation
+from silent_reporter import Silent
+from small_dense_recipe import SIZE
+from small_segmentation_recipe import small_segmentation
 
 import oracles
 from epibench.data.labels import CITYSCAPES_TRAIN_IDS, label_ids
@@ -27,17 +27,6 @@ from epibench.recipes import RECIPES, apply_settings
 from epibench.recipes.dense import DenseRecipe
 
 STORED = "evaluation.store=true"
-
-
-class Silent:
-    """A reporter that says nothing."""
-
-    def say(self, text: str) -> None:
-        pass
-
-    @contextmanager
-    def step(self, name: str, total: int, done: int = 0) -> Iterator[Any]:
-        yield lambda units, note="": None
 
 
 def carry_out(recipe: DenseRecipe, path: Path, trained: Path | None = None) -> dict[str, Any]:

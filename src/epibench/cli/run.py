@@ -15,7 +15,6 @@ from epibench.cli.report import print_run_tables
 from epibench.cli.score import resolve_device
 from epibench.errors import InputError
 from epibench.execution import Machine, Reporter, RunFolder, run_dense, run_toy
-from epibench.execution.dense import data_versions
 from epibench.recipes import RECIPES, DenseRecipe, Recipe, ToyRecipe, apply_settings, find_recipe
 from epibench.recipes.experiment import QUICK
 from epibench.recipes.settings import fixed
@@ -50,7 +49,7 @@ def run_recipe(name: str, out: Path | None, settings: list[str], device: str, ex
 def belongs(results: dict[str, Any], recipe: Recipe) -> bool:
     """Whether results are those of a recipe."""
     made = results.get("recipe")
-    if isinstance(recipe, DenseRecipe) and results.get("data_versions") != data_versions(recipe):
+    if isinstance(recipe, DenseRecipe) and results.get("data_versions") != recipe.data.versions:
         return False  # the street, or a class table, is another now
     return isinstance(made, dict) and fixed(made) == fixed(recipe.model_dump(mode="json"))
 

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import UninitializedParameter
 
-from epibench.data.batch import Batch
 from epibench.data.labels import ClassTable
 from epibench.data.loading import Samples
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.draws import make_draws
+from epibench.execution.check_recipe import check_possible
 from epibench.execution.class_weights import prepare_weights
-from epibench.execution.dense_data import DenseData, draw_scenes, open_data
+from epibench.execution.dense_data import draw_scenes, open_data
 from epibench.execution.dense_run import DenseRun, Machine
 from epibench.execution.evaluate_domain import Fitted, evaluate_domain
 from epibench.execution.heading import heading, method_facts
 from epibench.execution.reporter import Reporter
 from epibench.execution.run_folder import RunFolder
-from epibench.execution.train_job import augment_of
 from epibench.execution.train_method import Trained, train_method
-from epibench.execution.training_log import check_log
-from epibench.imported import in_words
 from epibench.methods.network_pool import NetworkPool, cut, image_size
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import read_json, write_json
 
-PREDICTED = 2  # mean and log variance
 SHARE_OF_MEMORY = 0.3  # for the weights of members
 
 
@@ -81,59 +76,6 @@ def fail(run: DenseRun, failed: dict[str, str], what: str, error: InputError) ->
     """Note what has failed, and say so."""
     failed[what] = str(error)
     run.reporter.say(f"{what} failed: {error}")
-
-
-def check_possible(recipe: DenseRecipe, data: DenseData) -> None:
-    """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
-    for domain in data.domains.values():
-        domain.samples[0]
-    check_crop(recipe, data.train[0])
-    check_network(recipe, data)
-    check_log(recipe.training.log)
-    weights = recipe.training.class_weights
-    if isinstance(weights, tuple) and len(weights) != data.num_classes:
-        raise InputError(
-            f"training.class_weights: {len(weights)} numbers for {data.num_classes} classes; give one for each"
-        )
-    devices, smallest = recipe.training.devices, recipe.network.smallest_batch
-    for name in recipe.methods:
-        key, size = recipe.setting(name, "batch_size"), recipe.method(name).batch_size
-        if size % devices:
-            raise InputError(f"{key}: take a multiple of {devices}, among which a batch is shared")
-        if size // devices < smallest:
-            raise InputError(
-                f"{key}: {recipe.network.kind} needs batches of {smallest} or more images, on each device, for its "
-                f"batch norm"
-            )
-
-
-def check_crop(recipe: DenseRecipe, sample: Batch) -> None:
-    """The crop fits into a training sample at its smallest scale."""
-    augment, smallest = augment_of(recipe), recipe.training.scale[0]
-    replace(augment, scale=(smallest, smallest))(sample, 0)
-
-
-def check_network(recipe: DenseRecipe, data: DenseData) -> None:
-    """Make a network; one that we do not know shall predict something for a training sample."""
-    network = recipe.network.build(data.num_classes, pretrained=True).eval()
-    if recipe.network.kind != "own":
-        return
-    if not any(True for _ in network.parameters()):
-        raise InputError(f"network.name: {recipe.network.name} has no parameters to be trained")
-    if any(isinstance(each, UninitializedParameter) for each in network.parameters()):
-        raise InputError(f"network.name: {recipe.network.name} has lazy modules; give them their sizes")
-    sample = augment_of(recipe)(data.train[0], 0)
-    wanted = PREDICTED if data.num_classes is None else data.num_classes
-    try:
-        with torch.inference_mode():
-            raw = network({name: values[None] for name, values in sample.inputs.items()})
-    except Exception as error:
-        raise InputError(f"network.name: {recipe.network.name} fails on a sample: {in_words(error)}") from None
-    found = tuple(raw.shape) if isinstance(raw, Tensor) else type(raw).__name__
-    if not isinstance(raw, Tensor) or raw.dim() != 4 or raw.shape[:2] != (1, wanted):
-        raise InputError(
-            f"network.name: {recipe.network.name} gives {found} for one image; wanted is (1, {wanted}, rows, columns)"
-        )
 
 
 def evaluate_method(run: DenseRun, name: str, trained: Trained, failed: dict[str, str]) -> Evaluated:
@@ -247,7 +189,7 @@ def document(run: DenseRun, found: Mapping[str, Evaluated]) -> dict[str, Any]:
     return {
         **heading(recipe, run.machine.device),
         "problem": recipe.problem,
-        "data_versions": data_versions(recipe),
+        "data_versions": recipe.data.versions,
         "kind": recipe.likelihood,
         "unit": recipe.unit,
         **class_facts(run.data.classes),
@@ -262,11 +204,6 @@ def document(run: DenseRun, found: Mapping[str, Evaluated]) -> dict[str, Any]:
         "pictures": {domain: pictures_of(domain, found) for domain in run.data.domains},
         "cost": {name: one.cost for name, one in found.items()},
     }
-
-
-def data_versions(recipe: DenseRecipe) -> dict[str, str]:
-    """What changes when the same settings give other data, by domain, and of the training data."""
-    return {"train": recipe.data.train.version, **{n: s.version for n, s in recipe.data.domains.items()}}
 
 
 def class_facts(classes: ClassTable | None) -> dict[str, Any]:

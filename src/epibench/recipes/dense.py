@@ -84,6 +84,11 @@ class DataOptions(Options):
         cache = default_cache() if self.cache is None else Path(self.cache).expanduser()
         return Places(None if self.root is None else Path(self.root).expanduser(), cache)
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """What changes when the same settings give other data: of the training data, and of every domain."""
+        return {"train": self.train.version, **{name: source.version for name, source in self.domains.items()}}
+
 
 class EvaluationOptions(Options):
     """How members are evaluated. store: also write all predictions; pictures: images of each domain that are drawn.
