@@ -17,11 +17,11 @@ from lightning.fabric import Fabric
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch
 from epibench.evaluation.dense import DomainPass
-from epibench.evaluation.draws import make_draws
 from epibench.evaluation.suite import SuiteSettings
 from epibench.likelihoods import gaussian
+from epibench.members.draws import make_draws
+from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Member, Roll
-from epibench.methods.network_pool import NetworkPool
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.training.dense import DenseTraining, DenseWatch, LogRow, NetworkKeys, train_network
 from epibench.training.rules import Adam

@@ -28,12 +28,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from epibench.evaluation.draws import make_draws
-from epibench.evaluation.maps import refined
-from epibench.evaluation.pixels import Pixels
 from epibench.evaluation.scoring import chunk_size, evaluate
 from epibench.evaluation.suite import Observed, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
+from epibench.members.draws import make_draws
+from epibench.members.maps import refined
 from epibench.metrics import (
     ConfidenceCalibration,
     IntervalCalibration,
@@ -42,6 +41,7 @@ from epibench.metrics import (
     ause,
 )
 from epibench.parallel import silenced_torch_threads
+from epibench.store.reader import Pixels
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 
-from epibench.evaluation import StoreWriter
+from epibench.store import StoreWriter
 
 
 def write_depth(

@@ -24,8 +24,8 @@ from rich.table import Table
 
 from epibench.cli.data import parse_size
 from epibench.data.labels import CITYSCAPES
-from epibench.data.street import FACTORS, Domain, make_domain, render_frame
-from epibench.data.street.shift import frechet_distance, patch_descriptors
+from epibench.street import FACTORS, Domain, make_domain, render_frame
+from epibench.street.shift import frechet_distance, patch_descriptors
 
 Size = tuple[int, int]
 STRIP = (42, 46)  # scenes of seed 0: fair weather and dusk

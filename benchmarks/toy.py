@@ -29,7 +29,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from epibench.data.toy import ToyName, ToyProblem, make_toy
+from epibench.data.sets.toy import ToyName, ToyProblem, make_toy
 from epibench.methods import METHODS, Problem
 from epibench.networks.mlp import StackedMLP
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from epibench.data.batch import Batch
 from epibench.data.labels import table_of_names
-from epibench.evaluation.draws import Plan
+from epibench.members.draws import Plan
 from epibench.methods.optimised import Optimised
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from epibench.evaluation import StoreWriter
+from epibench.store import StoreWriter
 
 Array = npt.NDArray[Any]
 

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from epibench.data.check import check_root
-from epibench.data.street import StreetDataset
-from epibench.data.street.export import export
+from epibench.street import StreetDataset
+from epibench.street.export import export
 from label_files import random_values, save, save_image
 
 

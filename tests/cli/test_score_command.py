@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from epibench.evaluation.scoring import Scorer
-from epibench.evaluation.store_writer import write_store
+from epibench.store.writer import write_store
 
 
 def gaussian_store(path, seed=0, **attributes):

@@ -18,16 +18,16 @@ import oracles
 from epibench.data.batch import Batch
 from epibench.evaluation import dense
 from epibench.evaluation.dense import DomainPass
-from epibench.evaluation.draws import Draws, Plan, make_draws
-from epibench.evaluation.maps import Maps, WindowMaps, whole
 from epibench.evaluation.suite import SuiteSettings
-from epibench.execution.gallery import Gallery
+from epibench.members.draws import Draws, Plan, make_draws
+from epibench.members.maps import Maps, WindowMaps, whole
+from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Member, Method
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
-from epibench.methods.network_pool import NetworkPool
 from epibench.methods.sgld import SGLD
 from epibench.networks.depth_completion import DepthCompletion
+from epibench.runs.gallery import Gallery
 from metrics import class_oracles
 
 MEMBERS, IMAGES, HEIGHT, WIDTH, CLASSES = 12, 6, 5, 8, 3

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from epibench.evaluation import pool as evaluation
-from epibench.evaluation.draws import Plan, make_draws
 from epibench.evaluation.pool import parts_of, predict, score
 from epibench.evaluation.suite import SuiteSettings
 from epibench.likelihoods import LIKELIHOODS
+from epibench.members.draws import Plan, make_draws
 
 POINTS = 23
 

@@ -8,8 +8,8 @@ import oracles
 from epibench.errors import InputError
 from epibench.evaluation import scoring
 from epibench.evaluation.scoring import ScoreSettings, prepare
-from epibench.evaluation.store import open_store
-from epibench.evaluation.store_writer import write_store
+from epibench.store.structure import open_store
+from epibench.store.writer import write_store
 
 NUM_MEMBERS = 5
 SHAPE = (6, 4, 7)

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from epibench.evaluation.draws import Draws, make_draws
 from epibench.likelihoods import categorical
 from epibench.likelihoods.categorical import combine, entropy, loss, slope
+from epibench.members.draws import Draws, make_draws
 
 in_any_time = settings(deadline=None, max_examples=25)  # the first example waits for torch's threads
 DTYPES = (torch.float16, torch.float32, torch.float64)

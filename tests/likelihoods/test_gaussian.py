@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from epibench.evaluation.draws import Draws, make_draws
 from epibench.likelihoods.gaussian import GaussianPredictive, combine, loss, slope
+from epibench.members.draws import Draws, make_draws
 
 in_any_time = settings(deadline=None, max_examples=25)  # the first example waits for torch's threads
 DTYPES = (torch.float16, torch.float32, torch.float64)

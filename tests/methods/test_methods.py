@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from epibench.data.points import Points
-from epibench.data.toy import sample
+from epibench.data.sets.toy import sample
 from epibench.errors import InputError
-from epibench.evaluation.draws import make_draws
 from epibench.likelihoods import LIKELIHOODS
+from epibench.members.draws import make_draws
 from epibench.methods import METHODS, Method, Pool, Problem, Watch
 from epibench.methods.mc_dropout import MCDropout
 from epibench.networks.mlp import StackedMLP

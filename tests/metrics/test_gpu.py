@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from epibench.evaluation.scoring import ScoreSettings, prepare
-from epibench.evaluation.store import open_store
-from epibench.evaluation.store_writer import write_store
 from epibench.likelihoods import categorical, gaussian
+from epibench.store.structure import open_store
+from epibench.store.writer import write_store
 from metrics.cases import CASES, Case
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from epibench.errors import InputError
-from epibench.evaluation.draws import make_draws
-from epibench.execution.train_job import training_of
+from epibench.members.draws import make_draws
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
 from epibench.recipes.sources import KittiSource, StreetSource, VirtualKittiSource
+from epibench.runs.train_job import training_of
 
 
 def recipe(name: str) -> DenseRecipe:

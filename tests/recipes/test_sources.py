@@ -10,10 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from epibench.data.batch import Batch
 from epibench.data.labels import CITYSCAPES_TRAIN_IDS, label_ids, table_of_names
-from epibench.data.street import StreetDataset
-from epibench.data.street.export import export
+from epibench.data.sets.own import OwnSource
 from epibench.errors import InputError
-from epibench.recipes.own_source import OwnSource
 from epibench.recipes.sources import (
     CamVidSource,
     CityscapesSource,
@@ -25,6 +23,8 @@ from epibench.recipes.sources import (
     SynscapesSource,
     VirtualKittiSource,
 )
+from epibench.street import StreetDataset
+from epibench.street.export import export
 from label_files import random_values, save, save_image
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("numpyro", reason="the reference needs numpyro: pip install 
 pytest.importorskip("arviz", reason="the reference needs arviz: pip install 'epibench[reference]'")
 
 from epibench.data.points import Points
-from epibench.data.toy import ToyProblem, make_toy
+from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.errors import InputError
 from epibench.reference.batch import Posteriors, posteriors_of
 from epibench.reference.batches import batch_file, prepare_folder

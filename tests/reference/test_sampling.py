@@ -12,7 +12,7 @@ pytest.importorskip("arviz", reason="the reference needs arviz: pip install 'epi
 import jax
 import jax.numpy as jnp
 
-from epibench.data.toy import make_toy
+from epibench.data.sets.toy import make_toy
 from epibench.reference.model import Posterior, posterior_of
 from epibench.reference.nuts import run_nuts
 from epibench.reference.preconditioner import inverse_root

@@ -2,7 +2,7 @@
 
 import pytest
 
-from epibench.data.toy import ToyName, make_toy
+from epibench.data.sets.toy import ToyName, make_toy
 from epibench.reference.predictions import check_fits, load_reference, shipped_reference
 
 # What docs/reference.md states, for the convention under which the variance is finite, in both directions.

@@ -18,7 +18,7 @@ import numpy as np
 from fake_results import BINS, CITYSCAPES, FRACTIONS, LEVELS, categorical_draw, gaussian_draw, stat
 from PIL import Image
 
-from epibench.data.street import StreetDataset, make_domain
+from epibench.street import StreetDataset, make_domain
 
 MEMBERS = (1, 2, 4, 8)
 POOL = {"ensemble": 12, "mc_dropout": 4, "sghmc": 3}  # networks or chains

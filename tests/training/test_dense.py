@@ -19,12 +19,12 @@ from epibench.data.augment import Augment
 from epibench.data.batch import Batch
 from epibench.data.loading import Samples
 from epibench.errors import InputError
-from epibench.execution.train_job import TrainJob, checkpoints_of, train_job
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.sources import Places, StreetSource, Task
+from epibench.runs.train_job import TrainJob, checkpoints_of, train_job
 from epibench.training import dense
 from epibench.training.dense import (
     DenseState,

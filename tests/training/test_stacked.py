@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from epibench import randomness
 from epibench.data.points import Points
-from epibench.data.toy import sample
+from epibench.data.sets.toy import sample
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.mlp import StackedMLP

@@ -16,13 +16,13 @@ from rich.text import Text
 from epibench.data import class_check
 from epibench.data.check import SOURCES, SplitReport, check_root
 from epibench.data.class_check import LabelledReport, check_labelled
-from epibench.data.folder import Folder
 from epibench.data.labels import ClassTable
-from epibench.data.street import StreetDataset, make_domain
-from epibench.data.street.export import export
-from epibench.data.street.files import replacing, writing_to
-from epibench.data.street.preview import make_sheet
+from epibench.data.sets.folder import Folder
 from epibench.errors import InputError
+from epibench.street import StreetDataset, make_domain
+from epibench.street.export import export
+from epibench.street.files import replacing, writing_to
+from epibench.street.preview import make_sheet
 
 T = TypeVar("T")
 NAMES = ("street",)

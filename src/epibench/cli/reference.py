@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from epibench.data.toy import ToyName, make_toy
+from epibench.data.sets.toy import ToyName, make_toy
 from epibench.errors import InputError
 from epibench.reference.make import check_installed, make_reference, work_folder
 from epibench.reference.predictions import Reference

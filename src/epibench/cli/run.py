@@ -14,12 +14,12 @@ from epibench.cli.progress import ConsoleReporter
 from epibench.cli.report import print_run_tables
 from epibench.cli.score import resolve_device
 from epibench.errors import InputError
-from epibench.execution import Machine, Reporter, RunFolder, run_dense, run_toy
 from epibench.recipes import RECIPES, DenseRecipe, Recipe, ToyRecipe, apply_settings, find_recipe
 from epibench.recipes.experiment import QUICK
 from epibench.recipes.settings import fixed
 from epibench.report import write_run_page
 from epibench.report.runs import load_results
+from epibench.runs import Machine, Reporter, RunFolder, run_dense, run_toy
 
 RUNS = Path("runs")
 

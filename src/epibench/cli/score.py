@@ -17,11 +17,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from epibench import __version__, results
 from epibench.cli.tables import print_tables
 from epibench.errors import InputError
-from epibench.evaluation.draws import Plan
 from epibench.evaluation.scoring import Scorer, ScoreSettings, prepare
-from epibench.evaluation.store import open_store
+from epibench.members.draws import Plan
 from epibench.metrics.conventions import Convention, check_convention
 from epibench.report import write_score_page
+from epibench.store.structure import open_store
 
 
 def run_score(

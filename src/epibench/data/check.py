@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from epibench.data.kitti_depth import CROP, KittiDepth
-from epibench.data.kitti_depth import Split as KittiSplit
-from epibench.data.virtual_kitti import CAMERAS, SPLITS, VARIANTS, Split, Version, VirtualKitti
+from epibench.data.sets.kitti import CROP, KittiDepth
+from epibench.data.sets.kitti import Split as KittiSplit
+from epibench.data.sets.virtual_kitti import CAMERAS, SPLITS, VARIANTS, Split, Version, VirtualKitti
 from epibench.errors import InputError
 
 DepthData = KittiDepth | VirtualKitti

@@ -9,12 +9,12 @@ from typing import Literal
 
 import torch
 
-from epibench.data.camvid import CamVid
-from epibench.data.cityscapes import Cityscapes
-from epibench.data.folder import Folder
 from epibench.data.label_images import LabelledImages
 from epibench.data.labels import ClassTable
-from epibench.data.synscapes import Synscapes, folder_of
+from epibench.data.sets.camvid import CamVid
+from epibench.data.sets.cityscapes import Cityscapes
+from epibench.data.sets.folder import Folder
+from epibench.data.sets.synscapes import Synscapes, folder_of
 from epibench.errors import InputError
 
 NUM_OPENED = 12

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from epibench.evaluation.dense import ImagePool, bands
-from epibench.evaluation.maps import joined
 from epibench.evaluation.scoring import chunk_size
 from epibench.likelihoods import LIKELIHOODS
+from epibench.members.maps import joined
 
 REPEATS = 3
 SECONDS = 4.0  # for all repeats of one M: enough to see what it costs

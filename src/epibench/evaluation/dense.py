@@ -12,13 +12,13 @@ from torch import Tensor
 
 from epibench.data.batch import Batch
 from epibench.data.loading import InOrder, Samples, batches
-from epibench.evaluation.draws import Draws
-from epibench.evaluation.maps import GroupedMaps, Maps, WindowMaps, joined
-from epibench.evaluation.pixels import Pixels
 from epibench.evaluation.pool import Drawn, Part, parts_of, place, without_x
 from epibench.evaluation.scoring import CHUNKS_AT_ONCE, chunk_size, evaluate
 from epibench.evaluation.suite import Suite, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
+from epibench.members.draws import Draws
+from epibench.members.maps import GroupedMaps, Maps, WindowMaps, joined
+from epibench.store.reader import Pixels
 
 # Pixels of a shard, which all members see before the next: enough to fill a GPU; with many members or classes, fewer.
 SHARD_PIXELS = {"cpu": 2**18, "cuda": 2**22}

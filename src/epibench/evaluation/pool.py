@@ -10,11 +10,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from epibench.evaluation.draws import Draws, Plan
-from epibench.evaluation.pixels import Pixels
 from epibench.evaluation.scoring import evaluate
 from epibench.evaluation.suite import SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
+from epibench.members.draws import Draws, Plan
+from epibench.store.reader import Pixels
 
 # Members × points whose outputs are computed at once.
 OUTPUTS_AT_ONCE = 2**20

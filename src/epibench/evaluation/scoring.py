@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from epibench.errors import InputError
-from epibench.evaluation.draws import Draws, Plan, make_draws
-from epibench.evaluation.pixels import PixelReader, Pixels, Tally
-from epibench.evaluation.store import PredictionStore
 from epibench.evaluation.suite import Observed, Suite, SuiteSettings, check_uncertainty, make_suite
 from epibench.likelihoods import LIKELIHOODS, Likelihood
+from epibench.members.draws import Draws, Plan, make_draws
 from epibench.metrics import Convention
 from epibench.parallel import in_threads, silenced_torch_threads
 from epibench.results import per_draw, summarise, summarise_curves
+from epibench.store.reader import PixelReader, Pixels, Tally
+from epibench.store.structure import PredictionStore
 
 # Elements (draw × pixel × class) of a chunk: 16 MiB in float64; on a GPU enough to fill it.
 CPU_CHUNK = 2**21

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from epibench.evaluation.draws import Plan, spread
 from epibench.evaluation.pool import Pool
+from epibench.members.draws import Plan, spread
+from epibench.members.stacked import StackedPool
 from epibench.methods.contract import Method, Problem
-from epibench.methods.pools import StackedPool
 from epibench.training.schedules import Schedule, poly
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from epibench.data.points import Points
 from epibench.errors import InputError
-from epibench.evaluation.draws import Plan
 from epibench.evaluation.pool import Pool
+from epibench.members.draws import Plan
 from epibench.networks.mlp import StackedMLP
 from epibench.training.objectives import OBJECTIVES, Objective
 from epibench.training.rules import Rule

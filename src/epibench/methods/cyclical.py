@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from epibench.evaluation.draws import spread
+from epibench.members.draws import spread
 from epibench.methods.chains import Chains
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule

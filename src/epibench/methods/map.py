@@ -7,11 +7,11 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from epibench.evaluation.draws import Plan
 from epibench.evaluation.pool import Pool
+from epibench.members.draws import Plan
+from epibench.members.stacked import StackedPool
 from epibench.methods.contract import Problem
 from epibench.methods.optimised import Optimised
-from epibench.methods.pools import StackedPool
 
 
 class MAP(Optimised):

@@ -9,23 +9,23 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from epibench.data.camvid import CamVid
-from epibench.data.cityscapes import Cityscapes
 from epibench.data.class_files import find_classes
 from epibench.data.class_mapping import Pairs
 from epibench.data.first_samples import first_samples
-from epibench.data.folder import Folder
-from epibench.data.kitti_depth import KittiDepth
 from epibench.data.labels import CAMVID_IDS, CITYSCAPES_LABEL_IDS
 from epibench.data.loading import Samples
-from epibench.data.street import StreetDataset, make_domain
-from epibench.data.street.domains import FACTORS, MAX_SEVERITY, Domain
-from epibench.data.street.frames import VERSION
-from epibench.data.synscapes import Synscapes
-from epibench.data.virtual_kitti import VirtualKitti
+from epibench.data.sets.camvid import CamVid
+from epibench.data.sets.cityscapes import Cityscapes
+from epibench.data.sets.folder import Folder
+from epibench.data.sets.kitti import KittiDepth
+from epibench.data.sets.own import OwnSource
+from epibench.data.sets.synscapes import Synscapes
+from epibench.data.sets.virtual_kitti import VirtualKitti
 from epibench.errors import InputError
 from epibench.recipes.experiment import Options
-from epibench.recipes.own_source import OwnSource
+from epibench.street import StreetDataset, make_domain
+from epibench.street.domains import FACTORS, MAX_SEVERITY, Domain
+from epibench.street.frames import VERSION
 
 EXACT = frozenset({"target"})  # without its shift the target is exact and complete: what is asked is the same
 Task = Literal["depth", "segmentation"]

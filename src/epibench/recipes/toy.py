@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from epibench.data.toy import ToyName
+from epibench.data.sets.toy import ToyName
 from epibench.methods import METHODS
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.mc_dropout import MCDropout

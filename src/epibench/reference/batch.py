@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from epibench.data.toy import ToyProblem
+from epibench.data.sets.toy import ToyProblem
 from epibench.evaluation.divergence import MAX_LOG_VARIANCE
 from epibench.reference.model import Array, Posterior, posterior_of
 from epibench.reference.nuts import Draws, run_nuts

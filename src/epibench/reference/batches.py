@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from epibench.data.toy import ToyProblem, read_arrays
+from epibench.data.sets.toy import ToyProblem, read_arrays
 from epibench.errors import InputError
 from epibench.reference.settings import ReferenceSettings
 from epibench.results import write_json

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from epibench.data.toy import ToyProblem
+from epibench.data.sets.toy import ToyProblem
 from epibench.reference.settings import ReferenceSettings
 
 Array = npt.NDArray[Any]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from epibench import __version__
-from epibench.data.toy import ToyProblem
+from epibench.data.sets.toy import ToyProblem
 from epibench.errors import InputError
 from epibench.reference.batches import run_batches
 from epibench.reference.diagnostics import diagnose

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from epibench.data.toy import ToyProblem
+from epibench.data.sets.toy import ToyProblem
 
 Array = jax.Array
 HIDDEN = 10

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from epibench.data.toy import TRAIN_REGION
+from epibench.data.sets.toy import TRAIN_REGION
 from epibench.report.charts import Layer, Look, Series, layer_group
 from epibench.report.numbers import finite, significant
 from epibench.report.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from epibench.data.toy import RADIUS, TRAIN_REGION
+from epibench.data.sets.toy import RADIUS, TRAIN_REGION
 from epibench.report.charts import Layer, layer_group
 from epibench.report.colour_map import NUM_COLOURS, map_uri
 from epibench.report.numbers import finite, significant

@@ -1,0 +1,1 @@
+"""Members of a pool: what they predict, and which of them are drawn together."""

@@ -1,0 +1,59 @@
+"""How much a pixel counts by its class: as the recipe says, or by how rare its class is in the training data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from epibench.data.loading import InOrder, Samples, batches
+from epibench.errors import InputError
+from epibench.runs.dense_data import classes_of
+from epibench.runs.reporter import Reporter
+from epibench.recipes.dense import DenseRecipe
+from epibench.results import read_json, write_json
+
+SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
+
+
+def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Reporter) -> list[int]:
+    """Valid pixels of each class."""
+    counts = torch.zeros(num_classes, dtype=torch.int64)
+    with reporter.step("count classes", len(samples)) as advance:
+        for batch in batches(InOrder(samples), range(len(samples)), 1, workers):
+            counts += torch.bincount(batch.target[batch.valid], minlength=num_classes)
+            advance(1)
+    return [int(count) for count in counts]
+
+
+def rare_weights(counts: Sequence[int]) -> tuple[float, ...]:
+    """1 / √share of each class, on average 1 over pixels; 0 for a class that never occurs."""
+    shares = np.asarray(counts, np.float64) / max(1, sum(counts))
+    weights = np.where(shares > 0, (shares + SMALLEST_SHARE) ** -0.5, 0.0)
+    return tuple(float(weight) for weight in weights / max((weights * shares).sum(), 1e-300))
+
+
+def counts_file(folder: Path) -> Path:
+    """Where a run keeps how often each class occurs."""
+    return folder / "members" / "class_counts.json"
+
+
+def prepare_weights(recipe: DenseRecipe, folder: Path, samples: Samples, workers: int, reporter: Reporter) -> None:
+    """Count the classes of the training data, once for each version of it, if the recipe asks for weights by them."""
+    version = recipe.data.train.version
+    if recipe.training.class_weights == "rare" and (read_json(counts_file(folder)) or {}).get("version") != version:
+        counts = count_classes(samples, classes_of(samples).num_classes, workers, reporter)
+        write_json(counts_file(folder), {"version": version, "counts": counts})
+
+
+def weights_of(recipe: DenseRecipe, folder: Path) -> tuple[float, ...] | None:
+    """The weights that networks are trained with."""
+    given = recipe.training.class_weights
+    if given != "rare":
+        return given
+    found = read_json(counts_file(folder))
+    if found is None or not isinstance(found.get("counts"), list):
+        raise InputError(f"{counts_file(folder)}: is missing or broken; remove it, and run the same command again")
+    return rare_weights(found["counts"])

@@ -1,0 +1,494 @@
+"""Writing prediction stores: whole arrays at once, or from a loop, member by member and image by image."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+import zarr
+from numpy.typing import ArrayLike
+from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.errors import ContainsArrayError
+from zarr.storage import ZipStore
+
+from epibench.errors import InputError
+from epibench.store.formats import (
+    KINDS,
+    OUTPUTS,
+    VERSION,
+    Array,
+    Contents,
+    Kind,
+    check_entries,
+    memory_source,
+)
+from epibench.store.structure import Label, describe
+
+# All members' chunks of the same pixels are read together: this keeps them to about half of the reader's block.
+TOGETHER_BYTES = 64 * 2**20
+CHUNK_BYTES = (2**18, 2**22)
+USUAL_MEMBERS = 32
+TARGET_CHUNK_BYTES = 2**20
+# The one string type of zarr 3 with a specification; others warn, and may become unreadable.
+STRING = np.dtypes.StringDType()
+Values = ArrayLike | torch.Tensor
+
+
+def write_store(
+    path: str | os.PathLike[str],
+    *,
+    kind: Kind,
+    target: Values,
+    mean: Values | None = None,
+    variance: Values | None = None,
+    probs: Values | None = None,
+    logits: Values | None = None,
+    valid: Values | None = None,
+    group: Sequence[Label] | None = None,
+    member_id: Sequence[Label] | None = None,
+    image_id: Sequence[Label] | None = None,
+    method: str | None = None,
+    domain: str | None = None,
+    unit: str | None = None,
+    class_names: Sequence[str] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write whole arrays as a store: a folder, or a zip if the path ends in .zip; complete or not at all.
+
+    mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…)
+    """
+    path = _checked_path(path, overwrite=overwrite, resume=False)
+    given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "target": target, "valid": valid}
+    arrays = {name: _to_numpy(values) for name, values in given.items() if values is not None}
+    labels = {"group": group, "member_id": member_id, "image_id": image_id}
+    arrays |= {name: _label_array(values) for name, values in labels.items() if values is not None}
+    attributes = _attributes(kind, method, domain, unit, class_names)
+    sources = {name: memory_source(values) for name, values in arrays.items()}
+    store = describe(path, Contents(sources, attributes, tuple(sources)))
+    unknown = [name for name in OUTPUTS if name in arrays and name not in store.output_names]
+    if unknown:
+        raise InputError(f"{path}: {unknown[0]!r} in a {kind} store; leave it out")
+    work = _partial(path)
+    _remove(work)
+    root = zarr.open_group(work, mode="w", attributes=attributes)
+    for name, values in arrays.items():
+        chunks, free = values.shape, len(store.shape)
+        if name in store.arrays:
+            chunks = _chunks(name, values.shape, values.dtype, free, store.num_members, images=free >= 3)
+        _create_array(root, name, values.shape, chunks, values.dtype)[...] = values
+    _finish(work, path)
+
+
+class StoreWriter:
+    """Write a store from a loop, in any order; what is not known at the start grows on demand.
+
+    A path that ends in .zip is written as a folder beside it, which is packed when the writer closes without an
+    error, and otherwise left for `resume`. Images smaller than `size` are padded, with `valid` false there. What is
+    never written reads as NaN (targets: −1), which the reader finds.
+
+    Several processes may write different members or images of one folder at once: give each `num_members`,
+    `num_images`, `size`, and `resume=True`, which also creates what is not there. A chunk holds one member and image.
+
+    size: the axes of one image, (height, width); group, member_id: one label per member
+    overwrite: replace a store at `path`, at the first write; resume: go on writing into it
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        kind: Kind,
+        method: str | None = None,
+        domain: str | None = None,
+        unit: str | None = None,
+        class_names: Sequence[str] | None = None,
+        num_members: int | None = None,
+        num_images: int | None = None,
+        num_classes: int | None = None,
+        size: Sequence[int] | None = None,
+        group: Sequence[Label] | None = None,
+        member_id: Sequence[Label] | None = None,
+        dtype: str = "float32",
+        overwrite: bool = False,
+        resume: bool = False,
+    ) -> None:
+        if dtype not in ("float16", "float32", "float64"):
+            raise InputError(f"{path}: dtype {dtype!r}; outputs are stored as float16, float32 or float64")
+        if kind not in KINDS:
+            raise InputError(f"{path}: kind {kind!r}; give 'gaussian' or 'categorical'")
+        self.path = _checked_path(path, overwrite=overwrite, resume=resume)
+        self.kind = kind
+        self.dtype = np.dtype(dtype)
+        self.size = None if size is None else tuple(size)
+        self._num_members, self._num_images = num_members, num_images
+        self._num_classes = len(class_names) if class_names is not None else num_classes
+        self._labels = {name: v for name, v in (("group", group), ("member_id", member_id)) if v is not None}
+        for name, labels in self._labels.items():
+            if num_members is None or len(labels) != num_members:
+                raise InputError(f"{path}: {len(labels)} values of {name} for num_members={num_members}; give one each")
+        self._attributes = _attributes(kind, method, domain, unit, class_names)
+        self._overwrite, self._resume = overwrite, resume
+        self._extent = (num_members or 0, num_images or 0)
+        self._image_shapes: dict[int, tuple[int, ...]] = {}
+        self._root: zarr.Group | None = None
+        self._closed = False
+        self._arrays: dict[str, zarr.Array[Any]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        elif self._root is not None:
+            self._root.attrs["complete"] = False
+
+    def write_target(
+        self, image: int, target: Values, valid: Values | None = None, image_id: Label | None = None
+    ) -> None:
+        """Write the target of one image; `valid` is false where it does not count."""
+        self._check_open()
+        values = _to_numpy(target)
+        used = np.ones(values.shape, dtype=bool) if valid is None else _to_numpy(valid)
+        if used.dtype != bool or used.shape != values.shape:
+            raise InputError(
+                f"{self.path}: 'valid' of image {image} is {used.dtype} {used.shape}; give bool {values.shape}"
+            )
+        categorical = self.kind == "categorical"
+        if values.dtype.kind not in ("iu" if categorical else "iuf"):
+            needed = "integers (classes)" if categorical else "numbers"
+            raise InputError(f"{self.path}: 'target' of image {image} is {values.dtype}; give {needed}")
+        dtype = np.dtype("int32") if categorical else np.promote_types(self.dtype, np.float32)
+        values = _cast(self.path, "target", values, dtype)
+        size = self._take_image(image, "target", values.shape)
+        self._array("target", size, dtype, image)[image] = _padded(values, size, _fill(dtype))
+        self._array("valid", size, used.dtype, image)[image] = _padded(used, size, False)
+        if image_id is not None:
+            self._array("image_id", (), STRING, image)[image] = str(image_id)
+
+    def write(
+        self,
+        member: int,
+        image: int,
+        *,
+        mean: Values | None = None,
+        variance: Values | None = None,
+        probs: Values | None = None,
+        logits: Values | None = None,
+    ) -> None:
+        """Write what one member puts out for one image: mean and variance (…), or probs or logits (…, class)."""
+        self._check_open()
+        given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits}
+        outputs = {name: _to_numpy(values) for name, values in given.items() if values is not None}
+        if tuple(outputs) not in ((KINDS["gaussian"],) if self.kind == "gaussian" else (("probs",), ("logits",))):
+            needs = "mean and variance" if self.kind == "gaussian" else "either probs or logits"
+            raise InputError(f"{self.path}: a {self.kind} store needs {needs}; got {', '.join(outputs) or 'neither'}")
+        name, *others = outputs
+        shape = outputs[name].shape
+        for other in others:
+            if outputs[other].shape != shape:
+                raise InputError(
+                    f"{self.path}: {name!r} of image {image} has shape {shape}, {other!r} {outputs[other].shape}; "
+                    "they must agree"
+                )
+        _check_index(self.path, "member", member, self._num_members)
+        outputs = {name: _cast(self.path, name, values, self.dtype) for name, values in outputs.items()}
+        classes = self._take_classes(name, shape) if self.kind == "categorical" else ()
+        inner = (*self._take_image(image, name, shape[: len(shape) - len(classes)]), *classes)
+        self._num_classes = classes[0] if classes else None
+        for name, values in outputs.items():
+            self._array(name, inner, self.dtype, image, member)[member, image] = _padded(values, inner, np.nan)
+
+    def close(self) -> None:
+        """Say that the store is complete, and pack a zip; nothing can be written afterwards."""
+        if self._root is None:
+            raise InputError(f"{self.path}: nothing was written; call write_target and write before closing")
+        self._root.attrs["complete"] = True
+        self._closed = True
+        if self.path.suffix == ".zip":
+            _finish(self._work, self.path)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InputError(f"{self.path}: the writer is closed; write inside its with block, or resume=True")
+
+    @property
+    def _work(self) -> Path:
+        return _partial(self.path) if self.path.suffix == ".zip" else self.path
+
+    def _take_image(self, image: int, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Check the axes of an image; they must fit into the size, which is that of the first image if not given."""
+        _check_index(self.path, "image", image, self._num_images)
+        if self._resume:
+            self._open()
+        size = self.size or shape
+        where = f"{self.path}: {name!r} of image {image} has axes {shape}"
+        hint = "; the class axis comes last" if name in KINDS["categorical"] else ""
+        if len(shape) != len(size) or math.prod(shape) == 0 or not shape:
+            raise InputError(f"{where}, images {size or 'at least one'}; give the same axes for all{hint}")
+        if any(length > limit for length, limit in zip(shape, size, strict=True)):
+            raise InputError(f"{where}, more than size {size}; give StoreWriter the size of the largest image{hint}")
+        if (before := self._image_shapes.get(image, shape)) != shape:
+            raise InputError(f"{where}, but {before} was written for it; outputs and target must agree{hint}")
+        self.size = size
+        self._image_shapes[image] = shape
+        return size
+
+    def _take_classes(self, name: str, shape: tuple[int, ...]) -> tuple[int]:
+        if self._resume:
+            self._open()
+        num_classes = shape[-1] if shape else 0
+        expected = self._num_classes or max(2, num_classes)
+        if num_classes != expected:
+            raise InputError(
+                f"{self.path}: {name!r} has {num_classes} classes, expected {expected}; the class axis comes last"
+            )
+        return (num_classes,)
+
+    def _open(self) -> zarr.Group:
+        """Create the store, or open it for more; called once the first values to write are known to be right."""
+        if self._root is None:
+            if self._overwrite:
+                _remove(self._work)
+            elif self.path.suffix == ".zip" and self.path.exists() and not self._work.exists():
+                _unpack(self.path, self._work)
+            root = zarr.open_group(self._work, mode="a", attributes=self._attributes)
+            self._take_over(root)
+            root.attrs["complete"] = False  # until `close`
+            for name, labels in self._labels.items():
+                values = _label_array(labels)
+                _create_array(root, name, values.shape, values.shape, values.dtype)[...] = values
+            self._root = root
+        return self._root
+
+    def _take_over(self, root: zarr.Group) -> None:
+        """Check that what is there already agrees with what was asked for, and go on from its sizes."""
+        known = (*OUTPUTS, "target", "valid", "image_id")
+        self._arrays = {name: array for name, array in root.arrays() if name in known}
+        there: dict[str, Any] = {**dict.fromkeys(self._attributes), **root.attrs.asdict()}
+        for name, array in self._arrays.items():
+            if name in OUTPUTS:
+                inner = array.shape[2:]
+                there |= {"num_members": array.shape[0], "dtype": array.dtype}
+                there |= {"num_classes": inner[-1]} if self.kind == "categorical" else {}
+                there["size"] = inner[:-1] if self.kind == "categorical" else inner
+            elif name == "target":
+                there["size"] = array.shape[1:]
+            there["num_images"] = max(there.get("num_images", 0), array.shape[1 if name in OUTPUTS else 0])
+        sizes = {"num_members": self._num_members, "num_images": self._num_images, "num_classes": self._num_classes}
+        asked = {**self._attributes, **sizes, "size": self.size, "dtype": self.dtype}
+        for name, value in asked.items():
+            if value is not None and there.get(name, value) != value:
+                raise InputError(
+                    f"{self.path}: {name} is {there[name]!r} in the store, {value!r} here; resume with the same, "
+                    "or overwrite"
+                )
+        self.size = there.get("size", self.size)
+        self._num_classes = there.get("num_classes", self._num_classes)
+        self._extent = (there.get("num_members", self._extent[0]), there.get("num_images", self._extent[1]))
+
+    def _array(
+        self, name: str, inner: tuple[int, ...], dtype: np.dtype[Any], image: int, member: int = -1
+    ) -> zarr.Array[Any]:
+        """The array under this name, created or grown so that it holds this image (and member)."""
+        root = self._open()
+        self._extent = (max(self._extent[0], member + 1), max(self._extent[1], image + 1))
+        for other, array in self._arrays.items():
+            leading = self._extent if other in OUTPUTS else self._extent[1:]
+            if array.shape[: len(leading)] != leading:
+                array.resize((*leading, *array.shape[len(leading) :]))
+        if name not in self._arrays:
+            shape = (*(self._extent if name in OUTPUTS else self._extent[1:]), *inner)
+            num_free = 1 + (0 if self.size is None else len(self.size))
+            num_members = self._num_members or USUAL_MEMBERS
+            chunks = _chunks(name, shape, dtype, num_free, num_members, images=True) if inner else (1,)
+            self._arrays[name] = _create_array(root, name, shape, chunks, dtype)
+        return self._arrays[name]
+
+
+def _checked_path(path: str | os.PathLike[str], *, overwrite: bool, resume: bool) -> Path:
+    """Refuse to touch what exists, unless that was asked for and it is a store."""
+    path = Path(path)
+    if path.suffix == ".npz":
+        raise InputError(f"{path}: stores are written as zarr; give a folder such as preds.zarr, or a .zip")
+    if overwrite and resume:
+        raise InputError(f"{path}: both overwrite and resume; give one of them")
+    for there in (path, _partial(path)) if path.suffix == ".zip" else (path,):
+        if there.exists() and not _is_empty_folder(there):
+            if not (overwrite or resume):
+                raise InputError(f"{there}: exists already; give overwrite=True to replace it or resume=True to go on")
+            _check_is_store(there)
+    return path
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
+
+
+def _check_is_store(path: Path) -> None:
+    try:
+        group = zarr.open_group(ZipStore(path, mode="r") if path.is_file() else path, mode="r")
+        is_store = {"version", "kind"} <= set(group.attrs)
+    except Exception:  # whatever zarr makes of what is there, it is none of ours
+        is_store = False
+    if not is_store:
+        raise InputError(f"{path}: is not a prediction store, and not replaced; give another path")
+
+
+def _remove(path: Path) -> None:
+    if path.exists() and not _is_empty_folder(path):
+        _check_is_store(path)
+        shutil.rmtree(path)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def _unpack(archive_path: Path, folder: Path) -> None:
+    """Unpack beside, then rename: a folder that is there is complete."""
+    unpacking = folder.with_name(folder.name + ".unpacking")
+    shutil.rmtree(unpacking, ignore_errors=True)
+    with zipfile.ZipFile(archive_path) as archive:
+        check_entries(archive_path, archive)
+        archive.extractall(unpacking)
+    os.replace(unpacking, folder)
+
+
+def _finish(work: Path, path: Path) -> None:
+    """Put a finished folder in its place, packed if the path ends in .zip; the old store goes last."""
+    if path.suffix == ".zip":
+        packing = path.with_name(path.name + ".packing")
+        with zipfile.ZipFile(packing, "w", zipfile.ZIP_STORED) as archive:
+            for file in sorted(file for file in work.rglob("*") if file.is_file()):
+                archive.write(file, file.relative_to(work).as_posix())
+        os.replace(packing, path)
+        shutil.rmtree(work)
+        return
+    if path.exists():
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as aside:
+            os.replace(path, Path(aside) / path.name)
+            os.replace(work, path)
+    else:
+        os.replace(work, path)
+
+
+def _attributes(
+    kind: Kind, method: str | None, domain: str | None, unit: str | None, class_names: Sequence[str] | None
+) -> dict[str, Any]:
+    given = {"version": VERSION, "kind": kind, "method": method, "domain": domain, "unit": unit}
+    names = None if class_names is None else list(class_names)
+    return {name: value for name, value in {**given, "class_names": names}.items() if value is not None}
+
+
+def _check_index(path: Path, word: str, index: int, limit: int | None) -> None:
+    if index < 0 or (limit is not None and index >= limit):
+        expected = "0 or more" if limit is None else f"0 to {limit - 1} (num_{word}s={limit})"
+        raise InputError(f"{path}: {word} {index}; give {expected}")
+
+
+def _to_numpy(values: Values) -> Array:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"not an array of numbers ({error}); give one shape for all images") from error
+
+
+def _label_array(labels: Sequence[Label]) -> Array:
+    integers = all(isinstance(label, int | np.integer) for label in labels)
+    return np.array(labels, dtype=np.int64) if integers else np.array([str(label) for label in labels], dtype=STRING)
+
+
+def _cast(path: Path, name: str, values: Array, dtype: np.dtype[Any]) -> Array:
+    """Values in the dtype of their array, if they fit into it."""
+    if values.dtype.kind not in "iuf" or (dtype.kind == "f" and name in OUTPUTS and values.dtype.kind != "f"):
+        raise InputError(f"{path}: {name!r} is {values.dtype}; give floating-point values")
+    if values.dtype == dtype:
+        return values
+    with np.errstate(over="ignore"):
+        cast = values.astype(np.float32 if dtype == np.float16 else dtype)
+    if dtype == np.float16:
+        # torch converts to float16 several times faster than numpy
+        cast = torch.from_numpy(cast).half().numpy()
+    if not _fits(cast, values):
+        raise InputError(
+            f"{path}: {name!r} has values too large for {dtype}; give StoreWriter a wider dtype, or scale them"
+        )
+    return cast
+
+
+def _fits(cast: Array, values: Array) -> bool:
+    if cast.dtype.kind == "i":
+        return np.array_equal(cast, values)
+    finite = all(extreme.isfinite() for extreme in torch.aminmax(torch.from_numpy(cast))) if cast.size else True
+    return finite or bool(np.isinf(cast).sum() == np.isinf(values).sum())
+
+
+def _fill(dtype: np.dtype[Any]) -> Any:
+    """What is read where nothing was written: something that the reader refuses, if there is such a value."""
+    return {"f": np.nan, "i": -1, "b": True, "T": ""}.get(dtype.kind, 0)
+
+
+def _padded(values: Array, shape: tuple[int, ...], fill: float) -> Array:
+    if values.shape == shape:
+        return values
+    padded = np.full(shape, fill, dtype=values.dtype)
+    padded[tuple(slice(0, length) for length in values.shape)] = values
+    return padded
+
+
+def _create_array(
+    root: zarr.Group, name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: np.dtype[Any]
+) -> zarr.Array[Any]:
+    """Create an array, or open the same one if another process was faster.
+
+    Outputs hardly compress: blosc's lz4 costs little, and empties padding, masks and targets. The checksum makes
+    sure that damage is found.
+    """
+    compressor = BloscCodec(cname="lz4", clevel=1, shuffle="noshuffle" if dtype == STRING else "shuffle")
+    try:
+        return root.create_array(
+            name,
+            shape=shape,
+            chunks=chunks,
+            dtype=dtype,
+            fill_value=_fill(dtype),
+            config={"write_empty_chunks": True},
+            compressors=[compressor, Crc32cCodec()],
+        )
+    except ContainsArrayError:
+        array = root[name]
+        assert isinstance(array, zarr.Array)
+        return array
+
+
+def _chunks(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], num_free: int, num_members: int, *, images: bool
+) -> tuple[int, ...]:
+    """One member and (if there are images) one image per chunk, all classes, and as many rows as is good to read."""
+    leading = 1 if name in OUTPUTS else 0
+    free, classes = shape[leading : leading + num_free], shape[leading + num_free :]
+    limit = TARGET_CHUNK_BYTES
+    if name in OUTPUTS:
+        together = num_members * (2 if name in KINDS["gaussian"] else 1)
+        limit = min(max(TOGETHER_BYTES // together, CHUNK_BYTES[0]), CHUNK_BYTES[1])
+    room = max(1, limit // (dtype.itemsize * math.prod(classes)))
+    chunks: list[int] = []
+    for axis in reversed(range(num_free)):
+        chunks.insert(0, 1 if images and axis == 0 else max(1, min(free[axis], room)))
+        room //= free[axis]
+    return (*(1,) * leading, *chunks, *classes)

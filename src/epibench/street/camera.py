@@ -1,0 +1,102 @@
+"""The camera: intrinsics like KITTI's at any size, and where it stands.
+
+World axes: x to the right, y up, z along the road at the camera; metres. Camera axes: x right, y down, z forward.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+
+import numpy as np
+
+from epibench.errors import InputError
+from epibench.street.arrays import Array
+
+# KITTI, camera 2, rectified: 375 × 1242 pixels.
+KITTI_WIDTH = 1242.0
+KITTI_FOCAL = 721.5377
+CENTRE = (0.4908, 0.4610)  # of the width and of the height
+MIN_SIZE = (32, 64)
+MAX_SIZE = (4096, 8192)
+
+
+@dataclass(frozen=True)
+class Camera:
+    """Where a camera stands and how it looks: angles in radians, to the right, up, and clockwise."""
+
+    size: tuple[int, int]
+    x: float = 0.0
+    height: float = 1.65
+    yaw: float = 0.0
+    pitch: float = 0.0
+    roll: float = 0.0
+
+    @property
+    def focal(self) -> float:
+        """Focal length in pixels: as wide a view as KITTI's."""
+        return KITTI_FOCAL * self.size[1] / KITTI_WIDTH
+
+    @property
+    def position(self) -> Array:
+        """(3,) float64."""
+        return np.array([self.x, self.height, 0.0])
+
+    @property
+    def axes(self) -> Array:
+        """Directions in the world of one step right, one step down and one step forward, (3, 3) float64, in rows."""
+        cos, sin = math.cos, math.sin
+        forward = (sin(self.yaw) * cos(self.pitch), sin(self.pitch), cos(self.yaw) * cos(self.pitch))
+        level = (cos(self.yaw), 0.0, -sin(self.yaw))
+        # down = right × forward, in axes where y is up
+        down = _cross(level, forward)
+        right = [cos(self.roll) * a + sin(self.roll) * b for a, b in zip(level, down, strict=True)]
+        down_rolled = [cos(self.roll) * b - sin(self.roll) * a for a, b in zip(level, down, strict=True)]
+        return np.array([right, down_rolled, forward])
+
+    @property
+    def columns(self) -> Array:
+        """How far right a ray goes per metre of depth, for every column, (width,) float64."""
+        width = self.size[1]
+        return (np.arange(width) + 0.5 - CENTRE[0] * width) / self.focal
+
+    @property
+    def rows(self) -> Array:
+        """How far down a ray goes per metre of depth, for every row, (height,) float64."""
+        height = self.size[0]
+        return (np.arange(height) + 0.5 - CENTRE[1] * height) / self.focal
+
+    @property
+    def matrix(self) -> Array:
+        """The intrinsic matrix, for pixel centres at whole numbers, (3, 3) float64."""
+        height, width = self.size
+        principal = (CENTRE[0] * width - 0.5, CENTRE[1] * height - 0.5)
+        return np.array([[self.focal, 0, principal[0]], [0, self.focal, principal[1]], [0, 0, 1]])
+
+    def project(self, points: Array) -> Array:
+        """Points of the world as (right per depth, down per depth, depth), (..., 3) float64."""
+        seen = rotate(points - self.position, self.axes)
+        seen[..., :2] /= np.where(np.abs(seen[..., 2:]) < 1e-9, 1e-9, seen[..., 2:])
+        return seen
+
+
+def rotate(vectors: Array, axes: Array) -> Array:
+    """Components of the vectors along the axes, which are rows: without BLAS, whose sums differ between machines."""
+    return np.stack([sum(vectors[..., k] * axes[i, k] for k in range(3)) for i in range(3)], -1)
+
+
+def check_size(size: tuple[int, int]) -> tuple[int, int]:
+    """Height and width as Python's own numbers, or a complaint about sizes that cannot be drawn."""
+    try:
+        height, width = (operator.index(length) for length in size)
+    except (TypeError, ValueError):
+        raise InputError(f"street size {size}: give a height and a width in whole pixels, as (256, 512)") from None
+    if not (MIN_SIZE[0] <= height <= MAX_SIZE[0] and MIN_SIZE[1] <= width <= MAX_SIZE[1]):
+        low, high = ("×".join(map(str, limit)) for limit in (MIN_SIZE, MAX_SIZE))
+        raise InputError(f"street size {height}×{width}: give a height and width from {low} to {high}")
+    return height, width
+
+
+def _cross(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, float, float]:
+    return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])

@@ -1,0 +1,123 @@
+"""Which world a scene comes from: `clean`, `wild`, or single factors of the shift between them.
+
+A factor has a level from 0 (as in clean) to 1 (as in wild). A severity s from 0 to 5 sets all levels to s / 5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from epibench.errors import InputError
+from epibench.street.arrays import generator
+
+MAX_SEVERITY = 5.0
+WEATHER = ("haze", "rain", "night")
+FACTORS = {
+    "layout": "other roads, proportions and traffic; people drive on the left in some scenes",
+    "objects": "kinds of objects that clean never shows",
+    "texture": "grain, stains and patterns on surfaces; clouds",
+    "shadows": "shadows that the sun casts",
+    "colour": "colour casts and saturation",
+    "exposure": "over- and underexposure, contrast, darker corners",
+    "haze": "haze and fog",
+    "rain": "streaks, wet roads, a grey sky",
+    "night": "dusk and night, with lamps and head lights",
+    "blur": "lens and motion blur",
+    "noise": "noise of the camera",
+    "compression": "JPEG compression",
+    "lidar": "sparse depth in scan lines, with drop-outs and mixed returns",
+    "target": "semi-dense depth with the errors of accumulated scans",
+}
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The level of every factor, each from 0 to 1.
+
+    mixed: haze, rain and night come to some scenes each, at most one to a scene; otherwise to every scene.
+    """
+
+    layout: float = 0.0
+    objects: float = 0.0
+    texture: float = 0.0
+    shadows: float = 0.0
+    colour: float = 0.0
+    exposure: float = 0.0
+    haze: float = 0.0
+    rain: float = 0.0
+    night: float = 0.0
+    blur: float = 0.0
+    noise: float = 0.0
+    compression: float = 0.0
+    lidar: float = 0.0
+    target: float = 0.0
+    mixed: bool = False
+
+    def __post_init__(self) -> None:
+        for name in FACTORS:
+            given = getattr(self, name)
+            try:
+                level = float(given)  # from NumPy's as well
+            except (TypeError, ValueError):
+                level = math.nan
+            if not 0 <= level <= 1:
+                raise InputError(f"street domain: level {given!r} of '{name}' is not between 0 and 1")
+            object.__setattr__(self, name, level)
+        object.__setattr__(self, "mixed", bool(self.mixed))
+
+    def without(self, *factors: str) -> Domain:
+        """The same domain with these factors as in clean."""
+        for factor in factors:
+            if factor not in FACTORS:
+                raise InputError(f"street factor '{factor}' is unknown; there are {', '.join(FACTORS)}")
+        return dataclasses.replace(self, **dict.fromkeys(factors, 0.0))  # type: ignore[arg-type]
+
+
+def make_domain(name: str = "clean", severity: float | None = None) -> Domain:
+    """The domain called `clean`, `wild`, or after factors, as `haze` or `night+noise`, at a severity from 0 to 5.
+
+    The default severity is 5; clean has no other than 0.
+    """
+    if severity is not None and not 0 <= severity <= MAX_SEVERITY:
+        raise InputError(f"street severity {severity:g}: give a number from 0 (clean) to {MAX_SEVERITY:g}")
+    if name == "clean":
+        if severity:
+            raise InputError(f"street domain 'clean' has severity 0, not {severity:g}: take 'wild'")
+        return Domain()
+    level = (MAX_SEVERITY if severity is None else severity) / MAX_SEVERITY
+    if name == "wild":
+        return dataclasses.replace(at_level(level, *FACTORS), mixed=True)
+    factors = name.split("+")
+    for factor in factors:
+        if factor not in FACTORS:
+            raise InputError(f"street domain '{factor}' is unknown; there are clean, wild, {', '.join(FACTORS)}")
+    return at_level(level, *factors)
+
+
+def at_level(level: float, *factors: str) -> Domain:
+    """These factors at that level, the others as in clean."""
+    return Domain(**dict.fromkeys(factors, level))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How strongly each factor acts on one scene, from 0 to 1; `toss` has numbers in [0, 1) to choose its kind by."""
+
+    strength: dict[str, float]
+    toss: dict[str, float]
+
+    def __getitem__(self, factor: str) -> float:
+        return self.strength[factor]
+
+
+def draw_conditions(domain: Domain, seed: int, index: int) -> Conditions:
+    """The conditions of a scene: random, but proportional to the level, so that they grow with severity."""
+    rng = generator(seed, index, "conditions")
+    shares = dict(zip(FACTORS, rng.uniform(0.6, 1.0, len(FACTORS)).tolist(), strict=True))
+    toss = dict(zip(FACTORS, rng.random(len(FACTORS)).tolist(), strict=True))
+    if domain.mixed:
+        weather = ("haze", "rain", "night", "")[int(rng.choice(4, p=(0.15, 0.15, 0.2, 0.5)))]
+        shares |= {name: shares[name] * (name == weather) for name in WEATHER}
+    return Conditions({name: shares[name] * getattr(domain, name) for name in FACTORS}, toss)

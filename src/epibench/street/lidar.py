@@ -1,0 +1,268 @@
+"""The LiDAR and what is made of its scans: sparse depth, and semi-dense targets.
+
+A scanner like KITTI's (64 beams: 32 from +2° to −8.3° and 32 from −8.8° to −24.3°, a return every 0.17°) stands 8 cm
+above and 27 cm behind the camera, and somewhere beside it. Smaller pictures get fewer beams and returns, both in
+proportion to the root of their area, so that the share of pixels stays about the same: 64 beams at 375 × 1242 pixels,
+34 at 256 × 512, 17 at 128 × 256.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from epibench.street.arrays import Array
+from epibench.street.camera import CENTRE, Camera
+from epibench.street.domains import Conditions
+
+MAX_DEPTH = 80.0
+CLEAN_SHARE = 0.05
+BEAMS = 64
+KITTI_AREA = 375 * 1242
+STEP = math.radians(0.1728)
+ABOVE, BEHIND, ASIDE = 0.08, 0.27, 0.5  # the last at most, to either side
+NEAREST, LEVELS = 0.25, 48  # inverse depth at which beams begin, and in how many steps they go on, at KITTI's size
+SPREAD = math.radians(42)  # to either side
+RANGE_NOISE = 0.02  # metres
+EDGE = 0.1  # how far inverse depth bends at an edge, as a share of it
+SCANS = 11  # that a semi-dense target is made of
+
+
+@dataclass(frozen=True)
+class Returns:
+    """Pixels that were hit and their depth, (return,)."""
+
+    row: Array
+    column: Array
+    depth: Array
+
+
+def density(size: tuple[int, int]) -> float:
+    """Beams and returns along a beam, as a share of those at KITTI's size."""
+    return min(1.0, math.sqrt(size[0] * size[1] / KITTI_AREA))
+
+
+def beam_angles(size: tuple[int, int], shift: float = 0.0) -> Array:
+    """Elevations in radians, from above: those of the real scanner, or fewer at the same spread; shift: in beams."""
+    upper, lower = np.linspace(2.0, -8.33, BEAMS // 2), np.linspace(-8.83, -24.33, BEAMS // 2)
+    number = max(4, round(BEAMS * density(size)))
+    place = np.linspace(0, BEAMS - 1, number) + shift * BEAMS / number
+    return np.radians(np.interp(place, np.arange(BEAMS), np.concatenate((upper, lower))))
+
+
+@dataclass(frozen=True)
+class Beams:
+    """Where the camera sees beams, (beam,) float32: far away, and how many pixels on for each unit of inverse depth."""
+
+    row: Array
+    column: Array
+    row_shift: Array
+    column_shift: Array
+
+    def pixels(self, nearness: Array | float) -> tuple[Array, Array]:
+        """Row and column of the beams' points at that inverse depth, also outside of the picture."""
+        row = np.floor(self.row + self.row_shift * nearness).astype(np.int32)
+        return row, np.floor(self.column + self.column_shift * nearness).astype(np.int32)
+
+
+def make_beams(camera: Camera, rng: np.random.Generator, turns: int = 1, aside: float = 0.0) -> Beams:
+    """Turns of the scanner, which stands so far right of the camera.
+
+    Of several turns each is taken from another place, so that its lines lie between those of the others.
+    """
+    step = STEP / density(camera.size)
+    shifts = rng.uniform(-0.5, 0.5, turns) if turns > 1 else np.zeros(1)
+    elevation = np.concatenate([beam_angles(camera.size, shift) for shift in shifts])
+    # Every beam fires at its own moment of the turn.
+    azimuth = np.arange(-SPREAD, SPREAD, step) + step * rng.uniform(size=(len(elevation), 1))
+    right = np.tan(azimuth.astype(np.float32))
+    up = np.tan(elevation).astype(np.float32)[:, None] * np.sqrt(1 + right * right)
+    # The scanner stands level, the camera looks up or down.
+    ahead = math.cos(camera.pitch) + up * math.sin(camera.pitch)
+    u = (right / ahead).ravel()
+    v = ((math.sin(camera.pitch) - up * math.cos(camera.pitch)) / ahead).ravel()
+    # At depth z, (z + BEHIND) is the distance along the scanner's axis.
+    return Beams(
+        row=v * camera.focal + CENTRE[1] * camera.size[0],
+        column=u * camera.focal + CENTRE[0] * camera.size[1],
+        row_shift=(v * BEHIND - ABOVE) * camera.focal,
+        column_shift=(u * BEHIND + aside) * camera.focal,
+    )
+
+
+def scan(depth: Array, beams: Beams) -> Returns:
+    """Where beams meet the surfaces that the camera sees, as the camera sees those places.
+
+    A beam's point is found by looking up the depth where the beam would meet the picture, and once more from there:
+    a scanner close to the camera is within a pixel, save at edges.
+    """
+    nearness = _inverse(depth)
+    met = np.full(beams.row.shape, 1 / 20, np.float32)
+    for _ in range(2):
+        row, column = beams.pixels(met)
+        met = _or_else(_seen(nearness, row, column), met)
+    return _hits(row, column, _seen(depth, row, column))
+
+
+def scan_past_edges(depth: Array, beams: Beams, strength: float, rng: np.random.Generator) -> Returns:
+    """Where beams first meet a surface; those that pass the edge of a near one go on to what is seen beside it.
+
+    The camera sees the near surface in that pixel: its depth is returned instead with a probability of 1 − strength.
+    """
+    nearness = _inverse(depth)
+    met, beside = _first_met(nearness, beams)
+    for _ in range(2):
+        row, column = beams.pixels(met)
+        seen = _seen(nearness, row, column)
+        settled = np.abs(seen - met) <= EDGE * met
+        met = _or_else(seen, met)
+    row, column = beams.pixels(np.where(settled, met, beside))
+    found = _seen(depth, row, column)
+    passed = ~settled & (found > 0) & (rng.random(met.shape) < strength)
+    beyond = 1 / np.maximum(beside, np.float32(1e-6))
+    return _hits(row, column, np.where(passed, np.maximum(found, beyond), found))
+
+
+def _first_met(nearness: Array, beams: Beams) -> tuple[Array, Array]:
+    """Inverse depth of the surfaces that beams first reach or pass behind, and what was seen just before; 0: none."""
+    met = beside = before = np.zeros(beams.row.shape, np.float32)
+    number = round(LEVELS * density(nearness.shape))
+    for level in np.linspace(NEAREST, 0, number, dtype=np.float32):
+        seen = _seen(nearness, *beams.pixels(level))
+        first = (met == 0) & (seen >= level)
+        met, beside = np.where(first, seen, met), np.where(first, before, beside)
+        before = seen
+    return met, beside
+
+
+def _hits(row: Array, column: Array, depth: Array) -> Returns:
+    """The returns among beams: those of surfaces within reach."""
+    hit = (depth > 0) & (depth < MAX_DEPTH)
+    return Returns(row[hit], column[hit], depth[hit])
+
+
+def drop_out(returns: Returns, returned: Array, strength: float, rng: np.random.Generator) -> Returns:
+    """Lose returns from dark, glassy and far surfaces."""
+    echo = returned[returns.row, returns.column]
+    dim = 1 - np.clip(echo * 9, 0, 1) * np.clip(1.25 - returns.depth / 110, 0, 1)
+    kept = rng.random(len(echo)) >= strength * (0.02 + 0.65 * dim)
+    return Returns(returns.row[kept], returns.column[kept], returns.depth[kept])
+
+
+def mixed_depth(returns: Returns, depth: Array, strength: float, rng: np.random.Generator) -> Array:
+    """Depth with range noise, and at edges for some returns that of the neighbour, or one between: beams are wide.
+
+    In pixel coordinates inverse depth is linear on planes, also on a road seen at a grazing angle: an edge is where a
+    neighbour is off the line through the return and the pixel on the other side.
+    """
+    count = len(returns.row)
+    down, right = rng.integers(-1, 2, count), rng.integers(-1, 2, count)
+    other = _looked_up(depth, returns.row + down, returns.column + right)
+    opposite = _looked_up(depth, returns.row - down, returns.column - right)
+    here, there, back = (_inverse(values) for values in (returns.depth, other, opposite))
+    # Of two neighbours on a line, it is the one that differs more that is across the edge.
+    edge = (np.abs(there + back - 2 * here) > EDGE * here) & (np.abs(there - here) > np.abs(back - here))
+    share = np.where(rng.random(count) < 0.5, 1.0, rng.random(count)).astype(np.float32)
+    mixed = edge & (other > 0) & (rng.random(count) < 0.5 * strength)
+    noise = RANGE_NOISE * strength * rng.standard_normal(count)
+    found = np.where(mixed, returns.depth + share * (other - returns.depth), returns.depth) + noise
+    return found.astype(np.float32)
+
+
+def in_reach(returns: Returns) -> Returns:
+    """Without those that errors put beyond 80 m; nearer than 0.5 m nothing is measured."""
+    kept = returns.depth <= MAX_DEPTH
+    return Returns(returns.row[kept], returns.column[kept], np.maximum(returns.depth[kept], np.float32(0.5)))
+
+
+def onto(returns: Returns, size: tuple[int, int]) -> Array:
+    """Depth in pixels, 0 where there is no return; where several fall into a pixel, the nearest counts."""
+    order = np.argsort(-returns.depth, kind="stable")
+    picture = np.zeros(size, np.float32)
+    picture[returns.row[order], returns.column[order]] = returns.depth[order]
+    return picture
+
+
+def sparse_depth(
+    depth: Array, returned: Array, camera: Camera, conditions: Conditions, rng: np.random.Generator
+) -> Array:
+    """The input of depth completion: 5 % of the valid pixels in clean, else a scan; (height, width), 0: none."""
+    valid = (depth > 0) & (depth <= MAX_DEPTH)
+    strength = conditions["lidar"]
+    if not strength:
+        places = np.flatnonzero(valid)
+        chosen = rng.permutation(places)[: round(CLEAN_SHARE * len(places))]
+        picture = np.zeros(depth.size, np.float32)
+        picture[chosen] = depth.ravel()[chosen]
+        return picture.reshape(depth.shape)
+    beams = make_beams(camera, rng, aside=rng.uniform(-ASIDE, ASIDE))
+    returns = drop_out(scan_past_edges(depth, beams, strength, rng), returned, strength, rng)
+    measured = replace(returns, depth=mixed_depth(returns, depth, strength, rng))
+    return onto(in_reach(measured), depth.shape)
+
+
+def target_depth(
+    depth: Array, returned: Array, camera: Camera, conditions: Conditions, rng: np.random.Generator
+) -> Array:
+    """The target of depth completion: all depths up to 80 m in clean, else scans put together; (height, width)."""
+    strength = conditions["target"]
+    if not strength:
+        return np.where(depth <= MAX_DEPTH, depth, np.float32(0))
+    together = drop_out(scan(depth, make_beams(camera, rng, SCANS)), returned, 0.6, rng)
+    picture = onto(_accumulated(together, depth, strength, rng), depth.shape)
+    # What differs much from its surroundings is thrown away: the edges of objects have gaps.
+    jump = _relative_range(depth) > 0.15
+    picture[jump & (rng.random(depth.shape) < 0.75)] = 0
+    return picture
+
+
+def _accumulated(returns: Returns, depth: Array, strength: float, rng: np.random.Generator) -> Returns:
+    """Errors of scans taken from other places: a common scale, noise that grows with depth, a few strays."""
+    count = len(returns.row)
+    scale = 1 + 0.002 * strength * rng.standard_normal()
+    noise = strength * (0.012 + 0.0015 * returns.depth) * rng.standard_normal(count)
+    found = replace(returns, depth=(returns.depth * scale + noise).astype(np.float32))
+    stray = rng.random(count) < 0.02 * strength
+    # Strays are looked for from the exact depth: the errors of what was found would look like edges.
+    return in_reach(replace(found, depth=np.where(stray, mixed_depth(returns, depth, 1.0, rng), found.depth)))
+
+
+def _looked_up(depth: Array, row: Array, column: Array) -> Array:
+    """Depth at the pixels, or at the nearest ones of the picture."""
+    found: Array = depth[np.clip(row, 0, depth.shape[0] - 1), np.clip(column, 0, depth.shape[1] - 1)]
+    return found
+
+
+def _seen(picture: Array, row: Array, column: Array) -> Array:
+    """What the picture has at the pixels, 0 outside of it."""
+    height, width = picture.shape
+    # As numbers without a sign, those below zero are large.
+    inside = (row.view(np.uint32) < height) & (column.view(np.uint32) < width)
+    found: Array = picture.ravel()[np.where(inside, row * width + column, 0)] * inside
+    return found
+
+
+def _or_else(values: Array, others: Array) -> Array:
+    """The values, or where they are 0, the others."""
+    return np.where(values > 0, values, others)
+
+
+def _inverse(depth: Array) -> Array:
+    """1 / depth, 0 for none."""
+    return np.where(depth > 0, 1 / np.maximum(depth, np.float32(1e-6)), np.float32(0))
+
+
+def _relative_range(depth: Array) -> Array:
+    """How much depth varies among a pixel and its four neighbours, as a share."""
+    safe = np.where(depth > 0, depth, np.float32(200))
+    low, high = safe.copy(), safe.copy()
+    for axis in (0, 1):
+        ahead = (slice(1, None), slice(None)) if axis == 0 else (slice(None), slice(1, None))
+        back = (slice(None, -1), slice(None)) if axis == 0 else (slice(None), slice(None, -1))
+        for one, other in ((ahead, back), (back, ahead)):
+            low[one] = np.minimum(low[one], safe[other])
+            high[one] = np.maximum(high[one], safe[other])
+    spread: Array = (high - low) / low
+    return spread

@@ -1,0 +1,196 @@
+"""Light: what leaves each surface towards the camera, before air and lens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from epibench.data.labels import TRAIN_IDS
+from epibench.street.arrays import Array
+from epibench.street.domains import Conditions
+from epibench.street.geometry import FACES, camera_rays
+from epibench.street.materials import MATERIALS, Setting, tinted
+from epibench.street.parts import Material, Shape
+from epibench.street.pavement import GROUND_MATERIALS
+from epibench.street.pixels import Pixels
+from epibench.street.rendering import Surfaces, ground_material
+from epibench.street.scene import Scene
+from epibench.street.shadows import cast_shadows
+from epibench.street.sky import Sky, make_sky, paint_sky
+
+VEHICLES = tuple(TRAIN_IDS[name] for name in ("car", "truck", "bus", "motorcycle", "bicycle"))
+LAMPS_SEEN = 5
+BESIDE = 0.35  # metres around a vehicle where it keeps light away
+WEAK_SUN = 0.15  # below this its shadows are not seen
+
+
+@dataclass
+class Radiance:
+    """colour: linear light, (height, width, 3); returned: the share of a laser's light that comes back."""
+
+    colour: Array
+    returned: Array
+
+
+@dataclass(frozen=True)
+class View:
+    """All pixels in one row. place: (3, pixel), meaningless in the sky; direction: per metre of depth, (3, pixel)."""
+
+    place: Array
+    direction: Array
+    depth: Array
+    surface: Array
+    material: Array
+    normal: Array
+
+
+def illuminate(scene: Scene, surfaces: Surfaces, conditions: Conditions) -> Radiance:
+    """The light of every pixel."""
+    view = make_view(scene, surfaces)
+    sky = make_sky(conditions)
+    setting = Setting(scene, conditions["texture"], conditions["night"], conditions["rain"])
+    count = len(view.depth)
+    colour, light, gloss = (
+        np.zeros((count, 3), np.float32),
+        np.zeros((count, 3), np.float32),
+        np.zeros(count, np.float32),
+    )
+    # Sorting small integers is cheaper than a search for each of them.
+    order = np.argsort(view.material, kind="stable")
+    bounds = np.searchsorted(view.material[order], np.arange(len(Material) + 1))
+    for material, shade in {**MATERIALS, **GROUND_MATERIALS}.items():
+        chosen = order[bounds[material] : bounds[material + 1]]
+        if len(chosen):
+            footprint = view.depth[chosen] / np.float32(scene.camera.focal)
+            pixels = Pixels(scene.parts, view.surface[chosen], view.place[:, chosen], view.depth[chosen], footprint)
+            seen = shade(pixels, setting)
+            colour[chosen], light[chosen], gloss[chosen] = seen.colour, seen.light, seen.gloss
+    returned = (colour[:, 0] + colour[:, 1] + colour[:, 2]) / 3 * (1 - gloss) ** 2
+    arriving = light_arriving(scene, surfaces, view, sky, conditions)
+    light += colour * arriving
+    light += reflection(view, sky, gloss)
+    above = order[bounds[Material.SKY] : bounds[Material.SKY + 1]]
+    light[above] = paint_sky(sky, scene, *view.direction[:, above])
+    size = surfaces.depth.shape
+    return Radiance(light.reshape(*size, 3), returned.reshape(size))
+
+
+def make_view(scene: Scene, surfaces: Surfaces) -> View:
+    """Places, normals and materials of all pixels."""
+    rays = camera_rays(scene.camera)
+    direction = np.stack(
+        [
+            ((rays.direction[1, k] * rays.rows + rays.direction[2, k])[:, None] + rays.direction[0, k] * rays.columns)
+            .astype(np.float32)
+            .ravel()
+            for k in range(3)
+        ]
+    )
+    depth, surface = surfaces.depth.ravel(), surfaces.surface.ravel()
+    place = rays.origin[2].astype(np.float32)[:, None] + direction * depth
+    solid = surface >= 0
+    part = np.where(solid, surface // FACES, 0)
+    material = np.where(solid, scene.parts.material[part], ground_material(surface)).astype(np.uint8)
+    flat = surfaces.planes.normal.reshape(-1, 3).astype(np.float32).T[:, np.where(solid, surface, 0)]
+    normal = np.where(solid, flat, np.array([[0], [1], [0]], np.float32))
+    kerb = np.flatnonzero(material == Material.KERB)
+    normal[:, kerb] = -direction[:, kerb] * np.array([[0.9], [0.0], [0.9]], np.float32)
+    shape = scene.parts.shape[part]
+    bulging = np.flatnonzero(solid & ((shape == Shape.ELLIPSOID) | (shape == Shape.LEAVES)))
+    away = place[:, bulging] - scene.parts.centre.astype(np.float32).T[:, part[bulging]]
+    outward = away / scene.parts.half.astype(np.float32).T[:, part[bulging]] ** 2
+    normal[:, bulging] = outward / np.sqrt((outward**2).sum(0))
+    panel = np.flatnonzero(solid & (shape >= Shape.RING))
+    normal[:, panel] = scene.parts.axes[:, 1].astype(np.float32).T[:, part[panel]]
+    return View(place, direction, depth, surface, material, normal)
+
+
+def light_arriving(scene: Scene, surfaces: Surfaces, view: View, sky: Sky, conditions: Conditions) -> Array:
+    """Light from the sun, from the sky and, at night, from lamps and head lights, (pixel, 3)."""
+    sun = sum(view.normal[k] * np.float32(scene.sun[k]) for k in range(3))
+    flat = scene.parts.shape[np.maximum(view.surface, 0) // FACES] >= Shape.RING
+    sun = np.where(flat & (view.surface >= 0), np.abs(sun), np.maximum(sun, 0))
+    if conditions["shadows"] and sky.sun[0] > WEAK_SUN:
+        lit = cast_shadows(scene, surfaces).lit(view.place, view.normal)
+        sun *= 1 - np.float32(min(1.0, 1.2 * conditions["shadows"])) * (1 - lit)
+    dome = np.float32(0.62) + np.float32(0.38) * view.normal[1]
+    near = contact(scene, view)
+    sun *= near
+    dome *= near
+    ambient = sky.zenith * np.float32(0.55) + sky.horizon * np.float32(0.45)
+    arriving: Array = sun[:, None] * sky.sun + dome[:, None] * ambient
+    if sky.night:
+        arriving += lamp_light(scene, view) * np.float32(sky.night)
+    return arriving
+
+
+def contact(scene: Scene, view: View) -> Array:
+    """The share of the light that reaches the ground under and beside vehicles."""
+    parts, (height, width) = scene.parts, scene.camera.size
+    reached = np.ones(len(view.depth), np.float32)
+    on_ground = (view.surface < 0).reshape(height, width)
+    for part, top, bottom, left, right in footprints(scene):
+        pixels = np.arange(top, bottom)[:, None] * width + np.arange(left, right)
+        ground = pixels[on_ground[top:bottom, left:right]]
+        away = view.place[:, ground] - parts.centre[part].astype(np.float32)[:, None]
+        axes, half = parts.axes[part].astype(np.float32), parts.half[part] + BESIDE
+        inside = [half[k] - np.abs(axes[k, 0] * away[0] + axes[k, 1] * away[1] + axes[k, 2] * away[2]) for k in (0, 2)]
+        cover = np.clip(np.minimum(*inside) / 0.5, 0, 1)
+        reached[ground] *= 1 - np.float32(0.65) * cover.astype(np.float32)
+    return reached
+
+
+def footprints(scene: Scene) -> list[tuple[int, int, int, int, int]]:
+    """The lowest parts of near vehicles, each with the rows and columns of the picture where it covers the ground."""
+    parts, camera = scene.parts, scene.camera
+    low = np.isin(parts.label, VEHICLES) & (parts.centre[:, 1] - parts.half[:, 1] < 0.5) & (parts.half[:, 2] > 0.6)
+    chosen = np.flatnonzero(low & (parts.shape == Shape.BOX))
+    reach = parts.half[chosen] + BESIDE
+    across = (reach[:, 0, None] * parts.axes[chosen, 0])[:, None] * np.array([-1, -1, 1, 1])[:, None]
+    ahead = (reach[:, 2, None] * parts.axes[chosen, 2])[:, None] * np.array([-1, 1, -1, 1])[:, None]
+    feet = parts.centre[chosen, None] + across + ahead
+    feet[..., 1] = 0
+    seen = camera.project(feet)
+    low_corner, high_corner = seen.min(1), seen.max(1)
+    left, right = np.searchsorted(camera.columns, (low_corner[:, 0], high_corner[:, 0]))
+    top, bottom = np.searchsorted(camera.rows, (low_corner[:, 1], high_corner[:, 1]))
+    near = (low_corner[:, 2] > 0.5) & (low_corner[:, 2] < 45) & (right > left) & (bottom > top)
+    table = np.stack((chosen, top, bottom, left, right), -1)[near]
+    return [(part, *edges) for part, *edges in table.tolist()]
+
+
+def lamp_light(scene: Scene, view: View) -> Array:
+    """Light of the nearest street lamps, and of one's own head lights, which reach some 40 m."""
+    near = sorted(scene.lamps, key=lambda lamp: lamp[2] ** 2 + lamp[0] ** 2)[:LAMPS_SEEN]
+    light = np.zeros((len(view.depth), 3), np.float32)
+    for x, y, z in near:
+        away = [np.float32(at) - view.place[k] for k, at in enumerate((x, y, z))]
+        square = away[0] ** 2 + away[1] ** 2 + away[2] ** 2 + np.float32(1)
+        facing = np.clip(sum(view.normal[k] * away[k] for k in range(3)) / np.sqrt(square), 0, 1)
+        light += (np.float32(26) * facing / square)[:, None] * tinted((1.0, 0.70, 0.38))
+    u, v = view.direction[0] / view.direction[2], view.direction[1] / view.direction[2]
+    beam = np.clip(1.15 - np.abs(u) * 1.3, 0, 1) * np.clip(0.6 - 6 * v, 0, 1)
+    facing = np.clip(-sum(view.normal[k] * view.direction[k] for k in range(3)), 0.15, 1)
+    reach = beam * facing / (1 + (view.depth / np.float32(11)) ** 2)
+    light += (np.float32(2.2) * reach)[:, None].astype(np.float32) * tinted((1.0, 0.95, 0.85))
+    return light
+
+
+def reflection(view: View, sky: Sky, gloss: Array) -> Array:
+    """The sky in polished surfaces and wet roads: more at grazing angles, as (1 − cos)⁵ has it."""
+    shiny = np.flatnonzero(gloss)
+    light = np.zeros((len(gloss), 3), np.float32)
+    direction, normal = view.direction[:, shiny], view.normal[:, shiny]
+    direction = direction / np.sqrt((direction**2).sum(0))
+    cosine = np.clip(-(direction * normal).sum(0), 0, 1)
+    upward = direction[1] + 2 * cosine * normal[1]
+    grazing = (1 - cosine) ** 2
+    share = gloss[shiny] * (0.12 + 0.88 * grazing * grazing * (1 - cosine))
+    above = np.clip(upward * 2.5 + 0.35, 0, 1)[:, None]
+    mirrored = (
+        above * (sky.horizon * np.float32(0.6) + sky.zenith * np.float32(0.4))
+        + (1 - above) * np.float32(0.08) * sky.horizon
+    )
+    light[shiny] = share[:, None] * mirrored
+    return light

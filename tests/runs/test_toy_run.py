@@ -1,0 +1,205 @@
+"""A whole toy run: what it writes, that it resumes, and that nothing but the recipe decides its numbers."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_recipes import small
+
+from epibench.data.sets.toy import make_toy
+from epibench.errors import InputError
+from epibench.runs import RunFolder, run_toy
+from epibench.runs import toy as execution
+from epibench.methods import METHODS
+from epibench.recipes.toy import ToyRecipe
+from epibench.reference.predictions import Reference, write_reference
+
+NOT_NUMBERS = ("created", "seconds", "cost", "commit")
+
+
+class Silent:
+    """A reporter that notes the names of the steps."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def say(self, text: str) -> None:
+        pass
+
+    @contextmanager
+    def step(self, name: str, total: int, done: int = 0) -> Iterator[Any]:
+        self.steps.append(name)
+        yield lambda units: None
+
+
+def carry_out(recipe: ToyRecipe, path: Path, reporter: Silent | None = None) -> dict[str, Any]:
+    results = run_toy(recipe, RunFolder(path), torch.device("cpu"), reporter or Silent())
+    assert json.loads((path / "results.json").read_text()) == json.loads(json.dumps(results))
+    return {key: value for key, value in results.items() if key not in NOT_NUMBERS}
+
+
+@pytest.fixture(scope="module", params=["toy-regression", "toy-classification"])
+def finished(request, tmp_path_factory) -> tuple[ToyRecipe, dict[str, Any]]:
+    recipe = small(request.param)
+    return recipe, carry_out(recipe, tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_every_method_has_a_summary_of_every_size_inside_and_outside(finished) -> None:
+    _, results = finished
+    for name in METHODS:
+        for domain in ("inside", "outside"):
+            sizes = results["summary"][name][domain]
+            assert list(sizes) == (["1"] if METHODS[name].single else ["1", "2", "4"])
+            metric = "rmse" if results["kind"] == "gaussian" else "accuracy"
+            assert all(cell[metric]["mean"] >= 0 for cell in sizes.values())
+
+
+def test_the_recipe_in_the_results_can_be_run_again(finished) -> None:
+    recipe, results = finished
+    assert ToyRecipe.model_validate(results["recipe"]) == recipe
+
+
+def test_pictures_show_each_method_at_each_size(finished) -> None:
+    _, results = finished
+    for name, sizes in results["pictures"]["methods"].items():
+        assert list(sizes) == (["1"] if METHODS[name].single else ["2", "4"])
+        for examples in sizes.values():
+            shown = examples[0]["mean" if results["kind"] == "gaussian" else "probs"]
+            assert len(shown) == (250 if results["kind"] == "gaussian" else 3600)
+
+
+def test_the_same_recipe_gives_the_same_numbers(finished, tmp_path: Path) -> None:
+    recipe, results = finished
+    assert carry_out(recipe, tmp_path / "again") == results
+
+
+def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
+    one, other = (
+        carry_out(small("toy-regression", 'methods=["ensemble"]', f"seed={seed}"), tmp_path / str(seed))
+        for seed in (0, 1)
+    )
+    assert one["summary"] != other["summary"]
+
+
+def test_a_finished_method_is_not_trained_again(tmp_path: Path) -> None:
+    recipe = small("toy-regression", 'methods=["ensemble", "map"]')
+    carry_out(recipe, tmp_path / "run")
+    again = Silent()
+    carry_out(recipe, tmp_path / "run", again)
+    assert [name for name in again.steps if name.startswith("train")] == []
+
+
+class Killed(BaseException):
+    """As a kill: nothing catches it."""
+
+
+@pytest.mark.parametrize("epoch", [1, 5, 20])
+def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(epoch: int, tmp_path: Path, monkeypatch) -> None:
+    recipe = small("toy-regression", 'methods=["ensemble", "sghmc"]')
+    whole = carry_out(recipe, tmp_path / "whole")
+    monkeypatch.setattr(execution, "SAVE_SECONDS", -1.0)
+    save = RunFolder.save_state
+
+    def save_and_die(folder: RunFolder, method: str, stamp: Any, state: Any, seconds: float) -> None:
+        save(folder, method, stamp, state, seconds)
+        if method == "sghmc" and state.epoch >= epoch:
+            raise Killed
+
+    monkeypatch.setattr(RunFolder, "save_state", save_and_die)
+    with pytest.raises(Killed):
+        carry_out(recipe, tmp_path / "killed")
+    monkeypatch.setattr(RunFolder, "save_state", save)
+    assert RunFolder(tmp_path / "killed").unfinished("sghmc").exists()
+    again = Silent()
+    assert carry_out(recipe, tmp_path / "killed", again) == whole
+    assert "train ensemble" not in again.steps
+
+
+def reference_of(recipe: ToyRecipe, path: Path) -> Path:
+    """A file in the reference's format; its predictions are made up."""
+    toy = make_toy(recipe.problem)
+    torch.manual_seed(0)
+    points = len(toy.grid)
+    if toy.kind == "gaussian":
+        names = ("mean", "aleatoric", "epistemic")
+        values = {name: torch.rand(3, points).double() + 0.1 for name in names}
+    else:
+        values = {"probs": torch.softmax(torch.randn(3, points, 2).double(), 2)}
+    about = {"prior_scale": 1.0, "hidden": [10, 10]}
+    write_reference(Reference(path, toy.kind, toy.grid, values, toy.train.inputs, toy.train.target, about))
+    return path
+
+
+@pytest.mark.parametrize("problem", ["toy-regression", "toy-classification"])
+def test_kl_has_every_convention_direction_region_and_size_with_its_floor(problem: str, tmp_path: Path) -> None:
+    path = reference_of(small(problem), tmp_path / "reference.npz")
+    results = carry_out(small(problem, f"reference.path={path}", 'methods=["map", "ensemble"]'), tmp_path / "run")
+    for convention in ("pooled", "gustafsson2020"):
+        for direction in ("reference_to_method", "method_to_reference"):
+            for region in ("grid", "train"):
+                cells = results["kl"]["ensemble"][convention][direction][region]
+                single = results["kl_draws"]["ensemble"][convention][direction][region]
+                assert list(cells) == ["1", "2", "4"]
+                assert cells["2"]["n"] == len(single["2"]) == 3
+                assert cells["2"]["mean"] == pytest.approx(sum(single["2"]) / 3)
+                assert results["reference"]["floor"][convention][direction][region] > 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "word"),
+    [
+        ("data.seed=1", "training data"),
+        ("prior_scale=2", "prior_scale"),
+        ("hidden=[5]", "hidden"),
+        ("reference.path=nowhere.npz", "nowhere.npz"),
+        ("data.path=nowhere.npz", "nowhere.npz"),
+    ],
+)
+def test_a_reference_that_does_not_fit_is_refused_before_anything_is_written(setting, word, tmp_path: Path) -> None:
+    path = reference_of(small(), tmp_path / "reference.npz")
+    with pytest.raises(InputError, match=word):
+        carry_out(small("toy-regression", f"reference.path={path}", setting), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+DIVERGING = ('methods=["ensemble", "sgld"]', "sgld.num_chains=16", "sgld.learning_rate=0.6")
+
+
+def test_chains_that_diverge_fail_their_method_and_leave_the_others(tmp_path: Path) -> None:
+    results = carry_out(small("toy-regression", *DIVERGING, "sgld.diverged=stop"), tmp_path / "run")
+    assert list(results["failed"]) == ["sgld"]
+    words = r"sgld: \d+ of 16 networks diverged.*lower sgld.learning_rate.*sgld.diverged=drop"
+    assert re.match(words, results["failed"]["sgld"])
+    assert list(results["summary"]) == ["ensemble"]
+
+
+def test_chains_that_diverge_can_be_left_out(tmp_path: Path) -> None:
+    results = carry_out(small("toy-regression", *DIVERGING, "sgld.diverged=drop"), tmp_path / "run")
+    facts = results["methods"]["sgld"]
+    assert 0 < facts["num_networks"] < 16
+    assert facts["notes"] == [f"{16 - facts['num_networks']} of 16 diverged and are left out."]
+    assert results["summary"]["sgld"]["inside"]["4"]["rmse"]["n"] == min(3, facts["num_networks"])
+
+
+def test_predictions_that_are_not_finite_fail_their_method(tmp_path: Path) -> None:
+    settings = ("ensemble.optimiser=sgd", "ensemble.learning_rate=1", "ensemble.diverged=drop", "ensemble.num_epochs=5")
+    results = carry_out(small("toy-regression", 'methods=["ensemble"]', *settings), tmp_path / "run")
+    assert "lower ensemble.learning_rate" in results["failed"]["ensemble"]
+
+
+def test_members_of_other_data_are_refused(tmp_path: Path) -> None:
+    data, recipe = (
+        tmp_path / "d.npz",
+        small("toy-regression", 'methods=["ensemble"]', f"data.path={tmp_path / 'd.npz'}"),
+    )
+    x = np.linspace(-3, 3, 40)
+    np.savez(data, x=x, y=np.sin(x))
+    carry_out(recipe, tmp_path / "run")
+    np.savez(data, x=x, y=np.cos(x))
+    assert "other data" in carry_out(recipe, tmp_path / "run")["failed"]["ensemble"]
