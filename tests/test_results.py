@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from epibench.results import mean_and_std, per_draw, summarise, summarise_curves, to_plain, write_json
+from epibench.evaluation.summary import mean_and_std, per_draw, summarise, summarise_curves, to_plain
+from epibench.files import write_json
 
 SETS = ((0,), (1,), (0, 1))
 

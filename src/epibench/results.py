@@ -1,117 +1,337 @@
-"""Results as plain data: every metric per draw, summaries over draws, curves; written as JSON.
+"""Results as typed data: what `score` and runs write, what the report reads, and what tests build.
 
-The report only reads these. NaN and infinite values are null; keys that are numbers are strings; a standard deviation
-is the population's, and null for one draw.
+A number that is not finite is null. Keys that are numbers are strings in the files. A standard deviation is the
+population's over draws, and null for one draw.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import os
-import tempfile
-from collections.abc import Mapping, Sequence
+import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
-import torch
-from torch import Tensor
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from epibench.errors import InputError
 
 VERSION = 1
-Members = tuple[int, ...]
-Json = Any  # what json.dumps takes
+RESULTS_NAME = "results.json"
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 
-def per_draw(sets: Sequence[Members], values: Mapping[str, Tensor]) -> list[dict[str, Json]]:
-    """One entry per draw: its size, its members and all its metrics. values: (draw,) or (draw, class)."""
-    plain = {name: to_plain(value) for name, value in values.items()}
-    return [
-        {"M": len(members), "members": list(members), "metrics": {name: plain[name][draw] for name in plain}}
-        for draw, members in enumerate(sets)
-    ]
+def printable(value: Any) -> Any:
+    """The value, its texts without what HTML cannot hold: control characters, halves of surrogate pairs."""
+    if isinstance(value, dict):
+        return {printable(key): printable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [printable(inner) for inner in value]
+    if isinstance(value, str):
+        return _CONTROL.sub("\ufffd", value.encode("utf-8", "replace").decode("utf-8"))
+    return value
 
 
-def without_members(entries: list[dict[str, Json]]) -> list[dict[str, Json]]:
-    """Draws without the lists of their members, which the recipe gives again."""
-    return [{key: value for key, value in entry.items() if key != "members"} for entry in entries]
+Text = Annotated[str, AfterValidator(printable)]
+Plain = Annotated[dict[str, Any], AfterValidator(printable)]  # settings as they were given
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Number = int | Finite | None
+Values = list[Number]
+Kind = Literal["gaussian", "categorical"]
+Columns = dict[str, Values]  # of a picture, by name
+RGB = tuple[int, int, int]
 
 
-def summarise(sets: Sequence[Members], values: Mapping[str, Tensor]) -> dict[str, dict[str, Json]]:
-    """Mean and standard deviation over the draws of each size: {M: {metric: {mean, std, n}}}."""
-    summary = {}
-    for size, numbers in draws_by_size(sets).items():
-        summary[str(size)] = {
-            name: {**mean_and_std(value[numbers]), "n": len(numbers)} for name, value in values.items()
-        }
-    return summary
+class Part(BaseModel):
+    """A part of results. A name that is not known is an error, so that files and tests cannot drift."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
-def summarise_curves(sets: Sequence[Members], families: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Json]:
-    """Mean and standard deviation of curves over the draws of each size: {family: {x, M: {M: {curve: …}}}}."""
-    return {
-        family: {
-            "x": to_plain(curves["x"]),
-            "M": {
-                str(size): {name: mean_and_std(curve[numbers]) for name, curve in curves.items() if name != "x"}
-                for size, numbers in draws_by_size(sets).items()
-            },
-        }
-        for family, curves in families.items()
-    }
+class Stat(Part):
+    """A metric over the draws of one M."""
+
+    mean: Number
+    std: Number
+    n: int
 
 
-def draws_by_size(sets: Sequence[Members]) -> dict[int, list[int]]:
-    """The numbers of the draws of each size M, ascending."""
-    sizes = sorted({len(members) for members in sets})
-    return {size: [number for number, members in enumerate(sets) if len(members) == size] for size in sizes}
+class ClassStat(Part):
+    """A metric of each class over the draws of one M."""
+
+    mean: Values
+    std: Values | None
+    n: int
 
 
-def mean_and_std(values: Tensor) -> dict[str, Json]:
-    """Mean and population standard deviation over the first axis."""
-    values = values.to(torch.float64)
-    mean = values.mean(0)
-    std = values.std(0, correction=0) if values.shape[0] > 1 else None
-    return {"mean": to_plain(mean), "std": None if std is None else to_plain(std)}
+class Curve(Part):
+    """A curve over the draws of one M, at the `x` of its family."""
+
+    mean: Values
+    std: Values | None
 
 
-def to_plain(value: Tensor) -> Json:
-    """Numbers or nested lists of them; None for what is not finite; counts stay whole."""
+class Curves(Part):
+    """A family of curves: the common abscissa, and for every M each curve by its name."""
 
-    def plain(item: Json) -> Json:
-        if isinstance(item, list):
-            return [plain(entry) for entry in item]
-        return item if isinstance(item, int) or math.isfinite(item) else None
-
-    return plain(value.tolist())
+    x: list[Finite]
+    M: dict[int, dict[str, Curve]]
 
 
-def read_json(path: Path) -> dict[str, Json] | None:
-    """A file of results, or None where there is none that can be read."""
+class Draw(Part):
+    """All metrics of one draw of M members; metrics with a value for each class are lists."""
+
+    M: int
+    metrics: dict[str, Number | Values]
+
+
+class ScoredDraw(Draw):
+    """A draw from stored predictions, which also says which members it has, by position from 0."""
+
+    members: list[int]
+
+
+Summary = dict[int, dict[str, Stat | ClassStat]]  # by M and metric
+CurveFamilies = dict[str, Curves]
+
+
+class Tally(Part):
+    """What became of pixels: used, or dropped because masked, without label, or with NaN or infinite values."""
+
+    valid: int = 0
+    masked: int = 0
+    ignored: int = 0
+    skipped: int = 0
+
+
+class FileResults(Part):
+    """What came out of one file of stored predictions."""
+
+    path: Text
+    method: Text | None
+    domain: Text | None
+    kind: Kind
+    unit: Text | None
+    class_names: list[Text] | None
+    num_members: int
+    num_groups: int | None
+    pixels: Tally
+    plan: str
+    uncertainty: str
+    sparsification: Literal["exact", "streamed"]
+    notes: list[Text]
+    overlap: dict[int, Number]
+    draws: list[ScoredDraw]
+    summary: Summary
+    curves: CurveFamilies
+
+
+class ScoreResults(Part):
+    """What `epibench score --json` writes."""
+
+    version: int = VERSION
+    epibench: str
+    torch: str
+    convention: str
+    settings: Plain
+    files: list[FileResults]
+
+
+class MethodFacts(Part):
+    """What a reader should know of a method before its numbers."""
+
+    label: Text
+    method: str
+    num_networks: int
+    num_members: int
+    num_groups: int | None
+    plan: str
+    notes: list[Text] = []
+
+
+class DomainFacts(Part):
+    """What a reader should know of a domain before its numbers. classes: in words, what is common and what left out."""
+
+    label: Text
+    role: Literal["in-domain", "shifted"]
+    severity: Number = None
+    num_images: int | None = None
+    num_pixels: int | None = None
+    class_names: list[Text] | None = None
+    class_colours: list[RGB] | None = None
+    classes: Text | None = None
+
+
+class ReferenceFacts(Part):
+    """The reference that KLs are to; floor: the KL between its halves, by convention, direction and region."""
+
+    path: Text | None
+    about: Plain
+    floor: dict[str, dict[str, dict[str, Number]]]
+    notes: list[Text] = []
+
+
+class ImageCost(Part):
+    """What one image costs with M members."""
+
+    seconds: Number
+    peak_bytes: Number
+
+
+class PassCost(Part):
+    """Where the time of an evaluation went: members, and draws with their metrics."""
+
+    forward_seconds: Finite
+    scoring_seconds: Finite
+
+
+class Cost(Part):
+    """What a method costs; what is only known of images is missing for toy problems."""
+
+    parameters: int
+    train_seconds: Finite
+    predict_seconds: Number = None
+    flops: int | None = None
+    image_size: list[int] | None = None
+    per_image: dict[int, ImageCost] = {}
+    evaluation: dict[str, PassCost] = {}
+
+
+class TrainingLog(Part):
+    """The losses of one network over its steps."""
+
+    network: int
+    steps: list[int]
+    loss: Values
+
+
+class ToyPictures(Part):
+    """Predictions to be drawn: on a grid, beside truth, data and reference; of some draws by method and M."""
+
+    grid: Columns
+    truth: Columns
+    data: Columns
+    reference: Columns | None
+    direct: Columns | None = None
+    methods: dict[str, dict[int, list[Columns]]]
+
+
+class Grid(Part):
+    """Numbers as base64 of a 16-bit grey PNG, in counts of `scale`."""
+
+    scale: Finite
+    png: str
+
+
+class PredictedPicture(Part):
+    """What a draw of M members predicts for an image: mean and std of depth, or classes and their uncertainty."""
+
+    M: int
+    mean: Grid | None = None
+    std: Grid | None = None
+    predicted: str | None = None
+    uncertainty: Grid | None = None
+
+
+class Picture(Part):
+    """An image of a domain, what is known of it, and what each method predicts; classes are 8-bit grey PNGs."""
+
+    image: int
+    height: int
+    width: int
+    photo: str
+    sparse_depth: Grid | None = None
+    target: Grid | str
+    methods: dict[str, PredictedPicture]
+
+
+class DomainResults(Part):
+    """What came out of one method on one domain."""
+
+    num_images: int
+    num_pixels: int
+    summary: Summary
+    curves: CurveFamilies
+    draws: list[Draw]
+    pictures: list[Picture]  # with this method alone
+    cost: PassCost
+
+
+KL = dict[str, dict[str, dict[str, dict[int, Stat]]]]  # by convention, direction, region and M
+KLDraws = dict[str, dict[str, dict[str, dict[int, Values]]]]
+
+
+class RunResults(Part):
+    """What a run writes; `kl`, `kl_draws` and `reference` are of toy problems, `domains` and what follows of images."""
+
+    version: int = VERSION
+    epibench: str
+    torch: str
+    python: str
+    commit: str | None
+    device: str
+    created: str
+    recipe: Plain
+    changes: list[Text]
+    problem: str
+    kind: Kind
+    methods: dict[str, MethodFacts]
+    summary: dict[str, dict[str, Summary]]
+    curves: dict[str, dict[str, CurveFamilies]]
+    draws: dict[str, dict[str, list[Draw]]]
+    pictures: ToyPictures | dict[str, list[Picture]]
+    cost: dict[str, Cost]
+    failed: dict[str, Text] = {}
+    seconds: Finite
+
+    kl: dict[str, KL] = {}
+    kl_draws: dict[str, KLDraws] = {}
+    reference: ReferenceFacts | None = None
+
+    convention: str = "pooled"
+    unit: Text | None = None
+    class_names: list[Text] | None = None
+    class_colours: list[RGB] | None = None
+    data_versions: dict[str, str] = {}
+    domains: dict[str, DomainFacts] = {}
+    overlap: dict[str, dict[int, Number]] = {}
+    training: dict[str, list[TrainingLog]] = {}
+
+
+Results = TypeVar("Results", bound=Part)
+
+
+def load_results(path: Path) -> RunResults:
+    """The results of a run, from its folder or from its results.json."""
+    file = path / RESULTS_NAME if path.is_dir() else path
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+        text = file.read_bytes()
+    except FileNotFoundError:
+        what = f"holds no {RESULTS_NAME}: has the run finished?" if path.is_dir() else "there is no such file or folder"
+        raise InputError(f"{path}: {what}") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    return parse_results(RunResults, text, str(file))
 
 
-def write_json(path: Path, content: Json) -> None:
-    """Write atomically: a reader sees the old file or the whole new one."""
-    write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write next to `path`, then rename; straight into it if it is a device or a pipe."""
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def parse_results(model: type[Results], text: bytes | str, where: str) -> Results:
+    """Results from JSON; what is none, or of another version, is refused in one line. where: what to call it there."""
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise InputError(f"{where}: {_problem(model, text, error)}") from None
+
+
+def _problem(model: type[Part], text: bytes | str, error: ValidationError) -> str:
+    """What is wrong with results, in words: another version, or the first thing that does not fit."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return f"not a JSON file ({first['msg'].removeprefix('Invalid JSON: ')})"
+    found = json.loads(text)
+    if isinstance(found, dict) and found.get("version", VERSION) != VERSION:
+        return f"results of version {found['version']}; this epibench reads version {VERSION}"
+    if model is RunResults and (not isinstance(found, dict) or not isinstance(found.get("methods"), dict)):
+        return "not the results of a run (no 'methods'); pages of scores come from epibench score"
+    key = ".".join(str(part) for part in first["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    message = first["msg"][:1].lower() + first["msg"][1:]
+    return f"not results as this version writes them: {key}: {message}{more}; remove the file and run the command again"

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from epibench.errors import InputError
+from epibench.files import write_text
 from epibench.published import compare, totals
 from epibench.report import write_run_page
 from epibench.report.dense_section import headline_names, scored_domains
@@ -27,7 +28,6 @@ from epibench.report.published_section import warnings_of
 from epibench.report.runs import VIEWS, Method, Run, View, all_members, by_problem, load_results, methods_of, read_runs
 from epibench.report.tables import best_labels
 from epibench.report.verdicts import title_with_unit
-from epibench.results import write_atomically
 
 PAGE_NAME = "report.html"
 # What results that were edited or cut off can lead to anywhere on the way to a page.
@@ -46,7 +46,7 @@ def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> Non
         write_run_page(results, page, names)
         read = read_runs(results, names)
         if markdown is not None:
-            write_atomically(markdown, render_markdown(read))
+            write_text(markdown, render_markdown(read))
         print_runs(read, Console())
     except InputError:
         raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -18,7 +17,7 @@ from epibench.recipes import RECIPES, DenseRecipe, Recipe, ToyRecipe, apply_sett
 from epibench.recipes.experiment import QUICK
 from epibench.recipes.settings import fixed
 from epibench.report import write_run_page
-from epibench.report.runs import load_results
+from epibench.results import RunResults, load_results
 from epibench.runs import Machine, Reporter, RunFolder, run_dense, run_toy
 
 RUNS = Path("runs")
@@ -33,30 +32,29 @@ def run_recipe(name: str, out: Path | None, settings: list[str], device: str, ex
     reporter = ConsoleReporter(Console(stderr=True))
     reporter.say(f"{recipe.name} in {folder.path}")
     results = load_results(folder.results) if folder.results.exists() else None
-    if results is not None and not results.get("failed") and belongs(results, recipe):
+    if results is not None and not results.failed and belongs(results, recipe):
         folder.claim(recipe)
         reporter.say("finished already; remove its results.json to evaluate it again")
     else:
         results = carry_out(recipe, folder, torch.device(resolve_device(device)), jobs, reporter)
-    page = write_run_page([results], folder.report)
-    print_run_tables(results, Console())
+    page = write_run_page([results.model_dump(mode="json")], folder.report)
+    print_run_tables(results.model_dump(mode="json"), Console())
     reporter.say(f"results: {folder.results}")
     reporter.say(f"report:  {page}")
-    if failed := results.get("failed"):
-        raise InputError("; ".join(failed.values()))
+    if results.failed:
+        raise InputError("; ".join(results.failed.values()))
 
 
-def belongs(results: dict[str, Any], recipe: Recipe) -> bool:
+def belongs(results: RunResults, recipe: Recipe) -> bool:
     """Whether results are those of a recipe."""
-    made = results.get("recipe")
-    if isinstance(recipe, DenseRecipe) and results.get("data_versions") != recipe.data.versions:
+    if isinstance(recipe, DenseRecipe) and results.data_versions != recipe.data.versions:
         return False  # the street, or a class table, is another now
-    return isinstance(made, dict) and fixed(made) == fixed(recipe.model_dump(mode="json"))
+    return fixed(results.recipe) == fixed(recipe.model_dump(mode="json"))
 
 
 def carry_out(
     recipe: Recipe, folder: RunFolder, device: torch.device, jobs: int | None, reporter: Reporter
-) -> dict[str, Any]:
+) -> RunResults:
     """Run a recipe of any kind."""
     if isinstance(recipe, DenseRecipe):
         return run_dense(recipe, folder, Machine.of(device, jobs), reporter)

@@ -7,20 +7,22 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from epibench import __version__, results
+from epibench import __version__
 from epibench.cli.tables import print_tables
 from epibench.errors import InputError
 from epibench.evaluation.scoring import Scorer, ScoreSettings, prepare
+from epibench.files import write_text
 from epibench.members.draws import Plan
 from epibench.metrics.conventions import Convention, check_convention
 from epibench.report import write_score_page
+from epibench.results import FileResults, ScoreResults
 from epibench.store.structure import open_store
 
 
@@ -33,7 +35,7 @@ def run_score(
     scorers = prepare_all(files, plans_for(plans, len(files)), settings)
     if settings.ignore_index is not None and all(scorer.store.kind == "gaussian" for scorer in scorers):
         raise InputError("--ignore-index is for classes; mask the targets of Gaussian predictions with 'valid'")
-    scored: list[dict[str, Any]] = []
+    scored: list[FileResults] = []
     try:
         for scorer in scorers:
             scored.append(run_with_progress(scorer, errors))
@@ -116,7 +118,7 @@ def prepare_all(files: list[str], plans: list[Plan], settings: ScoreSettings) ->
     return scorers
 
 
-def run_with_progress(scorer: Scorer, console: Console) -> dict[str, Any]:
+def run_with_progress(scorer: Scorer, console: Console) -> FileResults:
     """Score one file with a bar that counts pixels; without a terminal, with a line before and after."""
     store = scorer.store
     if not console.is_terminal:
@@ -148,14 +150,13 @@ def run_with_progress(scorer: Scorer, console: Console) -> dict[str, Any]:
         return scorer.run(advance)
 
 
-def document(files: list[dict[str, Any]], settings: ScoreSettings) -> dict[str, Any]:
+def document(files: list[FileResults], settings: ScoreSettings) -> ScoreResults:
     """The JSON of a score."""
-    return {
-        "version": results.VERSION,
-        "epibench": __version__,
-        "torch": torch.__version__,
-        "convention": settings.convention,
-        "settings": {
+    return ScoreResults(
+        epibench=__version__,
+        torch=torch.__version__,
+        convention=settings.convention,
+        settings={
             "members": None if settings.sizes is None else list(settings.sizes),
             "draws": settings.max_draws,
             "seed": settings.seed,
@@ -164,18 +165,18 @@ def document(files: list[dict[str, Any]], settings: ScoreSettings) -> dict[str, 
             "skip_invalid": settings.skip_invalid,
             "device": settings.device,
         },
-        "files": files,
-    }
+        files=files,
+    )
 
 
-def publish(content: dict[str, Any], json: Path | None, report: Path | None, errors: Console) -> None:
+def publish(content: ScoreResults, json: Path | None, report: Path | None, errors: Console) -> None:
     """Write what was asked for, show the tables, then say where everything is."""
     page = None
     if json is not None:
-        results.write_json(json, content)
+        write_text(json, content.model_dump_json(indent=1) + "\n")
     if report is not None:
-        page = write_score_page(content, report)
-    print_tables(content, Console())
+        page = write_score_page(content.model_dump(mode="json"), report)
+    print_tables(content.model_dump(mode="json"), Console())
     for word, path in (("results:", json), ("report: ", page)):
         if path is not None:
             errors.print(f"{word} {path}", highlight=False, markup=False, soft_wrap=True)

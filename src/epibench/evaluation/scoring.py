@@ -7,18 +7,19 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from epibench.errors import InputError
 from epibench.evaluation.suite import Observed, Suite, SuiteSettings, check_uncertainty, make_suite
+from epibench.evaluation.summary import scored_draws, summarise, summarise_curves
 from epibench.likelihoods import LIKELIHOODS, Likelihood
 from epibench.members.draws import Draws, Plan, make_draws
 from epibench.metrics import Convention
 from epibench.parallel import in_threads, silenced_torch_threads
-from epibench.results import per_draw, summarise, summarise_curves
+from epibench.results import FileResults
+from epibench.results import Tally as TallyResults
 from epibench.store.reader import PixelReader, Pixels, Tally
 from epibench.store.structure import PredictionStore
 
@@ -57,7 +58,7 @@ class Scorer:
     draws: Draws
     suite_settings: SuiteSettings
 
-    def run(self, progress: Callable[[int], None] = lambda pixels: None) -> dict[str, Any]:
+    def run(self, progress: Callable[[int], None] = lambda pixels: None) -> FileResults:
         """Read all predictions once and return the file's results; `progress` hears of pixels as they are done."""
         device = torch.device(self.settings.device)
         weights = self.draws.weights.to(device)
@@ -74,29 +75,29 @@ class Scorer:
             raise InputError(f"{self.store.path}: {error}; check the unit and size of the predictions") from error
         return self.results(suite, reader.tally)
 
-    def results(self, suite: Suite, tally: Tally) -> dict[str, Any]:
+    def results(self, suite: Suite, tally: Tally) -> FileResults:
         """What the JSON says of this file."""
         store, sets = self.store, self.draws.sets
         values = suite.compute()
-        return {
-            "path": str(store.path),
-            "method": store.method,
-            "domain": store.domain,
-            "kind": store.kind,
-            "unit": store.unit,
-            "class_names": None if store.class_names is None else list(store.class_names),
-            "num_members": store.num_members,
-            "num_groups": None if store.group is None else len(set(store.group)),
-            "pixels": asdict(tally),
-            "plan": self.settings.plan,
-            "uncertainty": self.suite_settings.uncertainty,
-            "sparsification": "exact" if self.suite_settings.exact else "streamed",
-            "notes": self.notes(tally, values),
-            "overlap": {str(size): self.draws.overlap(size) for size in self.draws.sizes},
-            "draws": per_draw(sets, values),
-            "summary": summarise(sets, values),
-            "curves": summarise_curves(sets, suite.curves()),
-        }
+        return FileResults(
+            path=str(store.path),
+            method=store.method,
+            domain=store.domain,
+            kind=store.kind,
+            unit=store.unit,
+            class_names=None if store.class_names is None else list(store.class_names),
+            num_members=store.num_members,
+            num_groups=None if store.group is None else len(set(store.group)),
+            pixels=TallyResults(**asdict(tally)),
+            plan=self.settings.plan,
+            uncertainty=self.suite_settings.uncertainty,
+            sparsification="exact" if self.suite_settings.exact else "streamed",
+            notes=self.notes(tally, values),
+            overlap={size: self.draws.overlap(size) for size in self.draws.sizes},
+            draws=scored_draws(sets, values),
+            summary=summarise(sets, values),
+            curves=summarise_curves(sets, suite.curves()),
+        )
 
     def notes(self, tally: Tally, values: dict[str, Tensor]) -> list[str]:
         """What a reader should know before comparing these numbers with others."""

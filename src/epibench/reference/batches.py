@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from epibench.data.sets.toy import ToyProblem, read_arrays
 from epibench.errors import InputError
+from epibench.files import write_json
 from epibench.reference.settings import ReferenceSettings
-from epibench.results import write_json
 
 Arrays = dict[str, npt.NDArray[Any]]
 Progress = Callable[[int, str], None]

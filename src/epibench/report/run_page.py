@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epibench.files import write_text
 from epibench.report.dense_section import dense_section
 from epibench.report.domains import domains_of
 from epibench.report.kl_figures import kl_chart, kl_table, view_name
@@ -29,7 +30,6 @@ from epibench.report.runs import (
     read_runs,
 )
 from epibench.report.switches import switch_rules
-from epibench.results import write_atomically
 
 
 def write_run_page(results: Sequence[dict[str, Any]], path: Path, names: Sequence[str] = ()) -> Path:
@@ -37,7 +37,7 @@ def write_run_page(results: Sequence[dict[str, Any]], path: Path, names: Sequenc
 
     names: what tells runs of the same recipe apart, such as their folders; numbers if not given.
     """
-    write_atomically(path, render_run_page(results, names))
+    write_text(path, render_run_page(results, names))
     return path
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from epibench.files import write_text
 from epibench.report.class_tables import class_tables
 from epibench.report.entries import Entry, clean, comparable, read_entries
 from epibench.report.figures import (
@@ -24,7 +25,6 @@ from epibench.report.page import listed, render
 from epibench.report.switches import Switch, switch_rules
 from epibench.report.tables import all_members, metric_names, metric_tables
 from epibench.report.verdicts import card, confidence_sentence, gain, headline_names, title_with_unit
-from epibench.results import write_atomically
 
 KIND_TITLES = {"gaussian": "Regression", "categorical": "Classification"}
 PIXEL_WORDS = (("masked", "masked"), ("ignored", "with the ignored label"), ("skipped", "skipped as invalid"))
@@ -33,7 +33,7 @@ PIXEL_WORDS = (("masked", "masked"), ("ignored", "with the ignored label"), ("sk
 def write_score_page(results: dict[str, Any], folder: Path) -> Path:
     """Writes `folder/score.html` in one step and returns its path."""
     path = folder / "score.html"
-    write_atomically(path, render_score_page(results))
+    write_text(path, render_score_page(results))
     return path
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from epibench.errors import InputError
 from epibench.runs.tensors import Saved, load_tensors, save_tensors
-from epibench.results import write_atomically
+from epibench.files import write_text
 from epibench.training.dense import DenseState, LogRow
 
 
@@ -104,7 +104,7 @@ class Checkpoints:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(LogRow._fields)
         writer.writerows(log)
-        write_atomically(self.log, text.getvalue())
+        write_text(self.log, text.getvalue())
 
 
 def log_of(saved: Saved) -> tuple[LogRow, ...]:

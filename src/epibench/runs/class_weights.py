@@ -13,7 +13,7 @@ from epibench.errors import InputError
 from epibench.runs.dense_data import classes_of
 from epibench.runs.reporter import Reporter
 from epibench.recipes.dense import DenseRecipe
-from epibench.results import read_json, write_json
+from epibench.files import read_json, write_json
 
 SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
 

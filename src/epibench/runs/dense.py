@@ -26,7 +26,8 @@ from epibench.runs.run_folder import RunFolder
 from epibench.runs.train_method import Trained, train_method
 from epibench.members.networks import NetworkPool, cut, image_size
 from epibench.recipes.dense import DenseRecipe
-from epibench.results import read_json, write_json
+from epibench.files import read_json, write_json, write_text
+from epibench.results import DomainResults, Picture, RunResults
 
 SHARE_OF_MEMORY = 0.3  # for the weights of members
 
@@ -36,13 +37,13 @@ class Evaluated:
     """What a run found out about one method, by domain where it differs between them."""
 
     facts: dict[str, Any]
-    domains: dict[str, dict[str, Any]]
+    domains: dict[str, DomainResults]
     overlap: dict[str, Any]
     training: list[dict[str, Any]]
     cost: dict[str, Any]
 
 
-def run_dense(recipe: DenseRecipe, folder: RunFolder, machine: Machine, reporter: Reporter) -> dict[str, Any]:
+def run_dense(recipe: DenseRecipe, folder: RunFolder, machine: Machine, reporter: Reporter) -> RunResults:
     """The whole run; what is finished is found in the folder and not done again."""
     data = open_data(recipe)
     check_possible(recipe, data)  # complains before hours are spent
@@ -66,9 +67,8 @@ def run_dense(recipe: DenseRecipe, folder: RunFolder, machine: Machine, reporter
             found[name] = evaluate_method(run, name, trained[name], failed)
         except InputError as error:
             fail(run, failed, name, error)
-    results = document(run, found)
-    results |= {"failed": failed, "seconds": time.perf_counter() - begun}
-    write_json(folder.results, results)
+    results = RunResults(**document(run, found), failed=failed, seconds=time.perf_counter() - begun)
+    write_text(folder.results, results.model_dump_json(indent=1) + "\n")
     return results
 
 
@@ -84,7 +84,7 @@ def evaluate_method(run: DenseRun, name: str, trained: Trained, failed: dict[str
     if trained.diverged and (method.diverged == "stop" or not trained.files):
         raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
     fitted = fit(run, name, trained)
-    scored, broken = dict[str, dict[str, Any]](), dict[str, str]()
+    scored, broken = dict[str, DomainResults](), dict[str, str]()
     for domain in run.data.domains:
         try:
             scored[domain] = evaluate_domain(run, fitted, domain)
@@ -101,7 +101,7 @@ def evaluate_method(run: DenseRun, name: str, trained: Trained, failed: dict[str
         cost={
             **measure_cost(run, fitted, next(iter(run.data.domains.values())).samples),
             "train_seconds": trained.seconds,
-            "evaluation": {domain: each["cost"] for domain, each in scored.items()},
+            "evaluation": {domain: each.cost for domain, each in scored.items()},
         },
     )
 
@@ -184,7 +184,7 @@ def document(run: DenseRun, found: Mapping[str, Evaluated]) -> dict[str, Any]:
     recipe = run.recipe
 
     def of_domains(part: str) -> dict[str, Any]:
-        return {name: {domain: each[part] for domain, each in one.domains.items()} for name, one in found.items()}
+        return {name: {domain: getattr(each, part) for domain, each in one.domains.items()} for name, one in found.items()}
 
     return {
         **heading(recipe, run.machine.device),
@@ -218,23 +218,22 @@ def domain_facts(run: DenseRun, name: str, found: Mapping[str, Evaluated]) -> di
     recipe, data = run.recipe, run.data.domains[name]
     source, train = recipe.data.domains[name], recipe.data.train
     shared = [each.label for each in recipe.data.domains.values()].count(source.label) > 1
-    seen: dict[str, Any] = next((one.domains[name] for one in found.values() if name in one.domains), {})
+    seen = next((one.domains[name] for one in found.values() if name in one.domains), None)
     return {
         "label": f"{source.label} ({name})" if shared else source.label,
         "role": "in-domain" if source.origin == train.origin else "shifted",
         "severity": source.shift,
-        "num_images": seen.get("num_images"),
-        "num_pixels": seen.get("num_pixels"),
+        "num_images": None if seen is None else seen.num_images,
+        "num_pixels": None if seen is None else seen.num_pixels,
         **(class_facts(data.classes) | {"classes": data.about} if data.groups is not None else {}),
     }
 
 
-def pictures_of(domain: str, found: Mapping[str, Evaluated]) -> list[dict[str, Any]]:
+def pictures_of(domain: str, found: Mapping[str, Evaluated]) -> list[Picture]:
     """The pictures of a domain with what each method predicts."""
-    pictures: dict[int, dict[str, Any]] = {}
-    predicted = ("M", "mean", "std", "predicted", "uncertainty")
-    for name, one in found.items():
-        for each in one.domains.get(domain, {}).get("pictures", []):
-            shown = pictures.setdefault(each["image"], {k: v for k, v in each.items() if k not in predicted})
-            shown.setdefault("methods", {})[name] = {key: each[key] for key in predicted if key in each}
+    pictures: dict[int, Picture] = {}
+    for one in found.values():
+        for each in one.domains[domain].pictures if domain in one.domains else []:
+            shown = pictures.setdefault(each.image, each.model_copy(update={"methods": {}}))
+            shown.methods.update(each.methods)
     return list(pictures.values())

@@ -22,10 +22,11 @@ from epibench.runs.train_method import Trained
 from epibench.members.networks import NetworkPool
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.settings import fixed
-from epibench.results import per_draw, read_json, summarise, summarise_curves, without_members, write_json
+from epibench.evaluation.summary import per_draw, summarise, summarise_curves
+from epibench.files import read_json, write_json
+from epibench.results import DomainResults, Picture, PredictedPicture
 from epibench.training.pacing import Pacer
 
-KEPT = {"num_images", "num_pixels", "summary", "curves", "draws", "pictures", "cost"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Fitted:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def evaluate_domain(run: DenseRun, fitted: Fitted, domain: str) -> dict[str, Any]:
+def evaluate_domain(run: DenseRun, fitted: Fitted, domain: str) -> DomainResults:
     """Every draw of a method on a domain: found in the folder, or evaluated to the end."""
     recipe, name, draws, data = run.recipe, fitted.name, fitted.draws, run.data.domains[domain]
     samples = data.samples
@@ -56,9 +57,9 @@ def evaluate_domain(run: DenseRun, fitted: Fitted, domain: str) -> dict[str, Any
         ended.unlink(missing_ok=True)
         unfinished.unlink(missing_ok=True)
     known = read_json(ended)
-    if known is not None and known.get("stamp") == stamp and known.keys() >= KEPT:
+    if known is not None and known.pop("stamp", None) == stamp:
         run.reporter.say(f"{name} on {domain}: evaluated already")
-        return known
+        return DomainResults.model_validate(known)
     gallery = Gallery(
         evenly(recipe.evaluation.pictures, len(samples)),
         draws.sets[draws.of_size(draws.sizes[-1])[0]],
@@ -81,8 +82,8 @@ def evaluate_domain(run: DenseRun, fitted: Fitted, domain: str) -> dict[str, Any
     carry_out(run, todo, f"{name} on {domain}", unfinished, stamp)
     for observer in observers:
         observer.close()
-    results = {"stamp": stamp, **numbers_of(todo), "pictures": list(gallery.pictures().values())}
-    write_json(ended, results)
+    results = DomainResults(**numbers_of(todo), pictures=pictures_of(name, gallery))
+    write_json(ended, {"stamp": stamp, **results.model_dump(mode="json")})
     unfinished.unlink(missing_ok=True)
     return results
 
@@ -110,9 +111,18 @@ def numbers_of(done: DomainPass) -> dict[str, Any]:
         "num_pixels": progress.pixels,
         "summary": summarise(sets, values),
         "curves": summarise_curves(sets, curves),
-        "draws": without_members(per_draw(sets, values)),
+        "draws": per_draw(sets, values),
         "cost": {"forward_seconds": progress.forward_seconds, "scoring_seconds": progress.scoring_seconds},
     }
+
+
+def pictures_of(method: str, gallery: Gallery) -> list[Picture]:
+    """The images that a gallery has kept, with what one method predicts."""
+    found = []
+    for picture in gallery.pictures().values():
+        predicted = {key: picture.pop(key) for key in PredictedPicture.model_fields if key in picture}
+        found.append(Picture(**picture, methods={method: PredictedPicture(**predicted)}))
+    return found
 
 
 def suite_settings(recipe: DenseRecipe, data: DomainData) -> SuiteSettings:

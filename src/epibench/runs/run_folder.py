@@ -16,7 +16,7 @@ from epibench.errors import InputError
 from epibench.runs.tensors import load_tensors, save_tensors
 from epibench.methods import Method, Problem
 from epibench.recipes.settings import first_difference, fixed
-from epibench.results import write_json
+from epibench.files import write_json
 from epibench.training.stacked import State
 
 

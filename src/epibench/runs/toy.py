@@ -30,7 +30,9 @@ from epibench.metrics.conventions import CONVENTIONS
 from epibench.networks.mlp import StackedMLP
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
-from epibench.results import per_draw, summarise, summarise_curves, to_plain, without_members, write_json
+from epibench.evaluation.summary import per_draw, summarise, summarise_curves, to_plain
+from epibench.files import write_text
+from epibench.results import RunResults
 from epibench.training.objectives import OBJECTIVES
 from epibench.training.stacked import State
 
@@ -53,7 +55,7 @@ class Evaluated:
     cost: dict[str, Any]
 
 
-def run_toy(recipe: ToyRecipe, folder: RunFolder, device: torch.device, reporter: Reporter) -> dict[str, Any]:
+def run_toy(recipe: ToyRecipe, folder: RunFolder, device: torch.device, reporter: Reporter) -> RunResults:
     """The whole run; what is finished is found in the folder and not done again."""
     toy = make_toy(recipe.problem, recipe.data.seed, None if recipe.data.path is None else Path(recipe.data.path))
     reference = find_reference(recipe, toy)
@@ -67,9 +69,9 @@ def run_toy(recipe: ToyRecipe, folder: RunFolder, device: torch.device, reporter
         except InputError as error:  # what other methods have done is not lost
             failed[name] = str(error)
             reporter.say(f"{name} failed: {error}")
-    results = document(recipe, toy, reference, found, direct_regression(recipe, toy, problem), device)
-    results |= {"failed": failed, "seconds": time.perf_counter() - begun}
-    write_json(folder.results, results)
+    found_out = document(recipe, toy, reference, found, direct_regression(recipe, toy, problem), device)
+    results = RunResults(**found_out, failed=failed, seconds=time.perf_counter() - begun)
+    write_text(folder.results, results.model_dump_json(indent=1) + "\n")
     return results
 
 
@@ -198,7 +200,7 @@ def evaluate_method(
         facts=method_facts(recipe, name, method.num_trained, pool),
         summary={domain: summarise(draws.sets, values) for domain, (values, _) in scored.items()},
         curves={domain: summarise_curves(draws.sets, curves) for domain, (_, curves) in scored.items()},
-        per_draw={domain: without_members(per_draw(draws.sets, values)) for domain, (values, _) in scored.items()},
+        per_draw={domain: per_draw(draws.sets, values) for domain, (values, _) in scored.items()},
         kl=over_leaves(kl, lambda values: {m: cell["kl"] for m, cell in summarise(draws.sets, {"kl": values}).items()}),
         kl_draws=over_leaves(
             kl, lambda values: {str(size): to_plain(values[draws.of_size(size)]) for size in draws.sizes}

@@ -29,7 +29,7 @@ from epibench.runs.jobs import JobFailedError, Tell, end_with
 from epibench.runs.training_log import open_log
 from epibench.likelihoods import LIKELIHOODS
 from epibench.recipes.dense import DenseRecipe
-from epibench.results import write_atomically
+from epibench.files import write_text
 from epibench.training.dense import (
     DenseState,
     DenseTraining,
@@ -166,7 +166,7 @@ def _train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
     except LossDivergedError as error:
         text = f"{job.method}: network {job.network}: {error}; lower {recipe.setting(job.method, 'learning_rate')}"
         if fabric.is_global_zero:
-            write_atomically(files.diverged, f"{text}\n")
+            write_text(files.diverged, f"{text}\n")
             files.unfinished.unlink(missing_ok=True)
         raise DivergedNetworkError(text) from None
     finally:
