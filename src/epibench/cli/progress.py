@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from epibench.runs.reporter import Advance
+from epibench.progress import Advance
 
 LINE_SECONDS = 20.0
 

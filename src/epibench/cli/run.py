@@ -13,12 +13,14 @@ from epibench.cli.progress import ConsoleReporter
 from epibench.cli.report import print_run_tables
 from epibench.cli.score import resolve_device
 from epibench.errors import InputError
-from epibench.recipes import RECIPES, DenseRecipe, Recipe, ToyRecipe, apply_settings, find_recipe
+from epibench.recipes import RECIPES, DenseRecipe, Recipe, apply_settings, find_recipe
 from epibench.recipes.experiment import QUICK
 from epibench.recipes.settings import fixed
 from epibench.report import write_run_page
 from epibench.results import RunResults, load_results
-from epibench.runs import Machine, Reporter, RunFolder, run_dense, run_toy
+from epibench.runs.folder import RunFolder
+from epibench.runs.run import carry_out
+from epibench.runs.train import Machine
 
 RUNS = Path("runs")
 
@@ -36,7 +38,8 @@ def run_recipe(name: str, out: Path | None, settings: list[str], device: str, ex
         folder.claim(recipe)
         reporter.say("finished already; remove its results.json to evaluate it again")
     else:
-        results = carry_out(recipe, folder, torch.device(resolve_device(device)), jobs, reporter)
+        machine = Machine.of(torch.device(resolve_device(device)), jobs)
+        results = carry_out(recipe, folder, machine, reporter)
     page = write_run_page([results.model_dump(mode="json")], folder.report)
     print_run_tables(results.model_dump(mode="json"), Console())
     reporter.say(f"results: {folder.results}")
@@ -50,17 +53,6 @@ def belongs(results: RunResults, recipe: Recipe) -> bool:
     if isinstance(recipe, DenseRecipe) and results.data_versions != recipe.data.versions:
         return False  # the street, or a class table, is another now
     return fixed(results.recipe) == fixed(recipe.model_dump(mode="json"))
-
-
-def carry_out(
-    recipe: Recipe, folder: RunFolder, device: torch.device, jobs: int | None, reporter: Reporter
-) -> RunResults:
-    """Run a recipe of any kind."""
-    if isinstance(recipe, DenseRecipe):
-        return run_dense(recipe, folder, Machine.of(device, jobs), reporter)
-    if isinstance(recipe, ToyRecipe):
-        return run_toy(recipe, folder, device, reporter)
-    raise InputError(f"recipe '{recipe.name}' is of no kind that can be run")
 
 
 def recipe_text(name: str, settings: list[str]) -> str:

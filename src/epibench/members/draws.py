@@ -7,15 +7,16 @@ import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from epibench.errors import InputError
+from epibench.plans import Plan, evenly_spaced
 
-Plan = Literal["random", "disjoint", "prefix", "spread"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Members = tuple[int, ...]
 
 
@@ -34,6 +35,8 @@ class Draws:
     @property
     def weights(self) -> Tensor:
         """The averaging matrix, (draw, member) float64; rows sum to 1."""
+        import torch
+
         matrix = torch.zeros((len(self.sets), self.num_members), dtype=torch.float64)
         for row, members in zip(matrix, self.sets, strict=True):
             row[list(members)] = 1 / len(members)
@@ -137,14 +140,9 @@ def _prefix(groups: list[Members], size: int, max_draws: int, seed: int) -> list
 
 
 def _spread(groups: list[Members], size: int, max_draws: int, seed: int) -> list[Members]:
-    return [tuple(members[position] for position in spread(len(members), size)) for members in groups[:max_draws]]
-
-
-def spread(length: int, size: int) -> list[int]:
-    """`size` evenly spaced positions of 0 … length − 1, both ends among them; for one, the last."""
-    if size == 1:
-        return [length - 1]
-    return [step * (length - 1) // (size - 1) for step in range(size)]
+    return [
+        tuple(members[position] for position in evenly_spaced(len(members), size)) for members in groups[:max_draws]
+    ]
 
 
 _PLANS: dict[Plan, Callable[[list[Members], int, int, int], list[Members]]] = {

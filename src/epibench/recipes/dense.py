@@ -13,8 +13,7 @@ from torch import nn
 
 from epibench.evaluation.suite import check_uncertainty
 from epibench.methods.cyclical import Cyclical
-from epibench.methods.map import MAP
-from epibench.methods.ml import MaximumLikelihood
+from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.metrics import Convention
@@ -22,6 +21,8 @@ from epibench.recipes.experiment import NAME, QUICK, Options, Recipe
 from epibench.recipes.networks import Network
 from epibench.recipes.sources import KittiSource, Places, Size, Source, Task, default_cache
 
+# Where training data lies and what it is called, and what it is to other networks.
+NOT_FOR_TRAINING = {"root", "raw_root", "title", "distribution", "mapping"}
 Share = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=10)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
@@ -176,6 +177,24 @@ class DenseRecipe(Recipe):
                     f"give data.domains.{name}.crop"
                 )
         return self
+
+    def training_settings(self, name: str) -> dict[str, Any]:
+        """The settings that decide the trained networks of a method, by their keys."""
+        return {
+            **super().training_settings(name),
+            "network": self.network.model_dump(mode="json"),
+            "training": self.training.model_dump(mode="json", exclude={"log"}),
+            "data": {"train": self.data.train.model_dump(mode="json", exclude=NOT_FOR_TRAINING)},
+        }
+
+    def training_steps(self, name: str) -> int:
+        """Steps of a training of a method: until the last network that is kept."""
+        return self.method(name).keep[-1] * self.training.epoch_steps
+
+    @property
+    def trained_at_once(self) -> int | None:
+        """One, where several devices share it; otherwise as many as the machine takes."""
+        return 1 if self.training.devices > 1 else None
 
     def builder(self, num_classes: int | None, pretrained: bool = False) -> Callable[[], nn.Module]:
         """What makes a network; it can be sent to another process."""

@@ -13,27 +13,12 @@ import numpy as np
 import torch
 
 from epibench.errors import InputError
+from epibench.members.pool import Pixels
 from epibench.store.formats import Array, readable
 from epibench.store.structure import PredictionStore
 
 BUDGET = 128 * 2**20
 NO_LABEL = 255
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """A block of valid pixels, in C order of the store's free axes.
-
-    outputs: mean and variance (member, pixel), or probs or logits (member, pixel, class), dtype as stored
-    target: (pixel,) float64 (gaussian) or int64 (categorical)
-    image: (pixel,) int64 index on the first free axis, where the store has images
-    scanned: pixels read from the store for this block, valid or not
-    """
-
-    outputs: dict[str, torch.Tensor]
-    target: torch.Tensor
-    image: torch.Tensor | None
-    scanned: int
 
 
 @dataclass

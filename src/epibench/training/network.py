@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from lightning.fabric import Fabric
@@ -22,49 +22,42 @@ from epibench.data.batch import Batch
 from epibench.data.loading import Augmentation, Samples, Stream, batches
 from epibench.errors import InputError
 from epibench.networks.dropout import SeededDropout, insert_dropout
-from epibench.training.flat import FlatParameters, copy_buffers
-from epibench.training.pacing import Pacer
-from epibench.training.rules import Rule, RuleState, Step, decay
-from epibench.training.schedules import Schedule
+from epibench.training.rules import Step, decay
+from epibench.training.state import (
+    DivergedError,
+    LogRow,
+    Pacer,
+    StateMismatchError,
+    TrainingPlan,
+    TrainingState,
+    Watch,
+    Weights,
+)
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 LOG_EVERY = 20  # steps; a loss that is not finite is noticed as late as that
+ALIGNED = 16  # entries: parameters begin at multiples of 64 bytes, as if each had memory of its own
 
 
-class LogRow(NamedTuple):
-    """The mean loss of the last steps up to `step`, and the learning rate there."""
-
-    step: int
-    loss: float
-    rate: float
-
-
-@dataclass(frozen=True)
-class DenseTraining:
-    """Everything that fixes how a network is trained, besides its keys.
+@dataclass(frozen=True, kw_only=True)
+class NetworkTraining(TrainingPlan):
+    """Everything that fixes how a large network is trained, besides its keys.
 
     loss: of every pixel, given raw outputs (image, output, height, width) and targets (image, height, width); its mean
     over valid pixels is U/N without the prior, where N is the number of images: the pixels of an image are far from
     independent, so an image counts as one observation. What a network predicts more coarsely than the image is
     interpolated. class_weights: how much a pixel counts, by its class. An epoch is `epoch_steps` steps, however large
-    the data is. keep: epochs, from 1, at whose ends the network is kept. dropout: the rate after the network's
-    `dropout_places`.
+    the data is. Dropout acts after the network's `dropout_places`.
     """
 
     build: Callable[[], nn.Module]
     loss: Loss
     samples: Samples
     augment: Augmentation
-    rule: Rule
-    schedule: Schedule
-    num_epochs: int
     epoch_steps: int
-    batch_size: int
-    keep: tuple[int, ...]
     weight_decay: float = 0.0
     clip: float | None = None  # the largest norm of a gradient
     class_weights: tuple[float, ...] | None = None
-    dropout: float = 0.0
     channels_last: bool = False
     compile: bool = False
 
@@ -96,38 +89,6 @@ class NetworkKeys:
         return cls(*(randomness.key(seed, method, network, purpose) for purpose in purposes))
 
 
-@dataclass(frozen=True)
-class DenseState:
-    """Where training stands after a step: parameters and the rule's memory, flat; buffers by name; the log so far."""
-
-    step: int
-    parameters: Tensor
-    rule: RuleState
-    buffers: Mapping[str, Tensor]
-    log: tuple[LogRow, ...]
-
-
-@dataclass(frozen=True)
-class DenseWatch:
-    """How the world outside follows training."""
-
-    progress: Callable[[LogRow], None] = lambda row: None
-    save: Callable[[DenseState], None] = lambda state: None
-    keep: Callable[[int, Mapping[str, Tensor]], None] = lambda epoch, weights: None
-
-
-class LossDivergedError(InputError):
-    """The loss is no longer finite."""
-
-    def __init__(self, step: int):
-        self.step = step
-        super().__init__(f"the loss became NaN or infinite by step {step}")
-
-
-class StateMismatchError(InputError):
-    """A saved state does not belong to this training."""
-
-
 def build_network(build: Callable[[], nn.Module], key: int) -> nn.Module:
     """A network with initial weights that are a function of the key; the caller's generators are left alone."""
     with torch.random.fork_rng():
@@ -136,15 +97,15 @@ def build_network(build: Callable[[], nn.Module], key: int) -> nn.Module:
 
 
 def train_network(
-    training: DenseTraining,
+    training: NetworkTraining,
     keys: NetworkKeys,
     fabric: Fabric,
-    state: DenseState | None = None,
-    watch: DenseWatch | None = None,
+    state: TrainingState | None = None,
+    watch: Watch | None = None,
     workers: int = 0,
 ) -> tuple[LogRow, ...]:
     """Train to the end, from the start or from a saved state; returns the log."""
-    watch = DenseWatch() if watch is None else watch
+    watch = Watch() if watch is None else watch
     run = _Run(training, keys, fabric, state)
     pacer = Pacer()
     stream = Stream(training.samples, training.augment, keys.order, keys.change)
@@ -153,7 +114,9 @@ def train_network(
     for batch in batches(stream, numbers, size, workers, pin=fabric.device.type == "cuda"):
         run.take_step(batch.to(fabric.device, non_blocking=True))
         if run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0:
-            watch.progress(run.note())
+            row = run.note()
+            watch.log(row)
+            watch.progress(row.step, f"loss {row.loss:.3g}, rate {row.rate:.2g}")
         if run.step % training.epoch_steps == 0 and run.step // training.epoch_steps in training.keep:
             watch.keep(run.step // training.epoch_steps, run.weights())
         if run.step % LOG_EVERY == 0 and run.step < training.last_step and fabric.is_global_zero and pacer.due():
@@ -165,7 +128,7 @@ def train_network(
 class _Run:
     """A network in training."""
 
-    def __init__(self, training: DenseTraining, keys: NetworkKeys, fabric: Fabric, state: DenseState | None):
+    def __init__(self, training: NetworkTraining, keys: NetworkKeys, fabric: Fabric, state: TrainingState | None):
         self.training, self.keys, self.fabric = training, keys, fabric
         if training.batch_size % fabric.world_size:
             raise InputError(
@@ -194,7 +157,7 @@ class _Run:
         self.summed, self.since = torch.zeros((), device=fabric.device), self.step
         self.counted = torch.zeros((), device=fabric.device)  # steps in which a pixel counted
 
-    def _resume(self, state: DenseState) -> None:
+    def _resume(self, state: TrainingState) -> None:
         self._check(state)
         with torch.no_grad():
             self.flat.values.copy_(state.parameters)
@@ -203,7 +166,7 @@ class _Run:
             copy_buffers(self.network, state.buffers)
         self.step, self.log = state.step, list(state.log)
 
-    def _check(self, state: DenseState) -> None:
+    def _check(self, state: TrainingState) -> None:
         """Refuse the state of another training."""
         buffers = dict(self.network.named_buffers())
         pairs: list[tuple[Tensor, Tensor | None]] = [(self.flat.values, state.parameters)]
@@ -269,24 +232,24 @@ class _Run:
             if not float(cast(Tensor, self.fabric.all_reduce(self.counted, reduce_op="mean"))):
                 raise InputError(f"no pixel counted in the training up to step {self.step}: are there targets?")
             if not math.isfinite(mean):
-                raise LossDivergedError(self.step)
+                raise DivergedError([0], f"the loss became NaN or infinite by step {self.step}")
             rate = self.training.schedule(self.step, self.training.num_steps).rate
             self.log.append(LogRow(self.step, mean, rate))
             self.summed.zero_()
             self.since = self.step
         return self.log[-1]
 
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self) -> Weights:
         """Parameters and buffers by name."""
         weights = {name: tensor.detach() for name, tensor in self.network.state_dict().items()}
         if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
-            raise LossDivergedError(self.step)
+            raise DivergedError([0], f"the loss became NaN or infinite by step {self.step}")
         return weights
 
-    def state(self) -> DenseState:
+    def state(self) -> TrainingState:
         """Where training stands; the tensors are those in use."""
         buffers = dict(self.network.named_buffers())
-        return DenseState(self.step, self.flat.values, self.rule_state, buffers, tuple(self.log))
+        return TrainingState(self.step, self.flat.values, self.rule_state, buffers, tuple(self.log))
 
 
 def dropouts(network: nn.Module) -> list[nn.Module]:
@@ -320,3 +283,55 @@ def interpolation(coarse: int, fine: int, device: torch.device, dtype: torch.dty
     places = torch.arange(fine, device=device, dtype=torch.float64) * ((coarse - 1) / max(1, fine - 1))
     distances = (places[:, None] - torch.arange(coarse, device=device)).abs()
     return (1 - distances).clamp(min=0).to(dtype)
+
+
+class FlatParameters:
+    """The parameters of a network, and their gradients, as views of two flat tensors.
+
+    Parameters with two or more axes lie first: they are what weight decay, or a prior, acts on; scales and biases are
+    left alone.
+    """
+
+    def __init__(self, network: nn.Module):
+        named = [(name, each) for name, each in network.named_parameters() if each.requires_grad]
+        if not named:
+            raise InputError(f"{type(network).__name__} has no parameters to train")
+        named.sort(key=lambda pair: pair[1].ndim < 2)  # stable: otherwise in the network's order
+        self.parameters = [each for _, each in named]
+        self.num_decayed = sum(_room(each) for each in self.parameters if each.ndim > 1)
+        first, total = self.parameters[0], sum(_room(each) for each in self.parameters)
+        self.values = torch.zeros(total, device=first.device, dtype=first.dtype)
+        self.gradient = torch.zeros_like(self.values)
+        start = 0
+        for parameter in self.parameters:
+            place = slice(start, start + parameter.numel())
+            with torch.no_grad():
+                view = _laid_out_like(self.values[place], parameter)
+                view.copy_(parameter)
+                parameter.data = view
+            parameter.grad = _laid_out_like(self.gradient[place], parameter)
+            start += _room(parameter)
+
+    @property
+    def decayed(self) -> tuple[Tensor, Tensor]:
+        """Values and gradient of what weight decay acts on."""
+        return self.values[: self.num_decayed], self.gradient[: self.num_decayed]
+
+
+def _room(parameter: Tensor) -> int:
+    """Entries that a parameter takes up, with a gap so that the next one is aligned; nobody reads the gaps."""
+    return -(-parameter.numel() // ALIGNED) * ALIGNED
+
+
+def _laid_out_like(flat: Tensor, parameter: Tensor) -> Tensor:
+    """A view with the shape of a parameter and its layout in memory."""
+    if parameter.ndim == 4 and parameter.is_contiguous(memory_format=torch.channels_last):
+        outputs, inputs, height, width = parameter.shape
+        return flat.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+    return flat.view(parameter.shape)
+
+
+def copy_buffers(network: nn.Module, saved: Mapping[str, Tensor]) -> None:
+    """Put saved buffers, such as the running statistics of batch norm, in their places."""
+    for name, buffer in network.named_buffers():
+        buffer.copy_(saved[name])

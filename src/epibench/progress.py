@@ -1,4 +1,4 @@
-"""How a run tells what it does."""
+"""How long work tells what it does."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """Hears of units that are done, and of what to say beside the bar."""
+    """Receives how many units of a step are done, and a note to show beside them."""
 
     def __call__(self, units: int, note: str = "", /) -> None:
         """So many units more."""
 
 
 class Reporter(Protocol):
-    """The world outside of a run."""
+    """Receives progress and messages of a run."""
 
     def step(self, name: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
-        """A step of `total` units, of which some may be done; the function that it gives hears of further ones."""
+        """A step of `total` units, of which some may be done; within it, call the result for each further one."""
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Show one line."""
