@@ -23,7 +23,7 @@ def fingerprint(frame):
 
 def test_the_same_scene_in_another_process():
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from test_street_world import fingerprint;"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from test_street_dataset import fingerprint;"
         "from epibench.street import make_domain, render_frame;"
         "print(fingerprint(render_frame(make_domain('wild'), 7, 11, (64, 128))))"
     )

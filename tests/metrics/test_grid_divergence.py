@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from epibench.evaluation.divergence import divergences
+from epibench.metrics.divergence import divergences
 
 torch.manual_seed(3)
 POINTS, DRAWS = 9, 4
