@@ -297,7 +297,7 @@ def main() -> None:
     if arguments.what == "categorical":
         categorical(arguments.device, arguments.repeats, arguments.forward_ms, console)
         return
-    state = sum(getattr(Sparsification(), name).nbytes for name in Sparsification()._defaults)
+    state = sum(getattr(Sparsification(), name).nbytes for name in Sparsification().state_names)
     console.print(f"state of AUSE: {state / 2**20:.2f} MiB per draw, whatever the number of pixels")
     for metric, ways in WAYS.items():
         table = Table("way", "pixels", "seconds", "pixels/s", "× first", "peak memory", "value", title=metric)

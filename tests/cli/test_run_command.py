@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from small_recipes import SETTINGS
 
-from epibench.evaluation.divergence import DIRECTIONS
+from epibench.metrics.divergence import DIRECTIONS
 from epibench.recipes import RECIPES, apply_settings, find_recipe
 
 

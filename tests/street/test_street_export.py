@@ -90,7 +90,7 @@ def test_an_interrupted_export_goes_on(dataset, layout, tmp_path, monkeypatch):
     assert next(export(dataset, layout, broken)) == 0
     last = sorted(path for path in broken.rglob("*") if path.is_file())[-1]
     last.unlink()
-    (last.parent / ".0123.unfinished").write_bytes(b"half")
+    (last.parent / f".{last.name}.4321").write_bytes(b"half")
     list(export(dataset, layout, broken))
     assert contents(broken) == contents(whole)
     monkeypatch.setattr(StreetDataset, "frame", None)  # nothing is drawn again

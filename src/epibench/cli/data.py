@@ -19,10 +19,9 @@ from epibench.data.class_check import LabelledReport, check_labelled
 from epibench.data.labels import ClassTable
 from epibench.data.sets.folder import Folder
 from epibench.errors import InputError
+from epibench.files import replacing
 from epibench.street import StreetDataset, make_domain
-from epibench.street.export import export
-from epibench.street.files import replacing, writing_to
-from epibench.street.preview import make_sheet
+from epibench.street.export import export, make_sheet, writing_to
 
 T = TypeVar("T")
 NAMES = ("street",)

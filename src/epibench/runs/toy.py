@@ -17,7 +17,7 @@ from torch import Tensor
 from epibench.data.points import Points
 from epibench.data.sets.toy import GRID_SIDE, ToyProblem, in_region, sample, true_class, true_mean, true_std
 from epibench.errors import InputError
-from epibench.evaluation.divergence import MAX_LOG_VARIANCE, divergences
+
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings, check_uncertainty
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves, to_plain
@@ -26,6 +26,7 @@ from epibench.members.stacked import StackedOnPoints, StackedPool, predict
 from epibench.methods.contract import Member
 from epibench.methods.map import Direct
 from epibench.metrics.conventions import CONVENTIONS
+from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergences
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
 from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
@@ -108,7 +109,7 @@ class ToyExperiment:
         entries: dict[str, list[Draw]] = {}
         with self.run.reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:
             # The grid is small: what all draws predict on it is kept, for the divergences and the pictures.
-            grid = with_variance(predict(pool, draws, toy.kind, toy.grid, math.exp(MAX_LOG_VARIANCE), advance))
+            grid = with_variance(predict(pool, draws, toy.kind, toy.grid, math.exp(PREDICTED_LOG_VARIANCE_LIMIT), advance))
             predicted = time.perf_counter() - begun
             for domain, points in tests.items():
                 evaluation = Evaluation(StackedOnPoints(pool, points), draws, suite_settings(toy.kind))

@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from epibench.data.sets.toy import ToyProblem
-from epibench.evaluation.divergence import MAX_LOG_VARIANCE
+from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT
 from epibench.reference.model import Array, Posterior, posterior_of
 from epibench.reference.nuts import Draws, run_nuts
 from epibench.reference.settings import ReferenceSettings
-from epibench.reference.starts import prior_start, trained_start
-from epibench.reference.tempering import Population, cool, log_likelihoods, resampled, shaken
+from epibench.reference.starts import Population, cool, log_likelihoods, prior_start, resampled, shaken, trained_start
 
 Arrays = dict[str, npt.NDArray[Any]]
 Progress = Callable[[str], None]
@@ -148,7 +147,7 @@ def summed(posterior: Posterior, parameters: Array, centre: Array) -> dict[str, 
     return {
         "mean": mean.sum(0),
         "squares": jnp.square(mean).sum(0),
-        "variance_clipped": jnp.exp(jnp.minimum(log_variance, MAX_LOG_VARIANCE)).sum(0),
+        "variance_clipped": jnp.exp(jnp.minimum(log_variance, PREDICTED_LOG_VARIANCE_LIMIT)).sum(0),
     }
 
 

@@ -9,16 +9,22 @@ from torch import Tensor
 
 from epibench.metrics.checks import check_classes, check_finite, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.conventions import Convention, check_convention
+from epibench.metrics.info import MetricInfo, describe
 from epibench.metrics.ranking import accumulate
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
 
 GROUP_OF_IMAGES = 4
 
 
+RMSE = MetricInfo("rmse", "RMSE", "Root mean squared error of the predicted mean.", "lower", "Accuracy", in_unit=True)
+MAE = MetricInfo("mae", "MAE", "Mean absolute error of the predicted mean.", "lower", "Accuracy", in_unit=True)
+
+
 class RootMeanSquaredError(StreamingMetric):
     """√mean squared error over all pixels, however they were batched. `update(mean, target)`; gives `rmse`."""
 
     higher_is_better = False
+    info = describe(RMSE)
     squared_error_sum: Tensor
     squared_error_count: Tensor
 
@@ -50,6 +56,7 @@ class GroupedRootMeanSquaredError(StreamingMetric):
     """
 
     higher_is_better = False
+    info = describe(RMSE)
     settings = ("num_draws", "num_images")
     group_squared_error: Tensor
     group_count: Tensor
@@ -83,6 +90,7 @@ class MeanAbsoluteError(StreamingMetric):
     """Mean absolute error over all pixels. `update(mean, target)`; gives `mae`."""
 
     higher_is_better = False
+    info = describe(MAE)
     absolute_error_sum: Tensor
     absolute_error_count: Tensor
 
@@ -117,6 +125,25 @@ class MeanIoU(StreamingMetric):
     """
 
     higher_is_better = True
+    info = describe(
+        MetricInfo("miou", "mIoU", "Intersection over union, mean over the classes.", "higher", "Accuracy"),
+        MetricInfo("iou_per_class", "IoU per class", "Intersection over union of each class.", "higher", "Accuracy"),
+        MetricInfo("accuracy", "Accuracy", "Share of pixels whose most probable class is right.", "higher", "Accuracy"),
+        MetricInfo(
+            "accuracy_per_class",
+            "Accuracy per class",
+            "Share of a class's pixels predicted as it.",
+            "higher",
+            "Accuracy",
+        ),
+        MetricInfo(
+            "share_per_class",
+            "Share of pixels",
+            "Share of the valid pixels that are of each class.",
+            "neither",
+            "Other metrics",
+        ),
+    )
     settings = ("num_draws", "num_classes", "convention")
     confusion: Tensor
 
