@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,9 @@ def test_a_file_and_its_folders_are_written(tmp_path):
 
 def test_an_error_within_leaves_the_old_file_and_nothing_else(tmp_path):
     write_json(tmp_path / "a.json", {"a": 1})
-    with pytest.raises(RuntimeError), replacing(tmp_path / "a.json") as stream:
+    with suppress(KeyboardInterrupt), replacing(tmp_path / "a.json") as stream:
         stream.write(b"half")
-        raise RuntimeError
+        raise KeyboardInterrupt
     assert read_json(tmp_path / "a.json") == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from epibench.cli import main
+from streams import Terminal
 
 
 @pytest.fixture
@@ -19,3 +20,19 @@ def run(monkeypatch, capsys):
         return stop.value.code or 0, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Put a terminal of some width in the place of `stdout` or `stderr`; what is shown there is its text."""
+
+    def put(name, width):
+        for variable in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+            monkeypatch.delenv(variable, raising=False)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", str(width))
+        stream = Terminal()
+        monkeypatch.setattr(sys, name, stream)
+        return stream
+
+    return put

@@ -2,7 +2,7 @@
 
 from epibench.runs.dense import run_dense
 from epibench.runs.dense_run import Machine
-from epibench.runs.reporter import Reporter
+from epibench.progress import Reporter
 from epibench.runs.run_folder import RunFolder
 from epibench.runs.toy import run_toy
 

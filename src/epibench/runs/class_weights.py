@@ -11,7 +11,7 @@ import torch
 from epibench.data.loading import InOrder, Samples, batches
 from epibench.errors import InputError
 from epibench.runs.dense_data import classes_of
-from epibench.runs.reporter import Reporter
+from epibench.progress import Reporter
 from epibench.recipes.dense import DenseRecipe
 from epibench.files import read_json, write_json
 

@@ -21,7 +21,7 @@ from epibench.runs.dense_data import draw_scenes, open_data
 from epibench.runs.dense_run import DenseRun, Machine
 from epibench.runs.evaluate_domain import Fitted, evaluate_domain
 from epibench.runs.heading import heading, method_facts
-from epibench.runs.reporter import Reporter
+from epibench.progress import Reporter
 from epibench.runs.run_folder import RunFolder
 from epibench.runs.train_method import Trained, train_method
 from epibench.members.networks import NetworkPool, cut, image_size

@@ -12,7 +12,7 @@ from epibench.data.labels import ClassTable
 from epibench.data.loading import Samples
 from epibench.street import StreetDataset
 from epibench.errors import InputError
-from epibench.runs.reporter import Reporter
+from epibench.progress import Reporter
 from epibench.runs.street_cache import draw_missing
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.sources import Source

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from epibench.runs.dense_data import DenseData
-from epibench.runs.reporter import Reporter
+from epibench.progress import Reporter
 from epibench.runs.run_folder import RunFolder
 from epibench.recipes.dense import DenseRecipe
 

@@ -14,7 +14,7 @@ from epibench.street import StreetDataset
 from epibench.members.maps import Maps
 from epibench.store.writer import StoreWriter
 from epibench.runs.dense_data import DomainData
-from epibench.runs.reporter import Reporter
+from epibench.progress import Reporter
 from epibench.members.networks import NetworkPool
 from epibench.recipes.dense import DenseRecipe
 

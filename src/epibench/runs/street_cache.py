@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 from epibench.data.loading import Failure
 from epibench.street import StreetDataset
 from epibench.errors import InputError
-from epibench.runs.reporter import Reporter
+from epibench.progress import Reporter
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from epibench.evaluation.pool import Pool, predict, score
 from epibench.evaluation.suite import SuiteSettings, check_uncertainty
 from epibench.runs.heading import heading, method_facts
 from epibench.runs.pictures import draw_pictures
-from epibench.runs.reporter import Reporter
+from epibench.progress import Reporter
 from epibench.runs.run_folder import RunFolder, Stamp
 from epibench.methods import Problem, Watch
 from epibench.methods.contract import finite
