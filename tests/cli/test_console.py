@@ -8,6 +8,7 @@ import sys
 import pytest
 from rich.table import Table
 
+from epibench import cli
 from epibench.cli import app, console, main
 from epibench.cli.console import ConsoleReporter, messages, output, say, show
 from epibench.errors import InputError
@@ -223,3 +224,8 @@ def test_any_encoding_can_be_printed(encoding):
 def test_typer_shows_no_traceback_of_its_own():
     assert app.pretty_exceptions_enable is False
     assert messages().stderr
+
+
+def test_our_own_warnings_are_one_line():
+    assert cli._warning("scenes are not kept", UserWarning, console.__file__, 7) == "epibench: scenes are not kept\n"
+    assert "elsewhere.py:7: UserWarning" in cli._warning("of a library", UserWarning, "/elsewhere.py", 7)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from epibench.errors import InputError
 app = typer.Typer(name="epibench", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 # The base of all of typer's complaints; some versions take it from click, others have their own.
 UsageError: Any = typer.BadParameter.__bases__[0]
+_format_warning = warnings.formatwarning
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -142,6 +144,7 @@ def main() -> None:
     """Run; what the user can mend becomes one line and exit status 2, an interruption 130, other failures 1."""
     if sys.stdout is not None:
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a plain terminal has no ±
+    warnings.formatwarning = _warning
     try:
         status = _run()
         if sys.stdout is not None:
@@ -173,6 +176,13 @@ def _run() -> int:
     except MemoryError as error:
         return _complain(f"not enough memory{f': {error}' if str(error) else ''}", FAILED)
     return int(status)
+
+
+def _warning(message: Warning | str, category: type[Warning], filename: str, *place: Any, **more: Any) -> str:
+    """Our own warnings as one line; those of libraries as Python shows them."""
+    if Path(__file__).parents[1] in Path(filename).parents:
+        return f"epibench: {message}\n"
+    return _format_warning(message, category, filename, *place, **more)
 
 
 def _complain(text: str, status: int) -> int:
