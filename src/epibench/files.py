@@ -66,7 +66,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None or str(error.filename).endswith(UNFINISHED):
+        if error.filename is None or UNFINISHED in str(error.filename):
             error.filename, error.filename2 = str(path), None
         raise
 

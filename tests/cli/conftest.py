@@ -5,11 +5,11 @@ import sys
 import pytest
 
 from epibench.cli import main
-from streams import Terminal
+from streams import Terminal, plain
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def run_as_printed(monkeypatch, capsys):
     """Run `epibench …` in this process: as the shell does, without the seconds of starting Python."""
 
     def call(*arguments):
@@ -18,6 +18,17 @@ def run(monkeypatch, capsys):
             main()
         captured = capsys.readouterr()
         return stop.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def run(run_as_printed):
+    """The same without colours, which FORCE_COLOR may ask for."""
+
+    def call(*arguments):
+        status, output, errors = run_as_printed(*arguments)
+        return status, plain(output), plain(errors)
 
     return call
 

@@ -154,7 +154,8 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = FAILED
     except OSError as error:
-        status = _complain(f"{error.filename or 'output'}: {error.strerror or error}", FAILED)
+        where = "" if error.filename is None else f"{error.filename}: "
+        status = _complain(f"{where}{error.strerror or error}", FAILED)
     sys.exit(status)
 
 

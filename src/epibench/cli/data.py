@@ -204,9 +204,9 @@ def class_grid(report: LabelledReport, classes: ClassTable, width: int) -> Text:
     seen = [each for each in zip(classes.names, classes.colours, report.pixels, strict=True) if each[2]]
     columns = 1 if width == NO_WIDTH else max(1, (width - 2) // (longest + 12))
     text = Text()
-    for place, (name, (red, green, blue), pixels) in enumerate(seen):
-        ends = (place + 1) % columns == 0 or place + 1 == len(seen)
-        text.append("  " if place % columns == 0 else "   ").append("■", style=f"rgb({red},{green},{blue})")
+    for index, (name, (red, green, blue), pixels) in enumerate(seen):
+        ends = (index + 1) % columns == 0 or index + 1 == len(seen)
+        text.append("  " if index % columns == 0 else "   ").append("■", style=f"rgb({red},{green},{blue})")
         text.append(f" {name:<{longest}} {share_text(pixels / total):>6}" + ("\n" if ends else ""))
     return text
 

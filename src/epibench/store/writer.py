@@ -22,7 +22,16 @@ from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.storage import MemoryStore, ZipStore
 
 from epibench.errors import InputError
-from epibench.files import UNFINISHED, create, is_abandoned, remove_leftovers, replacing, unfinished, write_bytes
+from epibench.files import (
+    UNFINISHED,
+    create,
+    is_abandoned,
+    naming,
+    remove_leftovers,
+    replacing,
+    unfinished,
+    write_bytes,
+)
 from epibench.store.formats import (
     KINDS,
     OUTPUTS,
@@ -84,7 +93,7 @@ def write_store(
     if unknown:
         raise InputError(f"{path}: {unknown[0]!r} in a {kind} store; leave it out")
     remove_leftovers(path.parent, deep=False)
-    with _new_folder(path) as work:
+    with naming(path), _new_folder(path) as work:
         _create_group(work, attributes)
         for name, values in arrays.items():
             chunks, free = values.shape, len(store.shape)
@@ -179,10 +188,11 @@ class StoreWriter:
         dtype = np.dtype("int32") if categorical else np.promote_types(self.dtype, np.float32)
         values = _cast(self.path, "target", values, dtype)
         size = self._take_image(image, "target", values.shape)
-        self._array("target", size, dtype, image)[image] = _padded(values, size, _fill(dtype))
-        self._array("valid", size, used.dtype, image)[image] = _padded(used, size, False)
-        if image_id is not None:
-            self._array("image_id", (), STRING, image)[image] = str(image_id)
+        with naming(self.path):
+            self._array("target", size, dtype, image)[image] = _padded(values, size, _fill(dtype))
+            self._array("valid", size, used.dtype, image)[image] = _padded(used, size, False)
+            if image_id is not None:
+                self._array("image_id", (), STRING, image)[image] = str(image_id)
 
     def write(
         self,
@@ -214,8 +224,9 @@ class StoreWriter:
         classes = self._take_classes(name, shape) if self.kind == "categorical" else ()
         inner = (*self._take_image(image, name, shape[: len(shape) - len(classes)]), *classes)
         self._num_classes = classes[0] if classes else None
-        for name, values in outputs.items():
-            self._array(name, inner, self.dtype, image, member)[member, image] = _padded(values, inner, np.nan)
+        with naming(self.path):
+            for name, values in outputs.items():
+                self._array(name, inner, self.dtype, image, member)[member, image] = _padded(values, inner, np.nan)
 
     def close(self) -> None:
         """Say that the store is complete, and pack a zip; nothing can be written afterwards."""
