@@ -104,17 +104,23 @@ def remove_leftovers(folder: Path, *, deep: bool = True) -> None:
                 path.unlink(missing_ok=True)
 
 
-def is_abandoned(path: Path) -> bool:
-    """Whether an unfinished file is of a process that is no more; of other machines, if it is a day old."""
+def is_abandoned(path: Path, seconds: float = _ABANDONED_SECONDS) -> bool:
+    """Whether an unfinished file is of a process that is no more; of another machine, if it has that age."""
     owner = _OWNER.fullmatch(path.name)
     if owner is None:
         return False
     if owner[1] == machine():
         return not is_alive(int(owner[2]))
     try:
-        return time.time() - path.stat().st_mtime > _ABANDONED_SECONDS
+        return time.time() - path.stat().st_mtime > seconds
     except FileNotFoundError:
         return False
+
+
+def is_of_this_machine(path: Path) -> bool:
+    """Whether an unfinished file was begun on this machine."""
+    owner = _OWNER.fullmatch(path.name)
+    return owner is not None and owner[1] == machine()
 
 
 def is_alive(process: int) -> bool:

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import stat
 import threading
+import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
@@ -348,6 +349,28 @@ def test_a_store_of_which_one_writer_was_stopped_is_complete_when_it_was_resumed
     write_gaussian(path, resume=True, **sizes)
     assert open_store(path).complete
     assert not [file for file in path.rglob(".*") if file.is_file()]
+
+
+@pytest.mark.parametrize(("silent", "complete"), [(3600, True), (0, False)])
+def test_a_writer_of_another_machine_is_waited_for_until_it_is_silent(tmp_path, silent, complete):
+    path = tmp_path / "preds.zarr"
+    writer = StoreWriter(path, kind="gaussian")
+    writer.write_target(0, TARGET[0])
+    writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
+    other = path / ".writer.elsewhere-1-0.unfinished"
+    other.touch()
+    os.utime(other, (time.time() - silent,) * 2)
+    writer.close()
+    assert open_store(path).complete == complete
+
+
+def test_an_error_after_closing_leaves_a_store_complete(tmp_path):
+    with contextlib.suppress(KeyboardInterrupt), StoreWriter(tmp_path / "a.zarr", kind="gaussian") as writer:
+        writer.write_target(0, TARGET[0])
+        writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
+        writer.close()
+        raise KeyboardInterrupt
+    assert open_store(tmp_path / "a.zarr").complete
 
 
 def test_attributes_that_others_have_added_are_kept(tmp_path):

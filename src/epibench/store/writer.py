@@ -26,6 +26,7 @@ from epibench.files import (
     UNFINISHED,
     create,
     is_abandoned,
+    is_of_this_machine,
     naming,
     remove_leftovers,
     replacing,
@@ -53,8 +54,10 @@ TARGET_CHUNK_BYTES = 2**20
 STRING = np.dtypes.StringDType()
 Values = ArrayLike | torch.Tensor
 METADATA = "zarr.json"
-# Each writer at work has a file in the folder, .writer.….unfinished: the last one to finish calls the store complete.
+# Each writer at work has a file in the folder, .writer.….unfinished, that it touches at each write: the last one to
+# finish calls the store complete. A writer of another machine that is silent for so long is taken to be dead.
 WRITER = "writer"
+SILENT_SECONDS = 15 * 60
 STOPPED = f".{WRITER}.stopped{UNFINISHED}"
 
 
@@ -166,9 +169,9 @@ class StoreWriter:
     ) -> None:
         if error is None:
             self.close()
-        elif self._mark is not None:
-            # `complete` stays false, even if other writers finish.
-            os.replace(self._mark, self._work / STOPPED)
+        elif self._mark is not None and not self._closed:
+            self._mark.unlink(missing_ok=True)
+            (self._work / STOPPED).touch()  # `complete` stays false, even if other writers finish
 
     def write_target(
         self, image: int, target: Values, valid: Values | None = None, image_id: Label | None = None
@@ -236,9 +239,9 @@ class StoreWriter:
             return
         self._closed = True
         self._mark.unlink(missing_ok=True)
-        if not _marks(self._work):
+        if not _unfinished_parts(self._work):
             _set_complete(self._work, True)
-            if _marks(self._work):  # of a writer that began meanwhile
+            if _unfinished_parts(self._work):  # of a writer that began meanwhile
                 _set_complete(self._work, False)
         if self.path.suffix == ".zip":
             _pack(self._work, self.path)
@@ -296,7 +299,7 @@ class StoreWriter:
                 raise InputError(f"{self.path}: another process has just created it; give resume=True to go on with it")
             self._take_over()
             for mark in _marks(self._work):
-                if mark.name == STOPPED or is_abandoned(mark):
+                if mark.name == STOPPED or is_abandoned(mark, SILENT_SECONDS):
                     mark.unlink(missing_ok=True)  # whoever resumes answers for what was left undone
         self._mark = unfinished(self._work / WRITER)
         self._mark.touch()
@@ -340,6 +343,8 @@ class StoreWriter:
     ) -> zarr.Array[Any]:
         """The array under this name, created or grown so that it holds this image (and member)."""
         self._open()
+        if self._mark is not None:
+            self._mark.touch()
         self._extent = (max(self._extent[0], member + 1), max(self._extent[1], image + 1))
         for other, array in self._arrays.items():
             leading = self._extent if other in OUTPUTS else self._extent[1:]
@@ -436,6 +441,11 @@ def _move(folder: Path, path: Path) -> None:
 def _marks(folder: Path) -> list[Path]:
     """The files that say that writers are at work, or were stopped."""
     return list(folder.glob(f".{WRITER}.*{UNFINISHED}"))
+
+
+def _unfinished_parts(folder: Path) -> bool:
+    """Whether other writers are at work, or have died here while this one was at work."""
+    return any(is_of_this_machine(mark) or not is_abandoned(mark, SILENT_SECONDS) for mark in _marks(folder))
 
 
 def _set_complete(folder: Path, complete: bool) -> None:
