@@ -10,6 +10,8 @@ import epibench
 # Each part may import from those before it.
 ORDER = [
     "errors",
+    "files",
+    "progress",
     "imported",
     "parallel",
     "randomness",

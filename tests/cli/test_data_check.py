@@ -10,6 +10,7 @@ from epibench.data.check import check_root
 from epibench.street import StreetDataset
 from epibench.street.export import export
 from label_files import random_values, save, save_image
+from streams import plain
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +169,8 @@ def test_two_folders(run, folder):
     assert out.splitlines() == [
         f"folder {folder}/images: 20 frames",
         "  12 of them opened: 10×20, a class in 80.0% of the pixels",
-        "  ■ road  75.0%   ■ sky   25.0%",
+        "  ■ road  75.0%",
+        "  ■ sky   25.0%",
         "  not seen there: cow",
     ]
 
@@ -178,9 +180,11 @@ def test_folders_below_a_root(run, folder):
     assert run("data", "check", "folder", *arguments)[0] == 0
 
 
-def test_a_narrow_terminal(run, folder, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "24")
-    assert "  ■ road  75.0%\n  ■ sky   25.0%\n" in check_folder(run, folder)[1]
+@pytest.mark.parametrize(("width", "between"), [(24, "\n  "), (80, "   ")])
+def test_classes_stand_in_as_many_columns_as_a_terminal_has(run, folder, terminal, width, between):
+    shown = terminal("stdout", width)
+    check_folder(run, folder)
+    assert f"  ■ road  75.0%{between}■ sky   25.0%\n" in plain(shown.getvalue())
 
 
 def test_a_wrong_value_is_found_when_all_are_opened(run, folder):

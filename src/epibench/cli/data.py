@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from epibench.cli.console import NO_WIDTH, ConsoleReporter, output, say, show
 from epibench.data import class_check
 from epibench.data.check import SOURCES, SplitReport, check_root
 from epibench.data.class_check import LabelledReport, check_labelled
@@ -23,7 +20,6 @@ from epibench.files import replacing
 from epibench.street import StreetDataset, make_domain
 from epibench.street.export import export, make_sheet, writing_to
 
-T = TypeVar("T")
 NAMES = ("street",)
 MAX_SHEET = 100
 MAX_PROBLEMS = 3
@@ -42,7 +38,7 @@ def run_preview(name: str, out: Path, domain: str, severity: float | None, size:
             raise InputError(f"--out {out}: give the name of a .png file")
         # Opened before the scenes are drawn, so that nobody waits for a sheet that cannot be kept.
         with replacing(out) as stream:
-            make_sheet(with_progress(frames, "drawing", count)).save(stream, "PNG")
+            make_sheet(ConsoleReporter().counted(frames, "drawing", count)).save(stream, "PNG")
     say(f"{out}: {scenes(count)} of {name} ({domain})")
 
 
@@ -52,7 +48,7 @@ def run_export(
     """Write scenes as a folder in an official layout."""
     dataset = make_dataset(name, domain, severity, size, seed, count)
     written = export(dataset, layout, out)
-    for _ in with_progress(written, f"writing {layout}", count):
+    for _ in ConsoleReporter().counted(written, f"writing {layout}", count):
         pass
     say(f"{out}: {scenes(count)} in the layout of {layout}")
 
@@ -104,7 +100,7 @@ def check_depth(name: str, root: Path, raw_root: Path | None) -> None:
     """Say what is in the folder of a data set with depth."""
     reports = check_root(name, root, raw_root)
     for line in check_lines(name, reports):
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+        show(line)
     if not any(report.samples for report in reports):
         raise InputError(f"{root}: nothing of {name} can be used; see above for what is missing")
 
@@ -113,9 +109,9 @@ def check_classes(name: str, root: Path, every: bool) -> None:
     """Say what is in the folder of a data set with label images."""
     reports = check_labelled(name, root, every, watched)
     for report in reports:
-        print_labelled(Console(), name, report)
+        print_labelled(name, report)
     if any(report.problems for report in reports):
-        Console().print(f"Where to get it: {class_check.SOURCES[name]}", highlight=False, markup=False, soft_wrap=True)
+        show(f"Where to get it: {class_check.SOURCES[name]}")
     if not any(report.opened for report in reports):
         raise InputError(f"{root}: nothing of {name} can be used; see above for what is missing")
 
@@ -132,20 +128,19 @@ def check_own(root: Path | None, options: FolderOptions, every: bool) -> None:
         images, labels = root / images, root / labels
     dataset = Folder(images, labels, classes, options.image_suffix or "", options.label_suffix or "")
     report = class_check.check_folder(dataset, every, watched)
-    print_labelled(Console(), FOLDER, report)
+    print_labelled(FOLDER, report)
     if not report.opened:
         raise InputError(f"{images}: none of the frames that were tried can be used; see above")
 
 
 def check_street(name: str) -> None:
     """Draw a scene of each domain and say what is in it; there is nothing to download."""
-    console = Console()
     for domain in ("clean", "wild"):
         frame = make_dataset(name, domain, None, "128x256", 0, 1).frame(0)
         shares = [np.count_nonzero(depth) / depth.size for depth in (frame.sparse_depth, frame.target_depth)]
         classes = len(np.unique(frame.labels[frame.labels < 255]))
         text = f"{classes} classes; sparse depth in {shares[0]:.1%}, target in {shares[1]:.1%} of the pixels"
-        console.print(f"{name} {domain}: {text}", highlight=False)
+        show(f"{name} {domain}: {text}")
 
 
 def check_lines(name: str, reports: Sequence[SplitReport]) -> Iterator[str]:
@@ -162,18 +157,18 @@ def check_lines(name: str, reports: Sequence[SplitReport]) -> Iterator[str]:
         yield f"Where to get it: {SOURCES[name]}"
 
 
-def print_labelled(console: Console, name: str, report: LabelledReport) -> None:
+def print_labelled(name: str, report: LabelledReport) -> None:
     """A split: how many frames, what sizes and which classes they have, and what is wrong."""
-    console.print(frames_text(name, report), highlight=False, markup=False, soft_wrap=True)
+    show(frames_text(name, report))
     if report.opened and report.classes is not None:
-        console.print(f"  {opened_text(report)}", highlight=False, soft_wrap=True)
-        console.print(class_grid(report, report.classes, console.width), end="")
+        show(f"  {opened_text(report)}")
+        console = output()
+        console.print(class_grid(report, report.classes, console.width), end="", soft_wrap=True)
         never = [each for each, pixels in zip(report.classes.names, report.pixels, strict=True) if not pixels]
         if never:
-            words = textwrap.wrap(f"not seen there: {', '.join(never)}", max(console.width - 2, 20))
-            console.print("\n".join(f"  {line}" for line in words), highlight=False, markup=False)
+            show(f"  not seen there: {', '.join(never)}")
     for line in problem_lines(report.problems):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        show(line)
 
 
 def frames_text(name: str, report: SplitReport | LabelledReport) -> str:
@@ -200,14 +195,17 @@ def opened_text(report: LabelledReport) -> str:
 
 
 def class_grid(report: LabelledReport, classes: ClassTable, width: int) -> Text:
-    """The classes that were seen, each with its colour and share of the pixels that have one, in columns."""
+    """The classes that were seen, each with its colour and share of the pixels that have one.
+
+    In as many columns as fit; without a terminal, and so without a width, one to a line.
+    """
     total, longest = sum(report.pixels), max(len(name) for name in classes.names)
     seen = [each for each in zip(classes.names, classes.colours, report.pixels, strict=True) if each[2]]
-    columns = max(1, (width - 2) // (longest + 12))
+    columns = 1 if width == NO_WIDTH else max(1, (width - 2) // (longest + 12))
     text = Text()
-    for place, (name, (red, green, blue), pixels) in enumerate(seen):
-        ends = (place + 1) % columns == 0 or place + 1 == len(seen)
-        text.append("  " if place % columns == 0 else "   ").append("■", style=f"rgb({red},{green},{blue})")
+    for index, (name, (red, green, blue), pixels) in enumerate(seen):
+        ends = (index + 1) % columns == 0 or index + 1 == len(seen)
+        text.append("  " if index % columns == 0 else "   ").append("■", style=f"rgb({red},{green},{blue})")
         text.append(f" {name:<{longest}} {share_text(pixels / total):>6}" + ("\n" if ends else ""))
     return text
 
@@ -219,17 +217,12 @@ def share_text(share: float) -> str:
 
 def watched(indices: Sequence[int], name: str) -> Iterator[int]:
     """Frames that are opened, with a bar."""
-    return with_progress(indices, f"opening {name}", len(indices))
+    return ConsoleReporter().counted(indices, f"opening {name}", len(indices))
 
 
 def scenes(count: int) -> str:
     """`1 scene`, `2 scenes`."""
     return f"{count} scene{'' if count == 1 else 's'}"
-
-
-def say(text: str) -> None:
-    """A line for the user, apart from the output."""
-    Console(stderr=True).print(text, highlight=False, markup=False)
 
 
 def make_dataset(name: str, domain: str, severity: float | None, size: str, seed: int, count: int) -> StreetDataset:
@@ -245,17 +238,3 @@ def parse_size(text: str) -> tuple[int, int]:
     if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
         raise InputError(f"--size '{text}': give height and width, as 256x512")
     return int(parts[0]), int(parts[1])
-
-
-def with_progress(items: Iterable[T], text: str, total: int) -> Iterator[T]:
-    """The same items, counted by a bar."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield from progress.track(items, total=total, description=text)
