@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from epibench.data.batch import Batch
-from epibench.data.labels import table_of_names
+from epibench.data.classes import table_of_names
 from epibench.members.draws import Plan
 from epibench.methods.optimised import Optimised
 

@@ -16,7 +16,7 @@ import torch
 from scipy import linalg
 from torch import Tensor
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.methods import METHODS, Method, Problem
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule

@@ -3,11 +3,13 @@
 import pytest
 import torch
 
+from epibench.data.sets.kitti import KittiSource
+from epibench.data.sets.street import StreetSource
+from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.errors import InputError
 from epibench.members.draws import make_draws
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
-from epibench.recipes.sources import KittiSource, StreetSource, VirtualKittiSource
 from epibench.runs.train_job import training_of
 
 
@@ -80,7 +82,7 @@ def test_a_domain_can_be_changed_and_its_root_named() -> None:
 def test_missing_data_names_the_setting() -> None:
     kitti = recipe("kitti-depth")
     with pytest.raises(InputError, match=r"data\.root.*data\.train\.root"):
-        kitti.data.train.open("depth", kitti.data.places, "data.train")
+        kitti.data.train.open("depth", kitti.data.folders, "data.train")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from epibench.cli.data import parse_size, run_check, run_export, run_preview
-from epibench.data.labels import CITYSCAPES
+from epibench.data.cityscapes_classes import CITYSCAPES
 from epibench.errors import InputError
 from epibench.street import StreetDataset
 from epibench.street.export import export

@@ -11,7 +11,8 @@ import pytest
 from torch.utils.data import DataLoader
 
 from epibench.data.batch import stack
-from epibench.data.labels import CITYSCAPES, IGNORE, TRAIN_IDS
+from epibench.data.cityscapes_classes import CITYSCAPES, TRAIN_IDS
+from epibench.data.classes import IGNORE
 from epibench.errors import InputError
 from epibench.street import FACTORS, Domain, StreetDataset, make_domain, render_frame
 from epibench.street.arrays import generator

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from epibench import __version__
+from epibench.data.sets import DATA_SETS
 from epibench.errors import InputError
 
 app = typer.Typer(
@@ -208,9 +209,7 @@ def export(
 def check(
     name: Annotated[
         str,
-        typer.Argument(
-            help="The data set: street, kitti, virtual_kitti, cityscapes, synscapes, camvid, or folder for your own."
-        ),
+        typer.Argument(help=f"The data set: {', '.join(each for each in DATA_SETS if DATA_SETS[each].checked)}."),
     ],
     root: Annotated[Path | None, typer.Option(help="The folder that it was unpacked into (see docs/data.md).")] = None,
     raw_root: Annotated[
@@ -221,12 +220,13 @@ def check(
     classes: Annotated[str | None, typer.Option(help="folder: a class table (.csv), or one that is built in.")] = None,
     image_suffix: Annotated[str | None, typer.Option(help="folder: what names of images end in.")] = None,
     label_suffix: Annotated[str | None, typer.Option(help="folder: what names of labels end in, as _L.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Open all images with their labels, not only some.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Open all frames, not only some.")] = False,
 ) -> None:
     """Say whether a data set can be used, what is in it, and where to get what is missing."""
-    from epibench.cli.data import FolderOptions, run_check
+    from epibench.cli.check import run_check
 
-    run_check(name, root, raw_root, FolderOptions(images, labels, classes, image_suffix, label_suffix), every)
+    options = {"root": root, "raw_root": raw_root, "images": images, "labels": labels, "classes": classes}
+    run_check(name, {**options, "image_suffix": image_suffix, "label_suffix": label_suffix}, every)
 
 
 def main() -> None:

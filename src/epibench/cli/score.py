@@ -16,11 +16,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from epibench import __version__
 from epibench.cli.tables import print_tables
+from epibench.conventions import Convention, check_convention
 from epibench.errors import InputError
 from epibench.evaluation.scoring import Scorer, ScoreSettings, prepare
 from epibench.files import write_text
 from epibench.members.draws import Plan
-from epibench.metrics.conventions import Convention, check_convention
 from epibench.report import write_score_page
 from epibench.results import FileResults, ScoreResults
 from epibench.store.structure import open_store

@@ -10,8 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from epibench.data.batch import Batch
-from epibench.data.loading import InOrder, Samples, batches
+from epibench.data.batch import Batch, Samples
+from epibench.data.loading import InOrder, batches
 from epibench.evaluation.pool import Drawn, Part, parts_of, place, without_x
 from epibench.evaluation.scoring import CHUNKS_AT_ONCE, chunk_size, evaluate
 from epibench.evaluation.suite import Suite, SuiteSettings, make_suite

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from epibench.metrics.conventions import Convention
+from epibench.conventions import Convention
 from epibench.metrics.divergence import kl_categorical, kl_gaussian, kl_normalised_map
 
 DIRECTIONS = ("reference_to_method", "method_to_reference")

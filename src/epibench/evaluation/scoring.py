@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
+from epibench.conventions import Convention, check_uncertainty
 from epibench.errors import InputError
-from epibench.evaluation.suite import Observed, Suite, SuiteSettings, check_uncertainty, make_suite
+from epibench.evaluation.suite import Observed, Suite, SuiteSettings, make_suite
 from epibench.evaluation.summary import scored_draws, summarise, summarise_curves
 from epibench.likelihoods import LIKELIHOODS, Likelihood
 from epibench.members.draws import Draws, Plan, make_draws
-from epibench.metrics import Convention
 from epibench.parallel import in_threads, silenced_torch_threads
 from epibench.results import FileResults
 from epibench.results import Tally as TallyResults

@@ -9,8 +9,7 @@ from typing import Any, cast
 from torch import Tensor
 from torchmetrics import MetricCollection
 
-from epibench.errors import InputError
-from epibench.likelihoods import LIKELIHOODS
+from epibench.conventions import Convention
 from epibench.likelihoods.categorical import CategoricalPredictive
 from epibench.likelihoods.gaussian import GaussianPredictive
 from epibench.metrics import (
@@ -20,7 +19,6 @@ from epibench.metrics import (
     ClassScores,
     ClassSparsification,
     ConfidenceCalibration,
-    Convention,
     GaussianCRPS,
     GaussianNLL,
     GroupedRootMeanSquaredError,
@@ -166,13 +164,3 @@ def observe_categorical(predictive: CategoricalPredictive, target: Tensor, uncer
         "target_probability": found.target_probability,
         "target": target,
     }
-
-
-def check_uncertainty(kind: str, name: str | None) -> str:
-    """The uncertainty to sort by: the kind's usual one by default."""
-    known = LIKELIHOODS[kind].uncertainties
-    if name is None:
-        return known[0]
-    if name not in known:
-        raise InputError(f"uncertainty '{name}' is not one of {kind} predictions; these have {', '.join(known)}")
-    return name

@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.errors import InputError
 from epibench.evaluation.pool import Pool
 from epibench.members.draws import Plan

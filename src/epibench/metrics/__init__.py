@@ -18,7 +18,6 @@ from epibench.metrics.confidence_calibration import (
     ece,
     ece_adaptive,
 )
-from epibench.metrics.conventions import CONVENTIONS, Convention
 from epibench.metrics.interval_calibration import IntervalCalibration, auce
 from epibench.metrics.normalised_calibration import NormalisedCalibration, ence
 from epibench.metrics.scores import (
@@ -41,14 +40,12 @@ from epibench.metrics.sparsification import Sparsification, ause, sparsification
 from epibench.metrics.streaming import StreamingMetric
 
 __all__ = [
-    "CONVENTIONS",
     "AdaptiveConfidenceCalibration",
     "BrierScore",
     "CategoricalNLL",
     "ClassScores",
     "ClassSparsification",
     "ConfidenceCalibration",
-    "Convention",
     "GaussianCRPS",
     "GaussianNLL",
     "GroupedRootMeanSquaredError",

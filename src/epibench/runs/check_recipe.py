@@ -13,7 +13,7 @@ from epibench.errors import InputError
 from epibench.runs.dense_data import DenseData
 from epibench.runs.train_job import augment_of
 from epibench.runs.training_log import check_log
-from epibench.imported import in_words
+from epibench.imported import error_in_words
 from epibench.recipes.dense import DenseRecipe
 
 PREDICTED = 2  # mean and log variance
@@ -64,7 +64,7 @@ def check_network(recipe: DenseRecipe, data: DenseData) -> None:
         with torch.inference_mode():
             raw = network({name: values[None] for name, values in sample.inputs.items()})
     except Exception as error:
-        raise InputError(f"network.name: {recipe.network.name} fails on a sample: {in_words(error)}") from None
+        raise InputError(f"network.name: {recipe.network.name} fails on a sample: {error_in_words(error)}") from None
     found = tuple(raw.shape) if isinstance(raw, Tensor) else type(raw).__name__
     if not isinstance(raw, Tensor) or raw.dim() != 4 or raw.shape[:2] != (1, wanted):
         raise InputError(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from epibench.data.batch import Batch
-from epibench.data.labels import IGNORE
+from epibench.data.classes import IGNORE
 from epibench.runs.picture_encoding import class_map, grid, photo, thinned
 from epibench.likelihoods import categorical
 

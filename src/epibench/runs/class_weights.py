@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from epibench.data.loading import InOrder, Samples, batches
+from epibench.data.batch import Samples
+from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.runs.dense_data import classes_of
 from epibench.runs.reporter import Reporter

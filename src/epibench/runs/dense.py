@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epibench.data.labels import ClassTable
-from epibench.data.loading import Samples
+from epibench.data.classes import ClassTable
+from epibench.data.batch import Samples
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.members.draws import make_draws

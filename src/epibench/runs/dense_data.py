@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import cast
 
 from epibench.data.class_mapping import Relabelled, common_classes
-from epibench.data.label_images import LabelledSamples
-from epibench.data.labels import ClassTable
-from epibench.data.loading import Samples
+from epibench.data.batch import LabelledSamples
+from epibench.data.classes import ClassTable
+from epibench.data.batch import Samples
 from epibench.street import StreetDataset
 from epibench.errors import InputError
 from epibench.runs.reporter import Reporter
 from epibench.runs.street_cache import draw_missing
 from epibench.recipes.dense import DenseRecipe
-from epibench.recipes.sources import Source
+from epibench.data.source import Source
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -53,7 +53,7 @@ def open_data(recipe: DenseRecipe) -> DenseData:
     """Everything that a recipe names; no scene is drawn yet."""
     sources: dict[str, Source] = {"data.train": recipe.data.train}
     sources |= {f"data.domains.{name}": source for name, source in recipe.data.domains.items()}
-    opened = {key: source.open(recipe.task, recipe.data.places, key) for key, source in sources.items()}
+    opened = {key: source.open(recipe.task, recipe.data.folders, key) for key, source in sources.items()}
     train = opened["data.train"]
     classes = classes_of(train) if recipe.likelihood == "categorical" else None
     domains = {}

@@ -12,7 +12,8 @@ from typing import Any
 from epibench.errors import InputError
 from epibench.evaluation.dense import DomainPass, Observer, Progress
 from epibench.members.draws import Draws
-from epibench.evaluation.suite import SuiteSettings, check_uncertainty
+from epibench.conventions import check_uncertainty
+from epibench.evaluation.suite import SuiteSettings
 from epibench.runs.dense_data import DomainData
 from epibench.runs.dense_run import DenseRun
 from epibench.runs.gallery import Gallery, evenly

@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from epibench.data.batch import Batch
-from epibench.data.loading import InOrder, Samples, batches
+from epibench.data.batch import Samples
+from epibench.data.loading import InOrder, batches
 from epibench.street import StreetDataset
 from epibench.members.maps import Maps
 from epibench.store.writer import StoreWriter

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.data.sets.toy import ToyProblem, in_region, make_toy, sample
 from epibench.errors import InputError
 from epibench.evaluation.divergence import MAX_LOG_VARIANCE, divergences
 from epibench.members.draws import Draws, make_draws
 from epibench.evaluation.pool import Pool, predict, score
-from epibench.evaluation.suite import SuiteSettings, check_uncertainty
+from epibench.conventions import check_uncertainty
+from epibench.evaluation.suite import SuiteSettings
 from epibench.runs.heading import heading, method_facts
 from epibench.runs.pictures import draw_pictures
 from epibench.runs.reporter import Reporter
@@ -26,7 +27,7 @@ from epibench.runs.run_folder import RunFolder, Stamp
 from epibench.methods import Problem, Watch
 from epibench.methods.contract import finite
 from epibench.methods.direct import Direct
-from epibench.metrics.conventions import CONVENTIONS
+from epibench.conventions import CONVENTIONS
 from epibench.networks.mlp import StackedMLP
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from epibench.data.augment import Augment
-from epibench.data.colour import Colours
-from epibench.data.loading import Samples
+from epibench.data.augment import Colours
+from epibench.data.batch import Samples
 from epibench.errors import InputError
 from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.class_weights import weights_of

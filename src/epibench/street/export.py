@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from epibench.data.labels import colours, label_ids
+from epibench.data.cityscapes_classes import colours, label_ids
 from epibench.errors import InputError
 from epibench.street.arrays import Array
 from epibench.street.dataset import StreetDataset

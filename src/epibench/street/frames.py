@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from epibench.data.labels import IGNORE, TRAIN_IDS
+from epibench.data.cityscapes_classes import TRAIN_IDS
+from epibench.data.classes import IGNORE
 from epibench.parallel import keep_freed_memory
 from epibench.street.arrays import Array, check_whole, generator
 from epibench.street.camera import Camera, check_size

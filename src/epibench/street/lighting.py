@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from epibench.data.labels import TRAIN_IDS
+from epibench.data.cityscapes_classes import TRAIN_IDS
 from epibench.street.arrays import Array
 from epibench.street.domains import Conditions
 from epibench.street.geometry import FACES, camera_rays

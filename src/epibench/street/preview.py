@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from PIL import Image
 
-from epibench.data.labels import colours
+from epibench.data.cityscapes_classes import colours
 from epibench.street.arrays import Array
 from epibench.street.frames import Frame
 from epibench.street.lidar import MAX_DEPTH

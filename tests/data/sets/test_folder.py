@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from epibench.data.labels import CAMVID_IDS
+from epibench.data.sets.camvid import CAMVID_IDS
 from epibench.data.sets.folder import Folder
 from epibench.errors import InputError
 from label_files import random_values, save, save_image

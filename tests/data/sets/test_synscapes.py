@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from epibench.data.labels import label_ids
+from epibench.data.cityscapes_classes import label_ids
 from epibench.data.sets.synscapes import Synscapes
 from epibench.errors import InputError
 from label_files import random_values, save, save_image

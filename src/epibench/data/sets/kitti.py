@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
-
-from torch.utils.data import Dataset
+from typing import ClassVar, Literal, get_args
 
 from epibench.data.batch import Batch
 from epibench.data.images import (
+    Frames,
     bottom_centre,
-    check_crop,
-    check_index,
+    check_choice,
+    check_folder,
     check_partners,
     list_files,
     read_depth,
     read_image,
 )
+from epibench.data.source import DepthSource, Size
 from epibench.errors import InputError
 
 Split = Literal["selection", "val", "train"]
@@ -31,22 +32,45 @@ DRIVE = re.compile(r"(\d{4}_\d\d_\d\d_drive_\d{4}_sync)")
 NUMBER = re.compile(r"(\d{10})\.png")
 
 
+class KittiSource(DepthSource):
+    """KITTI depth completion; raw_root: where KITTI raw lies, if apart."""
+
+    name: ClassVar[str] = "KITTI"
+    where: ClassVar[str] = "KITTI depth completion: www.cvlibs.net/datasets/kitti, Depth Prediction/Completion page"
+    published: ClassVar[Mapping[str, int | None]] = {"selection": 1000, "val": 6852, "train": None}  # some 86,000
+
+    kind: Literal["kitti"] = "kitti"
+    root: str = "kitti"
+    raw_root: str | None = None
+    split: Split = "selection"
+    crop: Size | None = CROP
+
+    @property
+    def version(self) -> str:
+        """There is one."""
+        return "1"
+
+    def read(self) -> KittiDepth:
+        """The frames."""
+        return KittiDepth(self.root, self.split, self.crop, self.raw_root)
+
+
 @dataclass(frozen=True, slots=True)
 class KittiFrame:
-    """The files of a frame; as text, because to make 280,000 paths takes seconds."""
+    """The files of a frame."""
 
-    frame_id: str
+    frame_id: str  # DRIVE/image_02/NUMBER
     image: str
     sparse_depth: str
     target: str
 
 
-class KittiDepth(Dataset[Batch]):
+class KittiDepth(Frames[KittiFrame]):
     """Image and sparse depth → depth in metres, valid where it is known, of both cameras.
 
     selection: the 1,000 frames that were selected from val, on which papers report. crop: height and width of the
     bottom centre that is used, None for all. raw_root: where the images of KITTI raw are, for train and val; by default
-    root, or `raw` in it. Files are opened when a frame is asked for.
+    root, or `raw` in it.
     """
 
     def __init__(
@@ -56,34 +80,25 @@ class KittiDepth(Dataset[Batch]):
         crop: tuple[int, int] | None = CROP,
         raw_root: Path | str | None = None,
     ):
-        if split not in get_args(Split):
-            raise InputError(f"KITTI split '{split}' is unknown; there are {', '.join(get_args(Split))}")
-        self.root, self.split, self.crop = Path(root), split, check_crop(crop)
-        if not self.root.is_dir():
-            raise InputError(f"{root}: folder is missing; give the one that KITTI depth completion was unpacked into")
+        check_choice("KITTI split", split, get_args(Split))
+        self.root, self.split = check_folder(root, "KITTI depth completion"), split
         raw_roots = (self.root, self.root / "raw") if raw_root is None else (Path(raw_root),)
-        self.frames = selected_frames(self.root) if split == "selection" else drives(self.root / split, raw_roots)
+        frames = selected_frames(self.root) if split == "selection" else drive_frames(self.root / split, raw_roots)
+        super().__init__(f"KITTI {split}", frames, crop)
 
-    def __len__(self) -> int:
-        return len(self.frames)
-
-    def __getitem__(self, index: int) -> Batch:
-        frame = self.frames[check_index(index, len(self), f"KITTI {self.split}")]
+    def read(self, frame: KittiFrame) -> Batch:
+        """Image, sparse depth and depth."""
         image = read_image(frame.image)
         sparse, target = read_depth(frame.sparse_depth, PER_METRE), read_depth(frame.target, PER_METRE)
         window = bottom_centre({frame.image: image, frame.sparse_depth: sparse, frame.target: target}, self.crop)
         image, sparse, target = (picture[window].contiguous() for picture in (image, sparse, target))
         return Batch({"image": image, "sparse_depth": sparse[None]}, target, target > 0)
 
-    def frame_id(self, index: int) -> str:
-        """`DRIVE/image_02/NUMBER`."""
-        return self.frames[check_index(index, len(self), f"KITTI {self.split}")].frame_id
-
 
 def selected_frames(root: Path) -> list[KittiFrame]:
     """The frames in `val_selection_cropped/{image,velodyne_raw,groundtruth_depth}`."""
     remedy = f"unpack data_depth_selection.zip into {root}"
-    folder = next((root / place for place in SELECTION if (root / place).is_dir()), root / SELECTION[0])
+    folder = next((root / below for below in SELECTION if (root / below).is_dir()), root / SELECTION[0])
     kinds = ("image", "velodyne_raw", "groundtruth_depth")
     names = [re.compile(rf"{DRIVE.pattern}_{kind}_(\d{{10}})_(image_0[23])\.png") for kind in kinds]
     listings = [list_files(folder / kind, name, remedy) for kind, name in zip(kinds, names, strict=True)]
@@ -98,17 +113,17 @@ def selected_frames(root: Path) -> list[KittiFrame]:
     ]
 
 
-def drives(folder: Path, raw_roots: tuple[Path, ...]) -> list[KittiFrame]:
-    """The frames of all drives in `train` or `val`, with images from the first place that has the drive."""
+def drive_frames(folder: Path, raw_roots: tuple[Path, ...]) -> list[KittiFrame]:
+    """The frames of all drives in `train` or `val`, with images from the first root that has the drive."""
     remedy = f"unpack data_depth_velodyne.zip and data_depth_annotated.zip into {folder.parent}"
     frames = []
     for (drive,) in sorted(list_files(folder, DRIVE, remedy)):
         below = f"{drive[:10]}/{drive}"
-        raw = next((place / below for place in raw_roots if (place / below).is_dir()), raw_roots[0] / below)
+        raw = next((root / below for root in raw_roots if (root / below).is_dir()), raw_roots[0] / below)
         for camera in CAMERAS:
-            depth = [folder / drive / "proj_depth" / kind / camera for kind in ("velodyne_raw", "groundtruth")]
-            if any(place.is_dir() for place in depth):
-                frames += camera_frames(f"{drive}/{camera}", raw / camera / "data", depth[0], depth[1], remedy)
+            sparse, target = (folder / drive / "proj_depth" / kind / camera for kind in ("velodyne_raw", "groundtruth"))
+            if sparse.is_dir() or target.is_dir():
+                frames += camera_frames(f"{drive}/{camera}", raw / camera / "data", sparse, target, remedy)
     if not frames:
         raise InputError(f"{folder}: no DRIVE/proj_depth/{{velodyne_raw,groundtruth}}/CAMERA is there; {remedy}")
     return frames

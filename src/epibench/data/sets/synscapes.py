@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-import torch
-from torch import Tensor
+from pydantic import Field
 
-from epibench import randomness
-from epibench.data.images import check_partners, list_files, load_picture
-from epibench.data.label_images import LabelledFrame, LabelledImages, read_labels, resized
-from epibench.data.labels import CITYSCAPES_LABEL_IDS
+from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS
+from epibench.data.classes import ClassTable
+from epibench.data.images import check_choice, check_folder, check_partners, list_files, load_picture
+from epibench.data.labelled import LabelledFrame, LabelledImages, read_labels, resized
+from epibench.data.source import CheckedSplit, LabelledSource
 from epibench.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Split = Literal["train", "val", "all"]
 Images = Literal["rgb-2k", "rgb"]
 
 NUMBER = re.compile(r"(\d+)\.png")
+
+
+class SynscapesSource(LabelledSource):
+    """Synscapes, a random selection for training and one for validation, with Cityscapes' classes."""
+
+    name: ClassVar[str] = "Synscapes"
+    where: ClassVar[str] = "Synscapes: synscapes.on.liu.se, of Linköping University"
+    table: ClassVar[ClassTable] = CITYSCAPES_LABEL_IDS
+
+    kind: Literal["synscapes"] = "synscapes"
+    root: str = "synscapes"
+    split: Split = "train"
+    num_train: int = Field(2975, ge=1)
+    num_val: int = Field(500, ge=1)
+    seed: int = Field(0, ge=0)
+    images: Images = "rgb-2k"
+
+    def read(self) -> Synscapes:
+        """The frames."""
+        return Synscapes(self.root, self.split, self.num_train, self.num_val, self.seed, self.images, self.crop)
+
+    @classmethod
+    def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
+        """All scenes, with large images, or with those that are there."""
+        base = base_folder(Path(options["root"]))
+        only_small = (base / "rgb").is_dir() and not (base / "rgb-2k").is_dir()
+        source = cls(split="all", images="rgb" if only_small else "rgb-2k", **options)
+        yield CheckedSplit("all", cls.task, 25000, [source.read])
 
 
 class Synscapes(LabelledImages):
@@ -38,13 +70,10 @@ class Synscapes(LabelledImages):
         images: Images = "rgb-2k",
         crop: tuple[int, int] | None = None,
     ):
-        for given, known, name in ((split, Split, "split"), (images, Images, "images")):
-            if given not in get_args(known):
-                raise InputError(f"Synscapes {name} '{given}' is unknown; there are {', '.join(get_args(known))}")
-        self.root, self.split = Path(root), split
-        if not self.root.is_dir():
-            raise InputError(f"{root}: folder is missing; give the one that Synscapes was unpacked into")
-        frames = frames_of(self.root, images)
+        check_choice("Synscapes split", split, get_args(Split))
+        check_choice("Synscapes images", images, get_args(Images))
+        self.root, self.split = check_folder(root, "Synscapes"), split
+        frames = all_frames(self.root, images)
         if split != "all":
             frames = selection(frames, split, num_train, num_val, seed, self.root)
         super().__init__(f"Synscapes {split}", frames, CITYSCAPES_LABEL_IDS, crop)
@@ -54,7 +83,7 @@ class Synscapes(LabelledImages):
         target = read_labels(frame.label, self.classes)
         width, height = load_size(frame.image)
         scaled = target.shape[0] * width == target.shape[1] * height
-        return resized(target, (height, width)) if scaled else target  # of another shape: a mismatch that is told
+        return resized(target, (height, width)) if scaled else target  # another shape is a mismatch
 
 
 def load_size(path: str) -> tuple[int, int]:
@@ -62,14 +91,15 @@ def load_size(path: str) -> tuple[int, int]:
     return load_picture(path, ("PNG",), decode=False).size
 
 
-def folder_of(root: Path) -> Path:
+def base_folder(root: Path) -> Path:
     """`img` in the folder, or in `Synscapes` below it."""
-    return next((place for place in (root, root / "Synscapes") if (place / "img").is_dir()), root) / "img"
+    below = root / "Synscapes" / "img"
+    return below if below.is_dir() and not (root / "img").is_dir() else root / "img"
 
 
-def frames_of(root: Path, images: Images) -> list[LabelledFrame]:
+def all_frames(root: Path, images: Images) -> list[LabelledFrame]:
     """All scenes with image and label, by their numbers; of rgb-2k, some of those published have no image."""
-    base = folder_of(root)
+    base = base_folder(root)
     other = next(each for each in get_args(Images) if each != images)
     remedy = f"unpack Synscapes into {root}"
     if (base / other).is_dir() and not (base / images).is_dir():
@@ -89,6 +119,10 @@ def selection(
     frames: list[LabelledFrame], split: Split, num_train: int, num_val: int, seed: int, root: Path
 ) -> list[LabelledFrame]:
     """So many scenes at random, none of train in val."""
+    import torch
+
+    from epibench import randomness
+
     if min(num_train, num_val) < 1 or num_train + num_val > len(frames):
         raise InputError(
             f"{root}: has {len(frames):,} scenes, not {num_train:,} for training and {num_val:,} others for "

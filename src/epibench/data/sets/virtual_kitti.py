@@ -5,28 +5,30 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.utils.data import Dataset
+from pydantic import Field
 
 from epibench.data.batch import Batch
 from epibench.data.images import (
+    Frames,
     bottom_centre,
-    check_crop,
-    check_index,
+    check_folder,
     check_partners,
     list_files,
     read_depth,
     read_image,
 )
+from epibench.data.source import CheckedSplit, DepthSource
 from epibench.errors import InputError
-from epibench.randomness import key
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Split = Literal["train", "val"]
 Version = Literal["1.3.1", "2"]
@@ -34,6 +36,7 @@ Version = Literal["1.3.1", "2"]
 PER_METRE = 100
 WORLDS = ("0001", "0002", "0006", "0018", "0020")
 SPLITS: dict[Split, tuple[str, ...]] = {"train": ("0001", "0006", "0018", "0020"), "val": ("0002",)}
+PUBLISHED: dict[Split, int] = {"train": 18930, "val": 2330}  # frames of each camera
 VARIANTS = (
     "15-deg-left",
     "15-deg-right",
@@ -58,22 +61,59 @@ ARCHIVES = {
 }
 
 
+class VirtualKittiSource(DepthSource):
+    """Virtual KITTI, 1.3.1 or 2; sparse_share: of the known pixels."""
+
+    name: ClassVar[str] = "Virtual KITTI"
+    where: ClassVar[str] = "Virtual KITTI: Naver Labs Europe"
+
+    kind: Literal["virtual_kitti"] = "virtual_kitti"
+    root: str = "virtual_kitti"
+    split: Split = "train"
+    version: Version = "1.3.1"
+    sparse_share: float = Field(0.05, gt=0, le=1)
+    seed: int = Field(0, ge=0)
+
+    def read(self) -> VirtualKitti:
+        """The frames."""
+        options = self.model_dump(include={"split", "version", "sparse_share", "crop", "seed"})
+        return VirtualKitti(self.root, **options)
+
+    @classmethod
+    def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
+        """Both splits of the versions that are there, video by video."""
+        root = check_folder(options["root"], "Virtual KITTI")
+        names: dict[Version, str] = {"1.3.1": "vkitti_1.3.1_*", "2": "Scene[0-9][0-9]"}
+        present = [version for version, name in names.items() if any(root.glob(name))]
+        if not present:
+            raise InputError(f"{root}: no vkitti_1.3.1_rgb or Scene01; unpack it there ({cls.where})")
+        for version in present:
+            for split, frames in PUBLISHED.items():
+                videos = [
+                    partial(VirtualKitti, root, version=version, worlds=[world], variants=[variant])
+                    for world in SPLITS[split]
+                    for variant in VARIANTS
+                ]
+                cameras = 1 if version == "1.3.1" else len(CAMERAS)
+                yield CheckedSplit(f"{version} {split}", cls.task, frames * cameras, videos)
+
+
 @dataclass(frozen=True, slots=True)
 class VirtualKittiFrame:
-    """The files of a frame, as text."""
+    """The files of a frame."""
 
-    frame_id: str
+    frame_id: str  # WORLD/VARIANT/NUMBER, in version 2 SceneNN/VARIANT/Camera_N/NUMBER
     image: str
     depth: str
 
 
-class VirtualKitti(Dataset[Batch]):
+class VirtualKitti(Frames[VirtualKittiFrame]):
     """Image and sparse depth → depth in metres, valid up to max_depth.
 
     split: val is world 0002, train the others; `worlds`, where given, says it instead. Sparse depth is sparse_share of
     the valid pixels, drawn uniformly as a function of (seed, frame) alone: the same for any worker, order and crop.
     Another seed draws anew; the published runs drew anew each time. crop: height and width of the bottom centre that is
-    used, as of KITTI; None for all. Files are opened when a frame is asked for.
+    used, as of KITTI; None for all.
     """
 
     def __init__(
@@ -97,39 +137,35 @@ class VirtualKitti(Dataset[Batch]):
         self.version, self.split = version, split
         self.worlds = _known("world", SPLITS[split] if worlds is None else worlds, WORLDS)
         self.variants = _known("variant", variants, VARIANTS)
-        self.root, self.crop, self.seed = Path(root), check_crop(crop), operator.index(seed)
-        self.sparse_share, self.max_depth = sparse_share, max_depth
-        if not self.root.is_dir():
-            raise InputError(f"{root}: folder is missing; give the one that Virtual KITTI was unpacked into")
-        self.frames = [
+        self.seed, self.sparse_share, self.max_depth = operator.index(seed), sparse_share, max_depth
+        self.root = check_folder(root, "Virtual KITTI")
+        frames = [
             frame
             for world in self.worlds
             for variant in self.variants
             for frame in video_frames(self.root, self.version, world, variant)
         ]
+        super().__init__("Virtual KITTI", frames, crop)
 
-    def __len__(self) -> int:
-        return len(self.frames)
+    def read(self, frame: VirtualKittiFrame) -> Batch:
+        """Image, sparse depth and depth."""
+        from epibench.randomness import key
 
-    def __getitem__(self, index: int) -> Batch:
-        frame = self.frames[check_index(index, len(self), "Virtual KITTI")]
         image, depth = read_image(frame.image), read_depth(frame.depth, PER_METRE)
         window = bottom_centre({frame.image: image, frame.depth: depth}, self.crop)
-        target = torch.where(depth <= self.max_depth, depth, 0.0)
+        target = depth.where(depth <= self.max_depth, 0.0)
         # Drawn before it is cut, so that the crop does not change it.
         sparse = sparse_depth(target, self.sparse_share, key(self.seed, "virtual_kitti", frame.frame_id))
         image, sparse, target = (picture[window].contiguous() for picture in (image, sparse, target))
         return Batch({"image": image, "sparse_depth": sparse[None]}, target, target > 0)
 
-    def frame_id(self, index: int) -> str:
-        """`WORLD/VARIANT/NUMBER`, in version 2 `SceneNN/VARIANT/Camera_N/NUMBER`."""
-        return self.frames[check_index(index, len(self), "Virtual KITTI")].frame_id
-
 
 def sparse_depth(depth: Tensor, share: float, seed: int) -> Tensor:
     """That share of the pixels with depth, rounded to whole pixels; 0 elsewhere; (height, width) float32."""
-    places = np.flatnonzero(depth.numpy())
-    chosen = torch.from_numpy(np.random.default_rng(seed % 2**64).permutation(places)[: round(share * len(places))])
+    import torch
+
+    pixels = np.flatnonzero(depth.numpy())
+    chosen = torch.from_numpy(np.random.default_rng(seed % 2**64).permutation(pixels)[: round(share * len(pixels))])
     sparse = torch.zeros_like(depth)
     sparse.view(-1)[chosen] = depth.view(-1)[chosen]
     return sparse
@@ -157,9 +193,7 @@ def video_folders(root: Path, version: Version, world: str, variant: str) -> lis
         return [(below, root / "vkitti_1.3.1_rgb" / below, root / "vkitti_1.3.1_depthgt" / below)]
     below = f"Scene{world[2:]}/{variant}"
     frames = root / below / "frames"
-    return [
-        (f"{below}/{camera}", frames / "rgb" / camera, frames / "depth" / camera) for camera in ("Camera_0", "Camera_1")
-    ]
+    return [(f"{below}/{camera}", frames / "rgb" / camera, frames / "depth" / camera) for camera in CAMERAS]
 
 
 def _known(what: str, given: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:

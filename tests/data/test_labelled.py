@@ -8,8 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from epibench.data.label_images import LabelledFrame, LabelledImages, read_labels, resized
-from epibench.data.labels import CAMVID_COLOURS, CAMVID_IDS, table_of_names
+from epibench.data.classes import table_of_names
+from epibench.data.labelled import LabelledFrame, LabelledImages, read_labels, resized
+from epibench.data.sets.camvid import CAMVID_COLOURS, CAMVID_IDS
 from epibench.data.sets.folder import Folder
 from epibench.errors import InputError
 from label_files import random_values, save, save_image

@@ -1,0 +1,133 @@
+"""`epibench data check`: what is there of a data set, whether it can be used, and where to get what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
+
+from epibench.cli.data import with_progress
+from epibench.data.checks import DepthFrame, Frame, LabelledFrames, SplitReport, check_split, spread
+from epibench.data.sets import DATA_SETS
+from epibench.data.source import Source
+from epibench.errors import InputError
+
+MAX_NAMED = 3
+
+
+def run_check(name: str, options: Mapping[str, Path | str | None], every: bool = False) -> None:
+    """Say what is in a data set; options: those of its source, None where they are not given."""
+    source = checked_source(name)
+    given = {option: str(value) for option, value in options.items() if value is not None}
+    check_options(name, source, given)
+    reports = []
+    for split in source.splits(**given):
+        reports.append(check_split(split, every, watched))
+        print_report(name, reports[-1])
+    if source.where is not None and any(report.problems for report in reports):
+        show(f"Where to get it: {source.where}")
+    if not any(report.content for report in reports):
+        folder = given.get("root", given.get("images", name))
+        raise InputError(f"{folder}: nothing of {name} can be used; see above for what is missing")
+
+
+def checked_source(name: str) -> type[Source]:
+    """The data set of that name."""
+    known = [each for each, source in DATA_SETS.items() if source.checked]
+    if name not in known:
+        raise InputError(f"data set '{name}' is unknown; there are {', '.join(known)}")
+    return DATA_SETS[name]
+
+
+def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> None:
+    """Refuse options that a data set does not have, and name those that are missing."""
+    for option, value in given.items():
+        if option not in source.model_fields:
+            raise InputError(f"{flag(option)} {value}: {name} has no such option; leave it out")
+    root = given.get("root")
+    if source.where is not None and root is None:
+        raise InputError(f"--root is missing; give the folder that {name} was unpacked into ({source.where})")
+    if root is not None and not Path(root).is_dir():
+        hint = "" if source.where is None else f"; give the one that {name} was unpacked into ({source.where})"
+        raise InputError(f"{root}: folder is missing{hint}")
+    try:
+        source.model_validate(given)
+    except ValidationError as error:
+        option = flag(str(error.errors()[0]["loc"][0]))
+        raise InputError(f"{option} is missing; {name} needs it (see epibench data check --help)") from None
+
+
+def print_report(name: str, report: SplitReport) -> None:
+    """A split: how many frames, what is in those that were opened, and what is wrong."""
+    published = "" if report.published in (None, report.frames) else f" of {report.published:,}"
+    frames = "frame" if report.frames == 1 and not published else "frames"
+    show(f"{name} {report.name}: {report.frames:,}{published} {frames}")
+    if isinstance(report.content, LabelledFrames):
+        print_classes(report.content, report.frames)
+    elif report.content is not None:
+        for index in spread(len(report.content), MAX_NAMED):
+            show(f"  {depth_text(report.content[index])}")
+    for problem in report.problems[:MAX_NAMED]:
+        show(f"  {problem}")
+    if len(report.problems) > MAX_NAMED:
+        show(f"  … and {len(report.problems) - MAX_NAMED} more")
+
+
+def depth_text(frame: DepthFrame) -> str:
+    """`NAME: 352×1216, sparse depth in 4.9%, target in 18.1% of the pixels, 2.50 to 79.98 m`."""
+    return (
+        f"{frame.frame_id}: {frame.size[0]}×{frame.size[1]}, sparse depth in {frame.sparse_share:.1%}, "
+        f"target in {frame.target_share:.1%} of the pixels, {frame.nearest:.2f} to {frame.farthest:.2f} m"
+    )
+
+
+def print_classes(content: LabelledFrames, frames: int) -> None:
+    """`12 of them opened: 360×480, a class in 97.1% of the pixels`; which classes, and which were not seen."""
+    sizes = ", ".join(f"{height}×{width}" for height, width in content.sizes[:MAX_NAMED])
+    more = f" and {len(content.sizes) - MAX_NAMED} more sizes" if len(content.sizes) > MAX_NAMED else ""
+    counted = sum(content.pixels)
+    share = counted / (counted + content.not_counted)
+    number = "all" if content.opened == frames else f"{content.opened:,} of them"
+    show(f"  {number} opened: {sizes}{more}, a class in {share:.1%} of the pixels")
+    console = output()
+    console.print(class_grid(content, console.width), end="", soft_wrap=True)
+    never = [each for each, pixels in zip(content.classes.names, content.pixels, strict=True) if not pixels]
+    if never:
+        show(f"  not seen there: {', '.join(never)}")
+
+
+def class_grid(content: LabelledFrames, width: int) -> Text:
+    """The classes that were seen, each with its colour and share of the pixels that have one, in columns."""
+    classes = content.classes
+    total, longest = sum(content.pixels), max(len(name) for name in classes.names)
+    seen = [each for each in zip(classes.names, classes.colours, content.pixels, strict=True) if each[2]]
+    columns = max(1, (width - 2) // (longest + 12))
+    text = Text()
+    for number, (name, (red, green, blue), pixels) in enumerate(seen, 1):
+        share = "<0.1%" if pixels / total < 0.0005 else f"{pixels / total:.1%}"
+        text.append("  " if number % columns == 1 % columns else "   ").append("■", style=f"rgb({red},{green},{blue})")
+        text.append(f" {name:<{longest}} {share:>6}" + ("\n" if number % columns == 0 or number == len(seen) else ""))
+    return text
+
+
+def watched(frames: Sequence[Frame], name: str) -> Iterator[Frame]:
+    """Frames that are opened, with a bar."""
+    return with_progress(frames, f"opening {name}", len(frames))
+
+
+def flag(option: str) -> str:
+    """`--raw-root`."""
+    return f"--{option.replace('_', '-')}"
+
+
+def output() -> Console:
+    """The terminal, or whatever is there instead."""
+    return Console()
+
+
+def show(line: str) -> None:
+    """A line of the output, as it is."""
+    output().print(line, highlight=False, markup=False, soft_wrap=True)
