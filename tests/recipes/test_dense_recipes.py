@@ -118,6 +118,11 @@ def test_a_run_goes_on_where_its_data_was_moved_to() -> None:
     assert fixed(here.model_dump(mode="json")) == fixed(there.model_dump(mode="json"))
 
 
+def test_predictions_of_images_that_differ_in_size_can_be_stored() -> None:
+    changed = apply_settings(recipe("kitti-depth"), ["evaluation.store=true", "data.domains.kitti.crop=null"])
+    assert changed.evaluation.store
+
+
 def test_maximum_likelihood_knows_no_prior() -> None:
     kitti = recipe("kitti-depth")
     names = ("map", "ml", "ensemble", "sgld")

@@ -28,10 +28,10 @@ def apply_settings(recipe: Model, settings: Sequence[str]) -> Model:
 
 
 def _filled(model: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
-    """With the defaults of what was given as a whole, so that further settings can name them, if it fits by now."""
+    """The same with the defaults of a new entry, so that further settings can name them; unless it is not valid yet."""
     try:
         return model.model_validate(values).model_dump(mode="json")
-    except ValidationError:
+    except (ValidationError, UnicodeEncodeError):
         return values
 
 
@@ -81,26 +81,29 @@ def _key(path: Sequence[str | int], values: Any) -> Iterator[str]:
 def _put(values: dict[str, Any], recipe: BaseModel, key: str, value: Any) -> None:
     """Set a key that the recipe's type has. Users name the keys of dictionaries: a new one adds an entry."""
     *path, last = key.split(".")
-    inner, types = values, [type(recipe)]
+    inner: Any = values
+    types: list[Any] = [type(recipe)]
     for part in path:
-        types = list(_types_of(part, inner, types))
+        types = list(_entry_types(types, inner, part))
         inner = inner.get(part) if isinstance(inner, dict) else None
-    if not isinstance(inner, dict) or not any(_types_of(last, inner, types)):
+    if not any(_entry_types(types, inner, last)):
         nearest = difflib.get_close_matches(key, sorted(set(known_keys(values))), 1, 0.0)
         raise InputError(f"--set {key}: {recipe_name(recipe)} has no such setting; the nearest is {nearest[0]}")
     inner[last] = value
 
 
-def _types_of(name: str, values: Any, types: Sequence[Any]) -> Iterator[Any]:
-    """The types that an entry may have in these values, which are of one of these types; none where it has no place."""
+def _entry_types(types: Sequence[Any], values: Any, name: str) -> Iterator[Any]:
+    """What an entry may be in values of one of these types; nothing if they have no entry of that name."""
+    if not isinstance(values, dict):
+        return
     for each in types:
         origin, arguments = get_origin(each), get_args(each)
-        if origin in (Union, UnionType):
-            yield from _types_of(name, values, arguments)
-        elif origin is Annotated:
-            yield from _types_of(name, values, arguments[:1])
+        if origin in (Union, UnionType, Annotated):
+            yield from _entry_types(arguments[:1] if origin is Annotated else arguments, values, name)
         elif origin is dict:
             yield arguments[1]
+        elif each is Any:
+            yield Any
         elif isinstance(each, type) and issubclass(each, BaseModel) and name in each.model_fields:
             kind = each.model_fields.get("kind")
             if kind is None or values.get("kind", kind.default) == kind.default:
