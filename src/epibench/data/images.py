@@ -8,6 +8,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -74,6 +75,32 @@ class Frames(Generic[AnyFrame]):
         return self.frames[check_index(index, len(self), self.name)].frame_id
 
 
+@dataclass(frozen=True, slots=True)
+class DepthFrame:
+    """The files of a frame with sparse depth and depth."""
+
+    frame_id: str
+    image: str
+    sparse_depth: str
+    target: str
+
+
+class DepthImages(Frames[DepthFrame]):
+    """Image and sparse depth → depth in metres, valid where it is known; files hold depth times per_metre."""
+
+    def __init__(self, name: str, frames: Sequence[DepthFrame], per_metre: int, crop: tuple[int, int] | None = None):
+        super().__init__(name, frames, crop)
+        self.per_metre = per_metre
+
+    def read(self, frame: DepthFrame) -> Batch:
+        """Image, sparse depth and depth."""
+        image = read_image(frame.image)
+        sparse, target = (read_depth(path, self.per_metre) for path in (frame.sparse_depth, frame.target))
+        window = bottom_centre({frame.image: image, frame.sparse_depth: sparse, frame.target: target}, self.crop)
+        image, sparse, target = (picture[window].contiguous() for picture in (image, sparse, target))
+        return Batch({"image": image, "sparse_depth": sparse[None]}, target, target > 0)
+
+
 def read_image(path: Path | str) -> Tensor:
     """An 8-bit PNG or JPEG file as RGB, (3, height, width) uint8; grey becomes three equal channels."""
     import torch
@@ -120,19 +147,6 @@ def list_files(folder: Path | str, name: re.Pattern[str], remedy: str) -> Listin
     except OSError as error:
         problem = "folder is missing" if isinstance(error, FileNotFoundError) else f"no folder ({error.strerror})"
         raise InputError(f"{folder}: {problem}; {remedy}") from None
-
-
-def check_folder(root: Path | str, name: str) -> Path:
-    """The folder of a data set, which must be there."""
-    if not Path(root).is_dir():
-        raise InputError(f"{root}: folder is missing; give the one that {name} was unpacked into")
-    return Path(root)
-
-
-def check_choice(name: str, given: str, known: Sequence[str]) -> None:
-    """Refuse an option that is none of the known ones."""
-    if given not in known:
-        raise InputError(f"{name} '{given}' is unknown; there are {', '.join(known)}")
 
 
 def check_partners(files: Listing, partners: Listing, folder: Path | str, remedy: str) -> None:

@@ -126,6 +126,14 @@ class FramesSource(Source):
         """What to call it on a page."""
         return self.name
 
+    @property
+    def folder(self) -> Path:
+        """The root, which must be there."""
+        path = Path(self.root)
+        if not path.is_dir():
+            raise InputError(f"{path}: folder is missing; give the one that {self.name} was unpacked into")
+        return path
+
     def read(self) -> Samples:
         """All frames, from folders that are given in full."""
         raise NotImplementedError
@@ -135,8 +143,8 @@ class FramesSource(Source):
         if task != self.task:
             raise InputError(f"'{self.kind}' has {TARGETS[self.task]}: it cannot be used for {task}")
         given = {name: folder for name in FOLDERS if (folder := getattr(self, name, None)) is not None}
-        found = {name: str(folders.find(folder, f"{key}.{name}")) for name, folder in given.items()}
-        return first_samples(self.model_copy(update=found).read(), self.num_images)
+        full = {name: str(folders.find(folder, f"{key}.{name}")) for name, folder in given.items()}
+        return first_samples(self.model_copy(update=full).read(), self.num_images)
 
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:

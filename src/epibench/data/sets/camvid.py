@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 from epibench.data.classes import IGNORE, ClassTable, Colour, Pairs, Value
-from epibench.data.images import check_choice, check_folder, list_files
+from epibench.data.images import list_files
 from epibench.data.labelled import LabelledFrame, LabelledImages, matched, paired
 from epibench.data.source import LabelledSource
 from epibench.errors import InputError
@@ -124,7 +124,11 @@ CITYSCAPES_TO_CAMVID: Pairs = (
 
 
 class CamVidSource(LabelledSource):
-    """CamVid with 11 classes, in SegNet's layout or the original one."""
+    """CamVid with 11 classes; all: every split that is there.
+
+    From SegNet's layout (`train`, `trainannot`, …: numbers, 360×480) or the original one (`701_StillsRaw_full`,
+    `LabeledApproved_full`: colours, 720×960), whose frames are split as SegNet's are.
+    """
 
     name: ClassVar[str] = "CamVid"
     where: ClassVar[str] = (
@@ -138,24 +142,12 @@ class CamVidSource(LabelledSource):
     root: str = "camvid"
     split: Split = "val"
 
-    def read(self) -> CamVid:
+    def read(self) -> LabelledImages:
         """The frames."""
-        return CamVid(self.root, self.split, self.crop)
-
-
-class CamVid(LabelledImages):
-    """Image → 11 classes, valid where there is one (255 elsewhere).
-
-    From SegNet's layout (`train`, `trainannot`, …: numbers, 360×480) or the original one (`701_StillsRaw_full`,
-    `LabeledApproved_full`: colours, 720×960), whose frames are split as SegNet's are. all: every split that is there.
-    """
-
-    def __init__(self, root: Path | str, split: Split = "val", crop: tuple[int, int] | None = None):
-        check_choice("CamVid split", split, get_args(Split))
-        self.root, self.split = check_folder(root, "CamVid"), split
-        original = (self.root / STILLS).is_dir() or (self.root / LABELLED).is_dir()
-        frames = original_frames(self.root, split) if original else segnet_frames(self.root, split)
-        super().__init__(f"CamVid {split}", frames, CAMVID_COLOURS if original else CAMVID_IDS, crop)
+        root = self.folder
+        original = (root / STILLS).is_dir() or (root / LABELLED).is_dir()
+        frames = original_frames(root, self.split) if original else segnet_frames(root, self.split)
+        return LabelledImages(f"CamVid {self.split}", frames, CAMVID_COLOURS if original else CAMVID_IDS, self.crop)
 
 
 def segnet_frames(root: Path, split: Split) -> list[LabelledFrame]:

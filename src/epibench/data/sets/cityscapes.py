@@ -6,17 +6,14 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS, CITYSCAPES_TRAIN_IDS
 from epibench.data.classes import ClassTable
-from epibench.data.images import Listing, check_choice, check_folder, list_files
+from epibench.data.images import Listing, list_files
 from epibench.data.labelled import LabelledImages, paired
 from epibench.data.source import LabelledSource
 from epibench.errors import InputError
-
-Split = Literal["train", "val"]
-Labels = Literal["auto", "labelIds", "labelTrainIds"]
 
 TABLES = {"labelIds": CITYSCAPES_LABEL_IDS, "labelTrainIds": CITYSCAPES_TRAIN_IDS}
 FRAME = r"(.+_\d{6}_\d{6})"
@@ -25,7 +22,11 @@ IMAGE = re.compile(rf"{FRAME}_leftImg8bit\.png")
 
 
 class CityscapesSource(LabelledSource):
-    """Cityscapes, the 19 classes of its fine annotations."""
+    """Cityscapes, the 19 classes of its fine annotations; test has no public labels.
+
+    labels: which of the label images are read; auto takes labelIds, the official ones, where they are there. Both give
+    the same classes.
+    """
 
     name: ClassVar[str] = "Cityscapes"
     where: ClassVar[str] = (
@@ -37,42 +38,21 @@ class CityscapesSource(LabelledSource):
 
     kind: Literal["cityscapes"] = "cityscapes"
     root: str = "cityscapes"
-    split: Split = "val"
-    labels: Labels = "auto"
+    split: Literal["train", "val"] = "val"
+    labels: Literal["auto", "labelIds", "labelTrainIds"] = "auto"
 
-    def read(self) -> Cityscapes:
+    def read(self) -> LabelledImages:
         """The frames."""
-        return Cityscapes(self.root, self.split, self.labels, self.crop)
-
-
-class Cityscapes(LabelledImages):
-    """Image → 19 train ids, valid where there is one (255 elsewhere).
-
-    labels: which of the label images are read; auto takes labelIds, the official ones, where they are there. Both give
-    the same classes. crop: height and width of the bottom centre that is used, None for all.
-    """
-
-    def __init__(
-        self,
-        root: Path | str,
-        split: Split = "val",
-        labels: Labels = "auto",
-        crop: tuple[int, int] | None = None,
-    ):
-        if str(split) == "test":
-            raise InputError("Cityscapes test has no public labels; use val")
-        check_choice("Cityscapes split", split, get_args(Split))
-        check_choice("Cityscapes labels", labels, get_args(Labels))
-        self.root, self.split = check_folder(root, "Cityscapes"), split
-        images, annotations = (unpacked(self.root, name) / split for name in ("leftImg8bit", "gtFine"))
+        root = self.folder
+        images, annotations = (unpacked(root, name) / self.split for name in ("leftImg8bit", "gtFine"))
         remedy = f"unpack leftImg8bit_trainvaltest.zip into {root}"
         image_files = city_files(images, IMAGE, remedy)
         if not image_files:
             raise InputError(f"{images}: no CITY/…_leftImg8bit.png is there; {remedy}")
-        kind, label_files = label_files_of(annotations, labels, f"unpack gtFine_trainvaltest.zip into {root}")
+        kind, label_files = label_files_of(annotations, self.labels, f"unpack gtFine_trainvaltest.zip into {root}")
         remedy = f"unpack gtFine_trainvaltest.zip and leftImg8bit_trainvaltest.zip into {root}, completely"
         frames = paired(image_files, label_files, images, annotations, remedy, remedy)
-        super().__init__(f"Cityscapes {split}", frames, TABLES[kind], crop)
+        return LabelledImages(f"Cityscapes {self.split}", frames, TABLES[kind], self.crop)
 
 
 def unpacked(root: Path, name: str) -> Path:

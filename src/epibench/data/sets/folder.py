@@ -31,9 +31,10 @@ SPLIT_WORDS = frozenset(
 class FolderSource(LabelledSource):
     """Images and label images of one's own, in two folders below the root.
 
-    classes: the name of a built-in table, a CSV file, or the names of classes 0, 1, …; title: what to call it on a
-    page; distribution: a word for where the images come from: with that of the training data, a domain is not shifted.
-    By default it is their path without words as `train`, `val` and `images`.
+    classes: the name of a built-in table, a CSV file, or the names of classes 0, 1, …; image_suffix, label_suffix: what
+    names end in before `.png`, as `_L` in `0001_L.png`; title: what to call it on a page; distribution: a word for
+    where the images come from: with that of the training data, a domain is not shifted. By default it is their path
+    without words as `train`, `val` and `images`.
     """
 
     kind: Literal["folder"] = "folder"
@@ -62,37 +63,18 @@ class FolderSource(LabelledSource):
         """Changes when the class table does."""
         return f"1-{find_classes(self.classes).digest}"
 
-    def read(self) -> Folder:
-        """The frames."""
+    def read(self) -> LabelledImages:
+        """Images and the label images with the same names, also in folders below."""
         images, labels = (Path(self.root) / Path(each).expanduser() for each in (self.images, self.labels))
-        return Folder(images, labels, self.classes, self.image_suffix, self.label_suffix, self.crop)
+        classes = find_classes(self.classes)
+        frames = matched(images, labels, self.image_suffix, self.label_suffix)
+        return LabelledImages(str(images), frames, classes, self.crop)
 
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
         """The two folders."""
-        folder = cls(**options).read()
-        yield CheckedSplit(folder.name, cls.task, None, [lambda: folder])
-
-
-class Folder(LabelledImages):
-    """Images and the label images with the same names, also in folders below.
-
-    classes: a table, the name of a built-in one, a CSV file, or names. image_suffix, label_suffix: what names end in
-    before `.png`, as `_L` in `0001_L.png`.
-    """
-
-    def __init__(
-        self,
-        images: Path | str,
-        labels: Path | str,
-        classes: ClassTable | str | Path | Sequence[str],
-        image_suffix: str = "",
-        label_suffix: str = "",
-        crop: tuple[int, int] | None = None,
-    ):
-        table = classes if isinstance(classes, ClassTable) else find_classes(classes)
-        frames = matched(Path(images), Path(labels), image_suffix, label_suffix)
-        super().__init__(str(images), frames, table, crop)
+        images = cls(**options).read()
+        yield CheckedSplit(images.name, cls.task, None, [lambda: images])
 
 
 def find_classes(given: str | Path | Sequence[str]) -> ClassTable:

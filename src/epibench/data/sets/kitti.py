@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
-from epibench.data.batch import Batch
-from epibench.data.images import (
-    Frames,
-    bottom_centre,
-    check_choice,
-    check_folder,
-    check_partners,
-    list_files,
-    read_depth,
-    read_image,
-)
+from epibench.data.images import DepthFrame, DepthImages, check_partners, list_files
 from epibench.data.source import DepthSource, Size
 from epibench.errors import InputError
 
-Split = Literal["selection", "val", "train"]
-
-CROP = (352, 1216)
 PER_METRE = 256
 CAMERAS = ("image_02", "image_03")
 SELECTION = ("depth_selection/val_selection_cropped", "val_selection_cropped")
@@ -33,7 +19,10 @@ NUMBER = re.compile(r"(\d{10})\.png")
 
 
 class KittiSource(DepthSource):
-    """KITTI depth completion; raw_root: where KITTI raw lies, if apart."""
+    """KITTI depth completion, both cameras; raw_root: where KITTI raw lies, if apart from root and `raw` in it.
+
+    selection: the 1,000 frames that were selected from val, on which papers report.
+    """
 
     name: ClassVar[str] = "KITTI"
     where: ClassVar[str] = "KITTI depth completion: www.cvlibs.net/datasets/kitti, Depth Prediction/Completion page"
@@ -42,60 +31,23 @@ class KittiSource(DepthSource):
     kind: Literal["kitti"] = "kitti"
     root: str = "kitti"
     raw_root: str | None = None
-    split: Split = "selection"
-    crop: Size | None = CROP
+    split: Literal["selection", "val", "train"] = "selection"
+    crop: Size | None = (352, 1216)
 
     @property
     def version(self) -> str:
         """There is one."""
         return "1"
 
-    def read(self) -> KittiDepth:
+    def read(self) -> DepthImages:
         """The frames."""
-        return KittiDepth(self.root, self.split, self.crop, self.raw_root)
+        root = self.folder
+        raw_roots = (root, root / "raw") if self.raw_root is None else (Path(self.raw_root),)
+        frames = selected_frames(root) if self.split == "selection" else drive_frames(root / self.split, raw_roots)
+        return DepthImages(f"KITTI {self.split}", frames, PER_METRE, self.crop)
 
 
-@dataclass(frozen=True, slots=True)
-class KittiFrame:
-    """The files of a frame."""
-
-    frame_id: str  # DRIVE/image_02/NUMBER
-    image: str
-    sparse_depth: str
-    target: str
-
-
-class KittiDepth(Frames[KittiFrame]):
-    """Image and sparse depth → depth in metres, valid where it is known, of both cameras.
-
-    selection: the 1,000 frames that were selected from val, on which papers report. crop: height and width of the
-    bottom centre that is used, None for all. raw_root: where the images of KITTI raw are, for train and val; by default
-    root, or `raw` in it.
-    """
-
-    def __init__(
-        self,
-        root: Path | str,
-        split: Split = "selection",
-        crop: tuple[int, int] | None = CROP,
-        raw_root: Path | str | None = None,
-    ):
-        check_choice("KITTI split", split, get_args(Split))
-        self.root, self.split = check_folder(root, "KITTI depth completion"), split
-        raw_roots = (self.root, self.root / "raw") if raw_root is None else (Path(raw_root),)
-        frames = selected_frames(self.root) if split == "selection" else drive_frames(self.root / split, raw_roots)
-        super().__init__(f"KITTI {split}", frames, crop)
-
-    def read(self, frame: KittiFrame) -> Batch:
-        """Image, sparse depth and depth."""
-        image = read_image(frame.image)
-        sparse, target = read_depth(frame.sparse_depth, PER_METRE), read_depth(frame.target, PER_METRE)
-        window = bottom_centre({frame.image: image, frame.sparse_depth: sparse, frame.target: target}, self.crop)
-        image, sparse, target = (picture[window].contiguous() for picture in (image, sparse, target))
-        return Batch({"image": image, "sparse_depth": sparse[None]}, target, target > 0)
-
-
-def selected_frames(root: Path) -> list[KittiFrame]:
+def selected_frames(root: Path) -> list[DepthFrame]:
     """The frames in `val_selection_cropped/{image,velodyne_raw,groundtruth_depth}`."""
     remedy = f"unpack data_depth_selection.zip into {root}"
     folder = next((root / below for below in SELECTION if (root / below).is_dir()), root / SELECTION[0])
@@ -108,12 +60,12 @@ def selected_frames(root: Path) -> list[KittiFrame]:
     if not listings[0]:
         raise InputError(f"{folder / kinds[0]}: no DRIVE_image_NUMBER_CAMERA.png is there; {remedy}")
     return [
-        KittiFrame("/".join((key[0], key[2], key[1])), *(files[key] for files in listings))
+        DepthFrame("/".join((key[0], key[2], key[1])), *(files[key] for files in listings))
         for key in sorted(listings[0])
     ]
 
 
-def drive_frames(folder: Path, raw_roots: tuple[Path, ...]) -> list[KittiFrame]:
+def drive_frames(folder: Path, raw_roots: tuple[Path, ...]) -> list[DepthFrame]:
     """The frames of all drives in `train` or `val`, with images from the first root that has the drive."""
     remedy = f"unpack data_depth_velodyne.zip and data_depth_annotated.zip into {folder.parent}"
     frames = []
@@ -129,7 +81,7 @@ def drive_frames(folder: Path, raw_roots: tuple[Path, ...]) -> list[KittiFrame]:
     return frames
 
 
-def camera_frames(name: str, images: Path, sparse: Path, target: Path, remedy: str) -> list[KittiFrame]:
+def camera_frames(name: str, images: Path, sparse: Path, target: Path, remedy: str) -> list[DepthFrame]:
     """The frames of one camera in one drive; images that have no depth, as the first and last of each, are left out."""
     image_remedy = f"get {name.split('/')[0]} of KITTI raw (synced+rectified), and give raw_root if it is elsewhere"
     sparse_files, target_files = list_files(sparse, NUMBER, remedy), list_files(target, NUMBER, remedy)
@@ -138,6 +90,6 @@ def camera_frames(name: str, images: Path, sparse: Path, target: Path, remedy: s
     image_files = list_files(images, NUMBER, image_remedy)
     check_partners(target_files, image_files, images, image_remedy)
     return [
-        KittiFrame(f"{name}/{key[0]}", image_files[key], sparse_files[key], target_files[key])
+        DepthFrame(f"{name}/{key[0]}", image_files[key], sparse_files[key], target_files[key])
         for key in sorted(target_files)
     ]

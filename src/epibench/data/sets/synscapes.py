@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS
 from epibench.data.classes import ClassTable
-from epibench.data.images import check_choice, check_folder, check_partners, list_files, load_picture
+from epibench.data.images import check_partners, list_files, load_picture
 from epibench.data.labelled import LabelledFrame, LabelledImages, read_labels, resized
 from epibench.data.source import CheckedSplit, LabelledSource
 from epibench.errors import InputError
@@ -26,7 +26,10 @@ NUMBER = re.compile(r"(\d+)\.png")
 
 
 class SynscapesSource(LabelledSource):
-    """Synscapes, a random selection for training and one for validation, with Cityscapes' classes."""
+    """Synscapes with Cityscapes' classes: a random selection of num_train scenes, and of num_val others.
+
+    images: rgb-2k has 1024×2048 pixels, rgb 720×1440 as the label images, which are scaled up for rgb-2k.
+    """
 
     name: ClassVar[str] = "Synscapes"
     where: ClassVar[str] = "Synscapes: synscapes.on.liu.se, of Linköping University"
@@ -40,9 +43,28 @@ class SynscapesSource(LabelledSource):
     seed: int = Field(0, ge=0)
     images: Images = "rgb-2k"
 
-    def read(self) -> Synscapes:
+    def read(self) -> ScaledLabels:
         """The frames."""
-        return Synscapes(self.root, self.split, self.num_train, self.num_val, self.seed, self.images, self.crop)
+        frames = all_frames(self.folder, self.images)
+        if self.split != "all":
+            frames = self.selection(frames)
+        return ScaledLabels(f"Synscapes {self.split}", frames, CITYSCAPES_LABEL_IDS, self.crop)
+
+    def selection(self, frames: list[LabelledFrame]) -> list[LabelledFrame]:
+        """So many scenes at random, none of train in val."""
+        import torch
+
+        from epibench import randomness
+
+        if self.num_train + self.num_val > len(frames):
+            raise InputError(
+                f"{self.root}: has {len(frames):,} scenes, not {self.num_train:,} for training and {self.num_val:,} "
+                f"others for validation; give smaller num_train and num_val"
+            )
+        key = randomness.key(self.seed, "synscapes", "selection")
+        order = randomness.permutations(torch.tensor([key]), 0, len(frames))[0].tolist()
+        chosen = order[: self.num_train] if self.split == "train" else order[-self.num_val :]
+        return [frames[index] for index in sorted(chosen)]
 
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
@@ -53,30 +75,8 @@ class SynscapesSource(LabelledSource):
         yield CheckedSplit("all", cls.task, 25000, [source.read])
 
 
-class Synscapes(LabelledImages):
-    """Image → 19 train ids, valid where there is one (255 elsewhere).
-
-    A random selection of num_train scenes, and of num_val others, that the seed decides. images: rgb-2k has 1024×2048
-    pixels, rgb 720×1440 as the label images, which are scaled up for rgb-2k.
-    """
-
-    def __init__(
-        self,
-        root: Path | str,
-        split: Split = "train",
-        num_train: int = 2975,
-        num_val: int = 500,
-        seed: int = 0,
-        images: Images = "rgb-2k",
-        crop: tuple[int, int] | None = None,
-    ):
-        check_choice("Synscapes split", split, get_args(Split))
-        check_choice("Synscapes images", images, get_args(Images))
-        self.root, self.split = check_folder(root, "Synscapes"), split
-        frames = all_frames(self.root, images)
-        if split != "all":
-            frames = selection(frames, split, num_train, num_val, seed, self.root)
-        super().__init__(f"Synscapes {split}", frames, CITYSCAPES_LABEL_IDS, crop)
+class ScaledLabels(LabelledImages):
+    """Images whose label images may be smaller."""
 
     def read_target(self, frame: LabelledFrame) -> Tensor:
         """The classes of a frame at the size of its image."""
@@ -100,7 +100,7 @@ def base_folder(root: Path) -> Path:
 def all_frames(root: Path, images: Images) -> list[LabelledFrame]:
     """All scenes with image and label, by their numbers; of rgb-2k, some of those published have no image."""
     base = base_folder(root)
-    other = next(each for each in get_args(Images) if each != images)
+    other = "rgb" if images == "rgb-2k" else "rgb-2k"
     remedy = f"unpack Synscapes into {root}"
     if (base / other).is_dir() and not (base / images).is_dir():
         remedy += f", or give images={other}"
@@ -113,22 +113,3 @@ def all_frames(root: Path, images: Images) -> list[LabelledFrame]:
         LabelledFrame(key[0], image_files[key], label_files[key])
         for key in sorted(image_files, key=lambda key: (int(key[0]), key))
     ]
-
-
-def selection(
-    frames: list[LabelledFrame], split: Split, num_train: int, num_val: int, seed: int, root: Path
-) -> list[LabelledFrame]:
-    """So many scenes at random, none of train in val."""
-    import torch
-
-    from epibench import randomness
-
-    if min(num_train, num_val) < 1 or num_train + num_val > len(frames):
-        raise InputError(
-            f"{root}: has {len(frames):,} scenes, not {num_train:,} for training and {num_val:,} others for "
-            f"validation; give smaller num_train and num_val, of at least 1"
-        )
-    key = randomness.key(seed, "synscapes", "selection")
-    order = randomness.permutations(torch.tensor([key]), 0, len(frames))[0].tolist()
-    chosen = order[:num_train] if split == "train" else order[-num_val:]
-    return [frames[index] for index in sorted(chosen)]
