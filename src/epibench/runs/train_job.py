@@ -157,7 +157,7 @@ def _train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
             files.save_weights(epoch, weights, rows, before + time.perf_counter() - begun)
 
     try:
-        samples = recipe.data.train.open(recipe.task, recipe.data.places, "data.train")
+        samples = recipe.data.train.open(recipe.task, recipe.data.folders, "data.train")
         training = training_of(recipe, job.method, samples, fabric.device, weights_of(recipe, job.folder))
         keys = NetworkKeys.of(recipe.seed, method.name, job.network)
         train_network(training, keys, fabric, state, DenseWatch(progress, save, keep), job.workers)
