@@ -2,13 +2,15 @@
 
 import pytest
 import torch
+from epibench.runs.train_job import training_of
 
+from epibench.data.sets.kitti import KittiSource
+from epibench.data.sets.street import StreetSource
+from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.errors import InputError
 from epibench.members.draws import make_draws
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
-from epibench.recipes.sources import KittiSource, StreetSource, VirtualKittiSource
-from epibench.runs.train_job import training_of
 
 
 def recipe(name: str) -> DenseRecipe:
@@ -80,7 +82,7 @@ def test_a_domain_can_be_changed_and_its_root_named() -> None:
 def test_missing_data_names_the_setting() -> None:
     kitti = recipe("kitti-depth")
     with pytest.raises(InputError, match=r"data\.root.*data\.train\.root"):
-        kitti.data.train.open("depth", kitti.data.places, "data.train")
+        kitti.data.train.open("depth", kitti.data.folders, "data.train")
 
 
 @pytest.mark.parametrize(
@@ -114,6 +116,11 @@ def test_a_run_goes_on_where_its_data_was_moved_to() -> None:
         apply_settings(recipe("kitti-depth"), [f"data.root={root}", f"data.cache={root}"]) for root in ("/a", "/b")
     )
     assert fixed(here.model_dump(mode="json")) == fixed(there.model_dump(mode="json"))
+
+
+def test_predictions_of_images_that_differ_in_size_can_be_stored() -> None:
+    changed = apply_settings(recipe("kitti-depth"), ["evaluation.store=true", "data.domains.kitti.crop=null"])
+    assert changed.evaluation.store
 
 
 def test_maximum_likelihood_knows_no_prior() -> None:

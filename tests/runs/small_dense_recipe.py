@@ -11,7 +11,7 @@ from epibench.methods.sgld import SGLD
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
 from epibench.recipes.networks import DepthNetwork
-from epibench.recipes.sources import StreetSource
+from epibench.data.sets.street import StreetSource
 
 SIZE = (32, 64)
 

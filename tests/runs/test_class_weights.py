@@ -8,7 +8,7 @@ import torch
 from small_segmentation_recipe import small_segmentation
 
 from epibench.data.batch import Batch
-from epibench.data.labels import IGNORE, table_of_names
+from epibench.data.classes import IGNORE, table_of_names
 from epibench.errors import InputError
 from epibench.runs.class_weights import (
     SMALLEST_SHARE,
@@ -19,7 +19,7 @@ from epibench.runs.class_weights import (
     weights_of,
 )
 from epibench.recipes.dense import DenseRecipe
-from epibench.recipes.sources import StreetSource
+from epibench.data.sets.street import StreetSource
 
 
 class Pixels:

@@ -64,9 +64,7 @@ def numbers(results: dict[str, Any]) -> dict[str, Any]:
 
 # What saves as often as it can, in shards of one batch; also in a script that dies.
 EAGER = """
-from epibench.evaluation import dense as domain_pass
 from epibench.runs import evaluate_domain
-from epibench.training import dense
 
 dense.LOG_EVERY = 2
 dense.Pacer.due = lambda pacer: True
@@ -261,7 +259,6 @@ KILLED = (
 import os, signal, sys
 from pathlib import Path
 
-from epibench.cli import main
 
 recipe, runs, replace = sys.argv[1], Path(sys.argv[2]), os.replace
 
@@ -335,7 +332,6 @@ SLOW = (
     + """
 import sys, time
 
-from epibench.cli import main
 
 take_step = dense._Run.take_step
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from small_recipes import small
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.data.sets.toy import make_toy
 from epibench.errors import InputError
 from epibench.runs import RunFolder

@@ -18,7 +18,7 @@ from small_dense_recipe import SIZE
 from small_segmentation_recipe import small_segmentation
 
 import oracles
-from epibench.data.labels import CITYSCAPES_TRAIN_IDS, label_ids
+from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS, label_ids
 from epibench.street import StreetDataset
 from epibench.errors import InputError
 from epibench.members.draws import make_draws

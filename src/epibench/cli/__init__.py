@@ -16,6 +16,7 @@ import typer
 from epibench import __version__
 from epibench.cli import recipes, reference, run, score
 from epibench.cli.options import Command, at_least
+from epibench.data.sets import DATA_SETS
 from epibench.errors import InputError
 
 # Plain help reads well in any log; rich would colour and frame it wherever it takes itself to be on a terminal.
@@ -111,7 +112,7 @@ def check(
         str,
         typer.Argument(
             metavar="NAME",
-            help="The data set: street, kitti, virtual_kitti, cityscapes, synscapes, camvid, or folder for your own.",
+            help=f"The data set: {', '.join(each for each in DATA_SETS if DATA_SETS[each].checked)}.",
         ),
     ],
     root: Annotated[
@@ -135,9 +136,10 @@ def check(
     every: Annotated[bool, typer.Option("--all", help="Open all images with their labels, not only some.")] = False,
 ) -> None:
     """Say whether a data set can be used, what is in it, and where to get what is missing."""
-    from epibench.cli.data import FolderOptions, run_check
+    from epibench.cli.data import run_check
 
-    run_check(name, root, raw_root, FolderOptions(images, labels, classes, image_suffix, label_suffix), every)
+    options = {"root": root, "raw_root": raw_root, "images": images, "labels": labels, "classes": classes}
+    run_check(name, {**options, "image_suffix": image_suffix, "label_suffix": label_suffix}, every)
 
 
 def main() -> None:

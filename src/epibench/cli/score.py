@@ -17,8 +17,8 @@ from epibench.cli.options import Device, at_least, resolve_device
 from epibench.errors import InputError
 
 if TYPE_CHECKING:
+    from epibench.conventions import Convention
     from epibench.evaluation.scoring import Scorer, ScoreSettings
-    from epibench.metrics.conventions import Convention
     from epibench.plans import Plan
     from epibench.results import FileResults, ScoreResults
 
@@ -118,7 +118,7 @@ def parse_sizes(text: str | None) -> tuple[int, ...] | None:
 
 def known_convention(name: str) -> Convention:
     """The convention of that name."""
-    from epibench.metrics.conventions import check_convention
+    from epibench.conventions import check_convention
 
     try:
         return check_convention(name)

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from epibench.data.class_colours import class_colour
+from epibench.data.classes import class_colour
 from epibench.report.numbers import finite
 from epibench.report.svg import element, markup
 

@@ -14,18 +14,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.data.sets.toy import GRID_SIDE, ToyProblem, in_region, sample, true_class, true_mean, true_std
 from epibench.errors import InputError
 
 from epibench.evaluation.loop import Evaluation
-from epibench.evaluation.suite import SuiteSettings, check_uncertainty
+from epibench.evaluation.suite import SuiteSettings
+from epibench.conventions import check_uncertainty
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves, to_plain
 from epibench.members.draws import Draws
 from epibench.members.stacked import StackedOnPoints, StackedPool, predict
 from epibench.methods.contract import Member
 from epibench.methods.map import Direct
-from epibench.metrics.conventions import CONVENTIONS
+from epibench.conventions import CONVENTIONS
 from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergences
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference

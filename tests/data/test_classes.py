@@ -8,22 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from epibench.data.class_colours import class_colours
-from epibench.data.class_files import find_classes, read_classes
-from epibench.data.labels import (
-    CAMVID,
-    CAMVID_COLOURS,
-    CAMVID_IDS,
-    CITYSCAPES,
-    CITYSCAPES_LABEL_IDS,
-    CITYSCAPES_TRAIN_IDS,
-    CLASS_TABLES,
-    IGNORE,
-    ClassTable,
-    colours,
-    label_ids,
-    table_of_names,
-)
+from epibench.data.cityscapes_classes import CITYSCAPES, CITYSCAPES_LABEL_IDS, CITYSCAPES_TRAIN_IDS, colours, label_ids
+from epibench.data.classes import IGNORE, ClassTable, class_colours, read_classes, table_of_names
+from epibench.data.sets.camvid import CAMVID, CAMVID_COLOURS, CAMVID_IDS
+from epibench.data.sets.folder import CLASS_TABLES, find_classes
 from epibench.errors import InputError
 from label_files import random_values
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from epibench.data.label_images import LabelledFrame, LabelledImages, read_labels, resized
-from epibench.data.labels import CAMVID_COLOURS, CAMVID_IDS, table_of_names
-from epibench.data.sets.folder import Folder
+from epibench.data.classes import table_of_names
+from epibench.data.labelled import LabelledFrame, LabelledImages, read_labels, resized
+from epibench.data.sets.camvid import CAMVID_COLOURS, CAMVID_IDS
 from epibench.errors import InputError
 from label_files import random_values, save, save_image
 
@@ -121,9 +121,9 @@ def test_a_sample(tmp_path):
 
 
 def test_image_and_label_of_different_sizes(tmp_path):
-    save_image(tmp_path / "images/a.png", (12, 16))
-    save(tmp_path / "labels/a.png", np.zeros((12, 17)))
-    dataset = Folder(tmp_path / "images", tmp_path / "labels", TABLE)
+    image = save_image(tmp_path / "images/a.png", (12, 16))
+    label = save(tmp_path / "labels/a.png", np.zeros((12, 17)))
+    dataset = LabelledImages("mine", [LabelledFrame("a", str(image), str(label))], TABLE)
     with pytest.raises(InputError) as caught:
         dataset[0]
     assert str(caught.value).startswith(f"{tmp_path}/labels/a.png: is 12×17, but {tmp_path}/images/a.png is 12×16;")

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from pydantic import ValidationError
 from torch.utils.data import DataLoader
 
 from epibench.data.batch import stack
-from epibench.data.sets.kitti import CROP, KittiDepth
+from epibench.data.sets.kitti import KittiSource
 from epibench.errors import InputError
 from epibench.street import StreetDataset
 from epibench.street.export import export
@@ -24,6 +25,12 @@ CAMERAS = ("image_02", "image_03")
 SIZE = (9, 12)
 CROPPED = (6, 9)
 VALUES = [0, 1, 255, 256, 65535]
+CROP = KittiSource().crop
+
+
+def kitti(root, split="selection", raw_root=None, **options):
+    raw = None if raw_root is None else str(raw_root)
+    return KittiSource(root=str(root), split=split, raw_root=raw, **options).read()
 
 
 def pictures(seed, size=SIZE):
@@ -84,7 +91,7 @@ def assert_holds(batch, seed, rows, columns):
 
 
 def test_the_selection(tmp_path):
-    dataset = KittiDepth(make_selection(tmp_path), crop=CROPPED)
+    dataset = kitti(make_selection(tmp_path), crop=CROPPED)
     assert len(dataset) == 8
     assert [dataset.frame_id(index) for index in range(4)] == [
         f"{DRIVES[0]}/{camera}/{number}" for number in ("0000000005", "0000000014") for camera in CAMERAS
@@ -94,12 +101,12 @@ def test_the_selection(tmp_path):
 
 
 def test_a_selection_that_was_moved_up_is_found(tmp_path):
-    assert len(KittiDepth(make_selection(tmp_path, folder="val_selection_cropped"))) == 8
+    assert len(kitti(make_selection(tmp_path, folder="val_selection_cropped"))) == 8
 
 
 @pytest.mark.parametrize("split", ["val", "train"])
 def test_drives(tmp_path, split):
-    dataset = KittiDepth(make_drives(tmp_path, split), split, crop=CROPPED)
+    dataset = kitti(make_drives(tmp_path, split), split, crop=CROPPED)
     assert len(dataset) == 8
     assert dataset.frame_id(0) == f"{DRIVES[0]}/image_02/0000000005"
     assert dataset.frame_id(7) == f"{DRIVES[1]}/image_03/0000000006"
@@ -109,11 +116,11 @@ def test_drives(tmp_path, split):
 
 def test_raw_images_may_lie_elsewhere(tmp_path):
     make_drives(tmp_path / "a", raw="raw")
-    assert_holds(KittiDepth(tmp_path / "a", "val", crop=None)[7], 7, slice(None), slice(None))
+    assert_holds(kitti(tmp_path / "a", "val", crop=None)[7], 7, slice(None), slice(None))
     shutil.move(tmp_path / "a" / "raw", tmp_path / "b")
-    assert_holds(KittiDepth(tmp_path / "a", "val", crop=None, raw_root=tmp_path / "b")[7], 7, slice(None), slice(None))
+    assert_holds(kitti(tmp_path / "a", "val", crop=None, raw_root=tmp_path / "b")[7], 7, slice(None), slice(None))
     with pytest.raises(InputError, match=rf"image_02/data: folder is missing; get {DRIVES[0]} of KITTI raw"):
-        KittiDepth(tmp_path / "a", "val")
+        kitti(tmp_path / "a", "val")
 
 
 def test_one_camera_is_enough(tmp_path):
@@ -121,19 +128,19 @@ def test_one_camera_is_enough(tmp_path):
     for drive in DRIVES:
         for kind in ("velodyne_raw", "groundtruth"):
             shutil.rmtree(tmp_path / "val" / drive / "proj_depth" / kind / "image_03")
-    assert len(KittiDepth(tmp_path, "val")) == 4
+    assert len(kitti(tmp_path, "val")) == 4
 
 
 def test_full_size_frames_are_cropped_to_the_bottom_centre(tmp_path):
     folder = make_selection(tmp_path, (360, 1221)) / "depth_selection/val_selection_cropped/image"
-    batch = KittiDepth(tmp_path)[0]
+    batch = kitti(tmp_path)[0]
     assert batch.target.shape == CROP == (352, 1216)
     with Image.open(sorted(folder.iterdir())[0]) as picture:
         np.testing.assert_array_equal(batch.inputs["image"].numpy().transpose(1, 2, 0), np.asarray(picture)[8:, 2:-3])
 
 
 def test_samples_make_batches(tmp_path):
-    dataset = KittiDepth(make_selection(tmp_path), crop=CROPPED)
+    dataset = kitti(make_selection(tmp_path), crop=CROPPED)
     batch = next(iter(DataLoader(dataset, batch_size=3, collate_fn=stack)))
     assert batch.inputs["sparse_depth"].shape == (3, 1, *CROPPED)
     assert torch.equal(pickle.loads(pickle.dumps(dataset))[2].target, batch.target[2])  # noqa: S301
@@ -141,7 +148,7 @@ def test_samples_make_batches(tmp_path):
 
 @pytest.mark.parametrize("index", [8, -1])
 def test_an_index_out_of_range(tmp_path, index):
-    dataset = KittiDepth(make_selection(tmp_path))
+    dataset = kitti(make_selection(tmp_path))
     for ask in (dataset.__getitem__, dataset.frame_id):
         with pytest.raises(IndexError, match=f"KITTI selection has frames 0 to 7, not {index}"):
             ask(index)
@@ -153,7 +160,7 @@ def test_street_exports_are_read_back(tmp_path):
     scenes = StreetDataset("depth", "wild", length=2, size=(64, 128))
     list(export(scenes, "kitti", tmp_path))
     for split in ("selection", "val"):
-        dataset = KittiDepth(tmp_path, split, crop=None)
+        dataset = kitti(tmp_path, split, crop=None)
         assert len(dataset) == 2
         for batch, scene in zip(dataset, scenes, strict=True):
             assert torch.equal(batch.inputs["image"], scene.inputs["image"])
@@ -170,7 +177,7 @@ def test_constructing_opens_nothing_and_is_fast(tmp_path):
         for number in range(20_000 // 3):
             os.close(os.open(place / f"{number:010d}.png", os.O_CREAT))
     begun = time.perf_counter()
-    dataset = KittiDepth(tmp_path, "train")
+    dataset = kitti(tmp_path, "train")
     assert time.perf_counter() - begun < 2  # 0.05 s on a quiet machine
     assert len(dataset) == 6666
     with pytest.raises(InputError, match=r"0000000003\.png: is no PNG"):
@@ -201,7 +208,7 @@ def test_what_is_missing_is_named_at_once(tmp_path, harm, message):
     root = make_selection(tmp_path / "kitti")
     harm(root)
     with pytest.raises(InputError) as caught:
-        KittiDepth(root)
+        kitti(root)
     assert message in str(caught.value)
     assert str(root) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -223,7 +230,7 @@ def test_what_is_missing_of_drives_is_named_at_once(tmp_path, harm, message):
     root = make_drives(tmp_path)
     harm(root)
     with pytest.raises(InputError) as caught:
-        KittiDepth(root, "val")
+        kitti(root, "val")
     assert message in str(caught.value)
     assert str(root) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -243,7 +250,7 @@ def test_what_is_missing_of_drives_is_named_at_once(tmp_path, harm, message):
 def test_a_bad_file_is_named_when_it_is_read(tmp_path, kind, harm, message):
     path = first(make_selection(tmp_path), kind)
     harm(path)
-    dataset = KittiDepth(tmp_path, crop=None)
+    dataset = kitti(tmp_path, crop=None)
     with pytest.raises(InputError) as caught:
         dataset[0]
     assert str(path) in str(caught.value)
@@ -253,19 +260,19 @@ def test_a_bad_file_is_named_when_it_is_read(tmp_path, kind, harm, message):
 
 def test_a_frame_smaller_than_the_crop_is_named(tmp_path):
     with pytest.raises(InputError, match=r"_image_02\.png: is 9×12, smaller than the crop 352×1216"):
-        KittiDepth(make_selection(tmp_path))[0]
+        kitti(make_selection(tmp_path))[0]
 
 
 def test_an_unknown_split_is_named(tmp_path):
-    with pytest.raises(InputError, match="KITTI split 'test' is unknown; there are selection, val, train"):
-        KittiDepth(tmp_path, "test")
+    with pytest.raises(ValidationError, match="split"):
+        kitti(tmp_path, "test")
 
 
 def test_real_frames():
     root = SHARED / "kitti_depth"
     if not root.is_dir():
         pytest.skip("the 13 real KITTI frames are not beside this checkout")
-    dataset = KittiDepth(root)
+    dataset = kitti(root)
     assert len(dataset) == 13
     for batch in (dataset[0], dataset[12]):
         sparse = batch.inputs["sparse_depth"][0]
@@ -292,9 +299,9 @@ def test_a_genuine_frame_of_the_full_data_set(tmp_path):
         ):
             place.mkdir(parents=True)
             shutil.copy(source / file, place / name)
-    dataset = KittiDepth(tmp_path, "val")
+    dataset = kitti(tmp_path, "val")
     assert len(dataset) == 2
-    assert KittiDepth(tmp_path, "val", crop=None)[0].target.shape == (375, 1242)
+    assert kitti(tmp_path, "val", crop=None)[0].target.shape == (375, 1242)
     for batch in dataset:
         assert batch.target.shape == CROP
         sparse = batch.inputs["sparse_depth"][0]
