@@ -141,15 +141,14 @@ def _colour(component: Component, model: ClassTable, domain: ClassTable) -> Colo
 
 def _about(origin: str, components: Sequence[Component], model: ClassTable, domain: ClassTable) -> str:
     """`11 common classes by …; left out: …`."""
-    sides = ((model, "the model", 0), (domain, "the domain", 1))
     left = []
-    for table, side, number in sides:
-        used = set[int]().union(*(component[number] for component in components))
+    for table, side, index in ((model, "the model", 0), (domain, "the domain", 1)):
+        used = set[int]().union(*(component[index] for component in components))
         names = [name for number, name in enumerate(table.names) if number not in used]
         if names:
             left.append(f"{', '.join(names)} of {side}")
-    count = "1 common class" if len(components) == 1 else f"{len(components)} common classes"
-    return f"{count} {origin}" + (f"; left out: {'; '.join(left)}" if left else "")
+    common = "1 common class" if len(components) == 1 else f"{len(components)} common classes"
+    return f"{common} {origin}" + (f"; left out: {'; '.join(left)}" if left else "")
 
 
 def _check_name(name: str, table: ClassTable, side: str, pair: tuple[str, str]) -> None:
