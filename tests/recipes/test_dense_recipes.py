@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from epibench.runs.train_job import training_of
+from epibench.runs.trainers import large_training
 
 from epibench.data.sets.kitti import KittiSource
 from epibench.data.sets.street import StreetSource
@@ -45,11 +45,11 @@ def test_the_published_experiment_goes_from_virtual_to_real() -> None:
 
 def test_ensembles_are_drawn_in_random_sets_and_dropout_networks_once_each() -> None:
     kitti = recipe("kitti-depth")
-    roll = kitti.ensemble.roll(range(33))
+    roll = kitti.ensemble.members(range(33))
     assert (roll.plan, roll.group, len(roll.members)) == ("random", None, 33)
     sets = [kitti.ensemble.max_draws(size, kitti.draws) for size in kitti.members]
     assert sets == [32, 16, 16, 16, 16, 4]
-    passes = kitti.mc_dropout.roll(range(16))
+    passes = kitti.mc_dropout.members(range(16))
     draws = make_draws(len(passes.members), (32,), plan=passes.plan, max_draws=kitti.draws, group=passes.group)
     assert len(draws.sets) == 16
 
@@ -126,7 +126,7 @@ def test_predictions_of_images_that_differ_in_size_can_be_stored() -> None:
 def test_maximum_likelihood_knows_no_prior() -> None:
     kitti = recipe("kitti-depth")
     names = ("map", "ml", "ensemble", "sgld")
-    decays = {name: training_of(kitti, name, [], torch.device("cpu")).weight_decay for name in names}
+    decays = {name: large_training(kitti, name, [], torch.device("cpu")).weight_decay for name in names}
     assert decays == {"map": 2.5e-4, "ml": 0.0, "ensemble": 2.5e-4, "sgld": 2.5e-4}
 
 

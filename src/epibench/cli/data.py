@@ -20,7 +20,6 @@ from epibench.street.export import export, make_sheet, writing_to
 NAMES = ("street",)
 MAX_SHEET = 100
 MAX_NAMED = 3
-UNKNOWN_WIDTH = 80  # columns of a list where there is no terminal
 
 
 def run_preview(name: str, out: Path, domain: str, severity: float | None, size: str, seed: int, count: int) -> None:
@@ -124,7 +123,7 @@ def print_classes(content: LabelledFrames, frames: int) -> None:
     number = "all" if content.opened == frames else f"{content.opened:,} of them"
     show(f"  {number} opened: {sizes}{more}, a class in {share:.1%} of the pixels")
     console = output()
-    width = console.width if console.width < NO_WIDTH else UNKNOWN_WIDTH
+    width = console.width if console.width < NO_WIDTH else 0  # without a terminal, a line for each class
     console.print(class_grid(content, width), end="", soft_wrap=True)
     never = [each for each, pixels in zip(content.classes.names, content.pixels, strict=True) if not pixels]
     if never:
