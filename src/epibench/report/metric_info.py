@@ -72,7 +72,8 @@ def metric_info(name: str) -> MetricInfo:
 
 def is_companion(name: str, names: Iterable[str]) -> bool:
     """Whether a metric belongs to another one of these, as `ause_bound` to `ause`."""
-    return metric_info(name).companion_of in list(names)
+    main = metric_info(name).companion_of
+    return main is not None and main in names
 
 
 def ordered(names: Iterable[str], kind: str) -> list[str]:
