@@ -125,8 +125,9 @@ def test_files_of_others_are_left_alone(tmp_path, name):
     assert (tmp_path / name).exists()
 
 
-def test_a_name_as_long_as_the_file_system_allows_can_be_written(tmp_path):
-    name = "ä" * 120 + "a" * 10 + ".json"
+@pytest.mark.parametrize("letters", [b"a" * 240, "ä".encode() * 120, b"\xff" * 240], ids=["ascii", "utf-8", "neither"])
+def test_a_name_as_long_as_the_file_system_allows_can_be_written(tmp_path, letters):
+    name = os.fsdecode(letters + b"a" * 10 + b".json")
     write_json(tmp_path / name, {})
     assert [path.name for path in tmp_path.iterdir()] == [name]
 

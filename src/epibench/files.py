@@ -85,7 +85,7 @@ def unfinished(path: Path) -> Path:
     """A new name for what will become `path`, different for every call, thread, process and machine."""
     owner = f".{machine()}-{os.getpid()}-{next(_numbers)}{UNFINISHED}"
     # The name is there for people to read: it may be cut where the file system would refuse it.
-    name = path.name.encode()[: _NAME_BYTES - len(owner) - 1].decode(errors="ignore")
+    name = os.fsdecode(os.fsencode(path.name)[: _NAME_BYTES - len(owner) - 1])
     return path.with_name(f".{name}{owner}")
 
 

@@ -160,7 +160,8 @@ def test_help_and_complaints_import_nothing_large(arguments, tmp_path):
         "try: main()",
         f"finally: print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)",
     ]
-    result = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, cwd=tmp_path)
+    command = [sys.executable, "-c", "\n".join(lines)]
+    result = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=tmp_path)
     assert result.stderr.splitlines()[-1] == "[]"
     assert len(result.stderr.splitlines()) == (1 if result.returncode == 0 else 2)
 
