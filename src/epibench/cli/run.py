@@ -14,10 +14,9 @@ from epibench.cli.report import print_run_tables
 from epibench.cli.score import resolve_device
 from epibench.errors import InputError
 from epibench.recipes import RECIPES, DenseRecipe, Recipe, ToyRecipe, apply_settings, find_recipe
-from epibench.recipes.experiment import QUICK
 from epibench.recipes.settings import fixed
 from epibench.report import write_run_page
-from epibench.results import RunResults, load_results
+from epibench.results import QUICK, RunResults, load_results
 from epibench.runs import Machine, Reporter, RunFolder, run_dense, run_toy
 
 RUNS = Path("runs")
@@ -37,8 +36,8 @@ def run_recipe(name: str, out: Path | None, settings: list[str], device: str, ex
         reporter.say("finished already; remove its results.json to evaluate it again")
     else:
         results = carry_out(recipe, folder, torch.device(resolve_device(device)), jobs, reporter)
-    page = write_run_page([results.model_dump(mode="json")], folder.report)
-    print_run_tables(results.model_dump(mode="json"), Console())
+    page = write_run_page([results], folder.report)
+    print_run_tables([results], Console())
     reporter.say(f"results: {folder.results}")
     reporter.say(f"report:  {page}")
     if results.failed:

@@ -175,8 +175,8 @@ def publish(content: ScoreResults, json: Path | None, report: Path | None, error
     if json is not None:
         write_text(json, content.model_dump_json(indent=1) + "\n")
     if report is not None:
-        page = write_score_page(content.model_dump(mode="json"), report)
-    print_tables(content.model_dump(mode="json"), Console())
+        page = write_score_page(content, report)
+    print_tables(content, Console())
     for word, path in (("results:", json), ("report: ", page)):
         if path is not None:
             errors.print(f"{word} {path}", highlight=False, markup=False, soft_wrap=True)

@@ -18,9 +18,10 @@ from epibench.methods.ml import MaximumLikelihood
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.metrics import Convention
-from epibench.recipes.experiment import NAME, QUICK, Options, Recipe
+from epibench.recipes.experiment import NAME, Options, Recipe
 from epibench.recipes.networks import Network
 from epibench.recipes.sources import KittiSource, Places, Size, Source, Task, default_cache
+from epibench.results import QUICK
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=10)]

@@ -40,6 +40,7 @@ def _known(
 
 KNOWN: dict[str, MetricInfo] = dict(
     [
+        _known("kl", "KL", "lower", 4, "How far is the predictive distribution from that of the reference?"),
         _known("ause", "AUSE", "lower", 0, "Does high uncertainty mark the large errors? 0: as well as the errors do."),
         _known("auce", "AUCE", "lower", 1, "How far is the coverage of intervals from their level, over all levels?"),
         _known("auce_signed", "AUCE, signed", "zero", 1, "Below 0: over-confident. Above 0: under-confident."),
