@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from epibench.runs.trainers import large_training
 
 from epibench.data.sets.kitti import KittiSource
 from epibench.data.sets.street import StreetSource
@@ -11,6 +10,7 @@ from epibench.errors import InputError
 from epibench.members.draws import make_draws
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
+from epibench.runs.trainers import large_training
 
 
 def recipe(name: str) -> DenseRecipe:

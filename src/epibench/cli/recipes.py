@@ -42,7 +42,7 @@ def print_recipes() -> None:
     from rich.table import Table
 
     from epibench.recipes import RECIPES
-    from epibench.recipes.experiment import QUICK
+    from epibench.results import QUICK
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("recipe", no_wrap=True)

@@ -67,8 +67,8 @@ def run_recipe(recipe: Recipe, out: Path | None, device: str, jobs: int | None) 
 
         machine = Machine.of(torch.device(resolve_device(device)), jobs)
         results = carry_out(recipe, folder, machine, reporter)
-    page = write_run_page([results.model_dump(mode="json")], folder.report)
-    print_run_tables(results.model_dump(mode="json"), output())
+    page = write_run_page([results], folder.report)
+    print_run_tables([results], output())
     reporter.say(f"results: {folder.results}")
     reporter.say(f"report:  {page}")
     if results.failed:

@@ -214,8 +214,8 @@ def publish(content: ScoreResults, json: Path | None, report: Path | None) -> No
     if json is not None:
         write_text(json, content.model_dump_json(indent=1) + "\n")
     if report is not None:
-        page = write_score_page(content.model_dump(mode="json"), report)
-    print_tables(content.model_dump(mode="json"), output())
+        page = write_score_page(content, report)
+    print_tables(content, output())
     for word, path in (("results:", json), ("report: ", page)):
         if path is not None:
             say(f"{word} {path}")

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epibench.errors import InputError
+from epibench.oklab import from_oklab, in_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -218,23 +219,5 @@ def class_colour(index: int) -> Colour:
     """The colour of a class."""
     lightness, chroma = SHADES[index % len(SHADES)]
     fade = FADE ** (index // AGAIN)
-    return _srgb(lightness * fade, chroma * fade**3, 0.4 + index * GOLDEN_ANGLE)
-
-
-def _srgb(lightness: float, chroma: float, hue: float) -> Colour:
-    """OKLCH as 8-bit sRGB; what lies outside of it is clipped."""
-    a, b = chroma * math.cos(hue), chroma * math.sin(hue)
-    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
-    medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
-    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
-    red = 4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short
-    green = -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short
-    blue = -0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short
-    return _byte(red), _byte(green), _byte(blue)
-
-
-def _byte(linear: float) -> int:
-    """A linear share as 8-bit sRGB."""
-    share = min(max(linear, 0.0), 1.0)
-    curved = 12.92 * share if share <= 0.0031308 else 1.055 * share ** (1 / 2.4) - 0.055
-    return round(255 * curved)
+    hue, strength = 0.4 + index * GOLDEN_ANGLE, chroma * fade**3
+    return in_bytes(from_oklab(lightness * fade, strength * math.cos(hue), strength * math.sin(hue)))

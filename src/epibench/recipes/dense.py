@@ -17,8 +17,9 @@ from epibench.methods.cyclical import Cyclical
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
-from epibench.recipes.experiment import NAME, QUICK, Options, Recipe
+from epibench.recipes.experiment import NAME, Options, Recipe
 from epibench.recipes.networks import Network
+from epibench.results import QUICK
 
 if TYPE_CHECKING:
     from torch import nn

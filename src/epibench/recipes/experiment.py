@@ -18,7 +18,6 @@ from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.recipes.settings import describe
 
-QUICK = "-quick"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # names become files
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from epibench.data.batch import Points
 from epibench.errors import InputError
+from epibench.results import RADIUS, TRAIN_REGION
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,12 +26,9 @@ if TYPE_CHECKING:
 ToyName = Literal["toy-regression", "toy-classification"]
 Array = npt.NDArray[np.float64]
 
-RADIUS = 2.4
 # What a damaged, encrypted or foreign .npz can raise; NotImplementedError is a RuntimeError.
 READ_ERRORS = (OSError, ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 NUM_TRAIN = {"toy-regression": 1000, "toy-classification": 1040}
-# Where training data comes from: from, to of each input.
-TRAIN_REGION = {"toy-regression": ((-3.0, 3.0),), "toy-classification": ((0.0, 3.0), (-3.0, 3.0))}
 GRID_SIDE = {"toy-regression": 1000, "toy-classification": 60}
 
 

@@ -8,10 +8,10 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from epibench.report.charts import Layer, Series, draw_marker, layer_group, runs
-from epibench.report.entries import Curve, Entry
+from epibench.report.charts.lines import Layer, Series, draw_marker, layer_group, remark_in_the_middle, runs
+from epibench.report.charts.svg import Plot, canvas, element, frame, markup, percent_axis, style_class
+from epibench.report.entries import CurveAt, Entry
 from epibench.report.numbers import count, measured, percent
-from epibench.report.svg import Plot, canvas, element, frame, markup, percent_axis, style_class
 
 WIDTH, HEIGHT = 340.0, 330.0
 COUNTS_HEIGHT = 58.0
@@ -21,9 +21,9 @@ COUNTS_HEIGHT = 58.0
 class Reliability:
     """A file's reliability at one M."""
 
-    confidence: Curve
-    accuracy: Curve
-    count: Curve
+    confidence: CurveAt
+    accuracy: CurveAt
+    count: CurveAt
 
 
 def reliability_at(entry: Entry, m: int) -> Reliability | None:
@@ -50,58 +50,56 @@ def reliability_chart(entry: Entry, layers: Sequence[tuple[str, int, bool]]) -> 
 
 
 def _draw_layer(root: Element, plot: Plot, entry: Entry, key: str, m: int, chosen: bool) -> None:
-    found = reliability_at(entry, m)
-    if found is None:
-        group = element(root, "g", class_="layer chosen" if chosen else "layer", data_m=key)
-        middle = (plot.left + plot.right) / 2
-        element(group, "text", "not scored at this M", class_="remark", x=middle, y=60, text_anchor="middle")
+    curves = reliability_at(entry, m)
+    if curves is None:
+        remark_in_the_middle(layer_group(root, plot, Layer([], {}, key, chosen)), plot, "not scored at this M")
         return
-    layer = _readout_layer(found, entry, key, chosen)
+    layer = _readout_layer(curves, entry, key, chosen)
     group = element(layer_group(root, plot, layer), "g", class_=f"series {style_class(entry.index)} solid",
                     data_label=entry.label)  # fmt: skip
-    _draw_accuracy(group, plot, found, entry.index)
-    _draw_counts(group, plot, found)
+    _draw_accuracy(group, plot, curves, entry.index)
+    _draw_counts(group, plot, curves)
 
 
-def _readout_layer(found: Reliability, entry: Entry, key: str, chosen: bool) -> Layer:
-    total = sum(n or 0.0 for n in found.count.mean) or 1.0
-    heads, texts = {}, {"accuracy": [], "confidence": [], "pixels": []}  # type: dict[float, str], dict[str, list[str]]
-    for i, x in enumerate(found.accuracy.x):
-        half = 0.5 / len(found.accuracy.x)
+def _readout_layer(curves: Reliability, entry: Entry, key: str, chosen: bool) -> Layer:
+    total = sum(n or 0.0 for n in curves.count.mean) or 1.0
+    heads: dict[float, str] = {}
+    texts: dict[str, list[str]] = {"accuracy": [], "confidence": [], "pixels": []}
+    for i, x in enumerate(curves.accuracy.x):
+        half = 0.5 / len(curves.accuracy.x)
         heads[x] = f"confidence {round(100 * (x - half))} to {round(100 * (x + half))} %"
-        texts["accuracy"].append(measured(found.accuracy.mean[i], found.accuracy.std[i]))
-        texts["confidence"].append(measured(found.confidence.mean[i], found.confidence.std[i]))
-        n = found.count.mean[i] or 0.0
+        texts["accuracy"].append(measured(curves.accuracy.mean[i], curves.accuracy.std[i]))
+        texts["confidence"].append(measured(curves.confidence.mean[i], curves.confidence.std[i]))
+        n = curves.count.mean[i] or 0.0
         texts["pixels"].append(f"{count(n)} ({percent(n / total)})")
     empty: list[float | None] = [None] * len(heads)
-    series = [Series(part, entry.index, found.accuracy.x, empty, empty, lines) for part, lines in texts.items()]
+    series = [Series(part, entry.index, curves.accuracy.x, empty, empty, lines) for part, lines in texts.items()]
     return Layer(series, heads, key, chosen)
 
 
-def _draw_accuracy(group: Element, plot: Plot, found: Reliability, style: int) -> None:
-    half = 0.5 / len(found.accuracy.x)
-    places = []
-    for x, accuracy in zip(found.accuracy.x, found.accuracy.mean, strict=True):
+def _draw_accuracy(group: Element, plot: Plot, curves: Reliability, style: int) -> None:
+    half = 0.5 / len(curves.accuracy.x)
+    for x, accuracy in zip(curves.accuracy.x, curves.accuracy.mean, strict=True):
         if accuracy is not None:
             left, right, top = plot.x(x - half) + 1, plot.x(x + half) - 1, plot.y(accuracy)
             element(group, "rect", class_="bar", x=left, y=top, width=right - left, height=plot.bottom - top)
-    columns = (found.confidence.mean, found.accuracy.mean)
+    columns = (curves.confidence.mean, curves.accuracy.mean)
     for run in runs(*columns):
         places = [(plot.x(columns[0][i] or 0.0), plot.y(columns[1][i] or 0.0)) for i in run]
         if len(places) > 1:
             element(group, "path", class_="line", d="M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in places))
         for i, (x, y) in zip(run, places, strict=True):
-            mean, std = found.accuracy.mean[i] or 0.0, found.accuracy.std[i]
+            mean, std = curves.accuracy.mean[i] or 0.0, curves.accuracy.std[i]
             if std:
                 element(group, "line", class_="whisker", x1=x, x2=x, y1=plot.y(mean - std), y2=plot.y(mean + std))
             draw_marker(group, style, x, y)
 
 
-def _draw_counts(group: Element, plot: Plot, found: Reliability) -> None:
+def _draw_counts(group: Element, plot: Plot, curves: Reliability) -> None:
     """Bars from a common base, with their per cent in digits: most bins hold too little to be seen."""
-    half, total = 0.5 / len(found.count.x), sum(n or 0.0 for n in found.count.mean)
+    half, total = 0.5 / len(curves.count.x), sum(n or 0.0 for n in curves.count.mean)
     base, room = HEIGHT - 30, COUNTS_HEIGHT - 26
-    for x, n in zip(found.count.x, found.count.mean, strict=True):
+    for x, n in zip(curves.count.x, curves.count.mean, strict=True):
         share = (n or 0.0) / total if total else 0.0
         left, right = plot.x(x - half) + 1, plot.x(x + half) - 1
         element(group, "rect", class_="count", x=left, y=base - room * share, width=right - left, height=room * share)

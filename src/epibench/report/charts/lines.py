@@ -1,4 +1,4 @@
-"""Line charts with bands, and lollipops for single values, as inline SVG that follows the page's colours."""
+"""Line charts with bands, lollipops for single values, and the swatches of keys and tables."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from epibench.report.entries import Stat, Values
-from epibench.report.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class
+from epibench.report.charts.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class
+from epibench.report.entries import ClassStyle, Values
+from epibench.results import RGB, Stat
 
 Remark = tuple[float, float, str, str]  # shares of the way across and up, anchor, text
 Look = Literal["file", "solid", "oracle", "published", "level", "faint", "thin"]
+STRIPES: tuple[RGB, RGB] = ((0x9A, 0xA0, 0xA8), (0xB9, 0xBE, 0xC5))  # of what has no label; seen on light and dark
 MARKERS = (  # around (0, 0); the same order as the colours of the style sheet
     "M-3.6,0a3.6,3.6 0 1,0 7.2,0a3.6,3.6 0 1,0 -7.2,0z",
     "M-3.2,-3.2h6.4v6.4h-6.4z",
@@ -83,13 +85,17 @@ def line_chart(
     for layer in layers:
         group = layer_group(root, plot, layer)
         if not layer.series:
-            middle = (plot.left + plot.right) / 2
-            element(group, "text", "not scored at this M", class_="remark", x=middle, y=60, text_anchor="middle")
+            remark_in_the_middle(group, plot, "not scored at this M")
         if decor.fill_between and len(layer.series) == 2:
             _draw_between(group, plot, *layer.series)
         for series in layer.series:
             _draw_series(group, plot, series, decor.markers)
     return markup(root)
+
+
+def remark_in_the_middle(parent: Element, plot: Plot, text: str) -> None:
+    """Words in place of lines."""
+    element(parent, "text", text, class_="remark", x=(plot.left + plot.right) / 2, y=60, text_anchor="middle")
 
 
 def layer_group(root: Element, plot: Plot, layer: Layer) -> Element:
@@ -210,6 +216,19 @@ def swatch(style: int) -> Markup:
     element(root, "line", class_="line", x1=0, x2=26, y1=6, y2=6)
     draw_marker(root, style, 13, 6)
     return markup(root)
+
+
+def class_swatch(style: ClassStyle | None) -> Markup:
+    """A small square in the colour of a class; striped for what has no label."""
+    root = element(None, "svg", class_="class-swatch", viewBox="0 0 12 12", aria_hidden="true")
+    element(root, "rect", width=12, height=12, fill=_hex(STRIPES[0] if style is None else style.colour))
+    if style is None:
+        element(root, "path", d="M-1,9L9,-1M3,13L13,3", stroke=_hex(STRIPES[1]), stroke_width=3)
+    return markup(root)
+
+
+def _hex(colour: RGB) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
 def lollipop(

@@ -84,7 +84,7 @@ def markup(root: Element) -> Markup:
 
 
 def polyline(points: Iterable[Point]) -> str:
-    """A path through points, to a tenth of a pixel, by steps from one to the next: shorter than by places."""
+    """A path through points, to a tenth of a pixel, by steps from one to the next: shorter than by positions."""
     tenths = [(round(10 * x), round(10 * y)) for x, y in points]
     if not tenths:
         return ""
