@@ -17,28 +17,28 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from epibench.runs.tensors import save_tensors
+from epibench.runs.train_job import TrainJob, train_job
+from epibench.training.dense import DenseState, NetworkKeys
 from safetensors.torch import load_file
 from silent_reporter import Silent
 from small_dense_recipe import small_dense
 
 from epibench.cli import main
 from epibench.data.batch import Batch
-from epibench.street import StreetDataset
-from epibench.street.dataset import as_sample
 from epibench.errors import InputError
 from epibench.evaluation import dense as domain_pass
 from epibench.evaluation.scoring import ScoreSettings, prepare
-from epibench.store.structure import open_store
-from epibench.runs import Machine, RunFolder, evaluate_domain, run_dense
-from epibench.runs import train_job as train_job_module
-from epibench.runs.checkpoints import Checkpoints
-from epibench.runs.tensors import save_tensors
-from epibench.runs.train_job import TrainJob, train_job
 from epibench.methods import METHODS
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DenseRecipe
+from epibench.runs import Machine, RunFolder, evaluate_domain, run_dense
+from epibench.runs import train_job as train_job_module
+from epibench.runs.checkpoints import Checkpoints
+from epibench.store.structure import open_store
+from epibench.street import StreetDataset
+from epibench.street.dataset import as_sample
 from epibench.training import dense
-from epibench.training.dense import DenseState, NetworkKeys
 
 NUMBERS = ("summary", "draws", "curves", "pictures", "domains", "methods", "overlap", "training", "failed")
 METRICS = {

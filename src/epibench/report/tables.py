@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from epibench.metrics.info import GROUPS, MetricInfo
 from epibench.report.entries import (
     ClassStyle,
     ClassStyles,
@@ -16,7 +17,7 @@ from epibench.report.entries import (
     title_with_unit,
 )
 from epibench.report.judge import compared_at, judge, judge_at
-from epibench.report.metric_info import BETTER_TEXT, GROUPS, PER_CLASS, MetricInfo, metric_info, ordered, sort_key
+from epibench.report.metric_info import BETTER_TEXT, PER_CLASS, metric_info, ordered, sort_key
 from epibench.report.numbers import (
     MISSING,
     aligned,
