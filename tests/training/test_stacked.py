@@ -171,7 +171,9 @@ class TestResume:
         training = make_training("regression")
         last, told = states_of(training, monkeypatch)[-1], []
         before = last.parameters.clone()
-        watch = Watch(lambda *progress: told.append(progress), told.append, told.append, lambda *kept: told.append(kept))
+        watch = Watch(
+            lambda *progress: told.append(progress), told.append, told.append, lambda *kept: told.append(kept)
+        )
         train(training, keys_of(range(5)), last, watch)
         assert torch.equal(last.parameters, before)
         assert told == []
@@ -202,7 +204,6 @@ class TestKept:
         assert kept.shape == (5, 3, training.network.num_parameters)
         for position, epoch in enumerate(training.keep):
             assert torch.equal(kept[:, position], states[epoch - 1].parameters)
-
 
     def test_training_ends_with_the_last_of_them(self) -> None:
         """The schedule is still that of all epochs."""
@@ -244,7 +245,11 @@ def plain_loss(problem: str, outputs: list[Tensor], target: Tensor) -> Tensor:
 
 
 def plain_training(
-    problem: str, training: StackedTraining, initial: Tensor, order_key: Tensor, masks: Callable[[int, int], Tensor | None]
+    problem: str,
+    training: StackedTraining,
+    initial: Tensor,
+    order_key: Tensor,
+    masks: Callable[[int, int], Tensor | None],
 ) -> Tensor:
     """An ordinary loop over epochs and batches with autograd and torch.optim.Adam."""
     model, data = Plain(training.network, initial), training.data
