@@ -6,43 +6,45 @@ import math
 import pytest
 import torch
 
-from epibench.evaluation.summary import mean_and_std, per_draw, summarise, summarise_curves, to_plain
+from epibench.evaluation.summary import mean_and_std, per_draw, scored_draws, summarise, summarise_curves, to_plain
 from epibench.files import write_json
+from epibench.results import ClassStat, Curve, Draw, ScoredDraw, Stat
 
 SETS = ((0,), (1,), (0, 1))
 
 
 def test_summary_has_population_std_and_number_of_draws() -> None:
     summary = summarise(SETS, {"ause": torch.tensor([1.0, 3.0, 7.0])})
-    assert summary["1"]["ause"] == {"mean": 2.0, "std": 1.0, "n": 2}
+    assert summary[1]["ause"] == Stat(mean=2.0, std=1.0, n=2)
 
 
 def test_std_of_one_draw_is_null() -> None:
-    assert summarise(SETS, {"ause": torch.tensor([1.0, 3.0, 7.0])})["2"]["ause"] == {"mean": 7.0, "std": None, "n": 1}
+    assert summarise(SETS, {"ause": torch.tensor([1.0, 3.0, 7.0])})[2]["ause"] == Stat(mean=7.0, std=None, n=1)
 
 
 def test_metrics_per_class_keep_their_axis() -> None:
     values = torch.tensor([[1.0, math.nan], [3.0, math.nan], [5.0, 6.0]])
     summary = summarise(SETS, {"iou_per_class": values})
-    assert summary["1"]["iou_per_class"] == {"mean": [2.0, None], "std": [1.0, None], "n": 2}
+    assert summary[1]["iou_per_class"] == ClassStat(mean=[2.0, None], std=[1.0, None], n=2)
 
 
 def test_draws_carry_members_and_metrics() -> None:
-    draws = per_draw(SETS, {"count": torch.tensor([4, 5, 6])})
-    assert draws[2] == {"M": 2, "members": [0, 1], "metrics": {"count": 6}}
+    values = {"count": torch.tensor([4, 5, 6])}
+    assert scored_draws(SETS, values)[2] == ScoredDraw(M=2, members=[0, 1], metrics={"count": 6})
+    assert per_draw(SETS, values)[2] == Draw(M=2, metrics={"count": 6})
 
 
 def test_curves_are_summarised_per_size() -> None:
     curves = {"x": torch.tensor([0.0, 0.5]), "curve": torch.tensor([[1.0, 0.0], [3.0, 0.0], [9.0, 9.0]])}
     summary = summarise_curves(SETS, {"sparsification": curves})["sparsification"]
-    assert summary["x"] == [0.0, 0.5]
-    assert summary["M"]["1"]["curve"] == {"mean": [2.0, 0.0], "std": [1.0, 0.0]}
+    assert summary.x == [0.0, 0.5]
+    assert summary.M[1]["curve"] == Curve(mean=[2.0, 0.0], std=[1.0, 0.0])
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_becomes_null(value: float) -> None:
     assert to_plain(torch.tensor([value, 1.0])) == [None, 1.0]
-    assert mean_and_std(torch.tensor([value, 1.0]))["mean"] is None
+    assert mean_and_std(torch.tensor([value, 1.0]))[0] is None
 
 
 def test_json_is_written_whole_or_not_at_all(tmp_path) -> None:

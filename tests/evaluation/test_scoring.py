@@ -8,6 +8,7 @@ import oracles
 from epibench.errors import InputError
 from epibench.evaluation import scoring
 from epibench.evaluation.scoring import ScoreSettings, prepare
+from epibench.members import pool
 from epibench.store.structure import open_store
 from epibench.store.writer import write_store
 
@@ -39,7 +40,7 @@ def categorical_store(path, **extra):
 
 
 def score(path, **settings):
-    return prepare(open_store(path), ScoreSettings(**settings)).run()
+    return prepare(open_store(path), ScoreSettings(**settings)).run().model_dump(mode="json")
 
 
 def mixture(arrays, members):
@@ -164,7 +165,7 @@ def test_results_do_not_depend_on_the_number_of_threads(tmp_path, make):
 def test_results_do_not_depend_on_the_size_of_chunks(tmp_path, monkeypatch, make):
     make(tmp_path / "store.zarr")
     whole = score(tmp_path / "store.zarr")["draws"]
-    monkeypatch.setattr(scoring, "CPU_CHUNK", 500)
+    monkeypatch.setitem(pool.CHUNK, "cpu", 500)
     for one, other in zip(whole, score(tmp_path / "store.zarr")["draws"], strict=True):
         assert one["members"] == other["members"]
         for name, value in one["metrics"].items():
@@ -173,7 +174,7 @@ def test_results_do_not_depend_on_the_size_of_chunks(tmp_path, monkeypatch, make
 
 def test_progress_counts_every_pixel_once(tmp_path, monkeypatch):
     gaussian_store(tmp_path / "store.zarr")
-    monkeypatch.setattr(scoring, "CPU_CHUNK", 300)
+    monkeypatch.setitem(pool.CHUNK, "cpu", 300)
     heard = []
     prepare(open_store(tmp_path / "store.zarr"), ScoreSettings()).run(heard.append)
     assert sum(heard) == np.prod(SHAPE)
@@ -183,7 +184,7 @@ def test_progress_counts_every_pixel_once(tmp_path, monkeypatch):
 def test_draws_that_mix_groups_are_noted(tmp_path):
     gaussian_store(tmp_path / "store.zarr", group=[0, 0, 1, 1, 0])
     store = open_store(tmp_path / "store.zarr")
-    noted = {plan: prepare(store, ScoreSettings(plan=plan, sizes=(2,))).run()["notes"] for plan in ("random", "prefix")}
+    noted = {plan: prepare(store, ScoreSettings(plan=plan, sizes=(2,))).run().notes for plan in ("random", "prefix")}
     assert [note[:36] for note in noted["random"] if "mix" in note] == ["Draws mix members of 2 groups, as ne"]
     assert not [note for note in noted["prefix"] if "mix" in note]
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from epibench.errors import InputError
-from epibench.members.draws import Draws, make_draws, powers_of_two, spread
+from epibench.members.draws import Draws, make_draws, powers_of_two
+from epibench.plans import evenly_spaced
 
 PLANS = ("random", "disjoint", "prefix", "spread")
 in_any_time = settings(deadline=None, max_examples=30)
@@ -197,21 +198,21 @@ def test_spread_acts_within_each_group_of_unequal_size() -> None:
 @given(pool_and_size())
 def test_spread_includes_the_last(length_size: tuple[int, int]) -> None:
     length, size = length_size
-    assert spread(length, size)[-1] == length - 1
+    assert evenly_spaced(length, size)[-1] == length - 1
 
 
 @in_any_time
 @given(pool_and_size())
 def test_spread_is_evenly_spaced_to_within_one(length_size: tuple[int, int]) -> None:
     length, size = length_size
-    gaps = np.diff(spread(length, size))
+    gaps = np.diff(evenly_spaced(length, size))
     assert size < 3 or gaps.max() - gaps.min() <= 1
 
 
 @in_any_time
 @given(st.integers(1, 200))
 def test_spread_over_all_is_all(length: int) -> None:
-    assert spread(length, length) == list(range(length))
+    assert evenly_spaced(length, length) == list(range(length))
 
 
 @pytest.mark.parametrize("plan", PLANS)

@@ -1,24 +1,35 @@
-"""One contract for every method: each entry of METHODS goes through all of it, on both problems."""
+"""One contract for every method, ours and a user's that is fitted afterwards: each goes through all of it."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import pytest
 import torch
 from pydantic import ValidationError
+from small_recipes import small
+from swag import SWAG
 from torch import Tensor
+from toy_fit import fit, keys_of, make_problem, pool_of, train, training_of
 
-from epibench.data.batch import Points
 from epibench.data.sets.toy import sample
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import make_draws
-from epibench.methods import METHODS, Method, Pool, Problem, Watch
+from epibench.members.stacked import StackedPool
+from epibench.methods import AFTER_TRAINING, METHODS, Method
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.optimised import Optimised
 from epibench.networks.mlp import StackedMLP
-from epibench.training.stacked import State
+from epibench.runs.trainers import TrainJob, stacked_training, toy_problem, train_job
+from epibench.training import stacked
+from epibench.training.state import TrainingState, Watch, Weights
+
+CLASSES: dict[str, type[Method]] = {**METHODS, "swag": SWAG}
 
 SMALL: dict[str, dict[str, object]] = {
     "map": {"num_restarts": 3},
@@ -28,6 +39,7 @@ SMALL: dict[str, dict[str, object]] = {
     "sgld": {"num_chains": 3, "num_snapshots": 4},
     "sghmc": {"num_chains": 3, "num_snapshots": 4},
     "cyclical": {"num_chains": 3, "num_snapshots": 4, "num_cycles": 2},
+    "swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
 }
 # For each method the members of each group; None where the pool has no groups.
 GROUPS = {
@@ -38,29 +50,22 @@ GROUPS = {
     "sgld": [4, 4, 4],
     "sghmc": [4, 4, 4],
     "cyclical": [4, 4, 4],
+    "swag": [4, 4, 4],
 }
 PROBLEMS = ("regression", "classification")
-CASES = [(name, problem) for name in METHODS for problem in PROBLEMS]
-every_method = pytest.mark.parametrize("name", METHODS)
-
-
-def make_problem(problem: str) -> Problem:
-    """Forty points."""
-    regression = problem == "regression"
-    points = sample("toy-regression" if regression else "toy-classification", "train", 40, 0)
-    network = StackedMLP(1, 1, heads=2) if regression else StackedMLP(2, 2)
-    return Problem("gaussian" if regression else "categorical", Points(points.inputs, points.target), network)
+CASES = [(name, problem) for name in CLASSES for problem in PROBLEMS]
+every_method = pytest.mark.parametrize("name", CLASSES)
 
 
 def make_method(name: str, **options: object) -> Method:
-    return METHODS[name](**{"num_epochs": 16, **SMALL[name], **options})
+    return CLASSES[name](**{"num_epochs": 16, **SMALL[name], **options})
 
 
 def grid_of(problem: str, num_points: int = 30) -> Tensor:
     return sample("toy-regression" if problem == "regression" else "toy-classification", "grid", num_points, 1).inputs
 
 
-def outputs_of(pool: Pool, inputs: Tensor, **options: float) -> dict[str, Tensor]:
+def outputs_of(pool: StackedPool, inputs: Tensor, **options: float) -> dict[str, Tensor]:
     """What all members predict."""
     return pool.outputs(inputs, slice(0, pool.num_members), **options)
 
@@ -71,33 +76,33 @@ def same_outputs(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def test_every_method_is_tried() -> None:
-    assert set(SMALL) == set(GROUPS) == set(METHODS)
+    assert set(SMALL) == set(GROUPS) == set(CLASSES)
 
 
 @every_method
 def test_a_method_is_listed_under_its_own_name(name: str) -> None:
-    assert METHODS[name].name == name
-    assert METHODS[name].label
+    assert CLASSES[name].name == name
+    assert CLASSES[name].label
 
 
 @pytest.mark.parametrize(("name", "problem"), CASES)
 class TestContract:
     @pytest.fixture(scope="class")
-    def pools(self) -> dict[tuple[str, str], Pool]:
+    def pools(self) -> dict[tuple[str, str], StackedPool]:
         """Every method is fitted once."""
-        return {case: make_method(case[0]).fit(make_problem(case[1]), 0) for case in CASES}
+        return {case: fit(make_method(case[0]), make_problem(case[1])) for case in CASES}
 
     @pytest.fixture
-    def pool(self, pools: dict[tuple[str, str], Pool], name: str, problem: str) -> Iterator[Pool]:
+    def pool(self, pools: dict[tuple[str, str], StackedPool], name: str, problem: str) -> Iterator[StackedPool]:
         return pools[name, problem]
 
     def test_train_makes_one_row_per_network(self, name: str, problem: str) -> None:
         method, task = make_method(name), make_problem(problem)
-        parameters = method.train(task, 0)
-        assert parameters.shape[::2] == (method.num_trained, task.network.num_parameters)
+        parameters = train(method, task)
+        assert parameters.shape == (method.num_trained, len(method.keep), task.network.num_parameters)
         assert torch.isfinite(parameters).all()
 
-    def test_the_pool_has_its_members_in_groups(self, name: str, problem: str, pool: Pool) -> None:
+    def test_the_pool_has_its_members_in_groups(self, name: str, problem: str, pool: StackedPool) -> None:
         sizes = GROUPS[name]
         if sizes is None:
             assert (pool.group, pool.num_members) == (None, 5)
@@ -105,24 +110,24 @@ class TestContract:
             assert pool.group == tuple(group for group, size in enumerate(sizes) for _ in range(size))
             assert pool.num_members == sum(sizes)
 
-    def test_draws_can_be_made_as_the_pool_suggests(self, name: str, problem: str, pool: Pool) -> None:
+    def test_draws_can_be_made_as_the_pool_suggests(self, name: str, problem: str, pool: StackedPool) -> None:
         draws = make_draws(pool.num_members, plan=pool.plan, group=pool.group)
         outputs = outputs_of(pool, grid_of(problem))
         predictive = LIKELIHOODS[make_problem(problem).kind].combine(outputs, draws.weights)
         assert torch.isfinite(predictive.uncertainty()).all()
 
-    def test_the_largest_draw_is_what_the_method_says(self, name: str, problem: str, pool: Pool) -> None:
+    def test_the_largest_draw_is_what_the_method_says(self, name: str, problem: str, pool: StackedPool) -> None:
         largest = make_method(name).largest_draw
         make_draws(pool.num_members, [largest], plan=pool.plan, group=pool.group)
         with pytest.raises(InputError, match=f"M = {largest + 1} is impossible"):
             make_draws(pool.num_members, [largest + 1], plan=pool.plan, group=pool.group)
 
-    def test_no_draw_mixes_groups(self, name: str, problem: str, pool: Pool) -> None:
+    def test_no_draw_mixes_groups(self, name: str, problem: str, pool: StackedPool) -> None:
         draws = make_draws(pool.num_members, plan=pool.plan, group=pool.group)
         groups = pool.group or (0,) * pool.num_members
         assert all(len({groups[member] for member in members}) == 1 for members in draws.sets)
 
-    def test_outputs_have_the_shapes_of_their_kind(self, name: str, problem: str, pool: Pool) -> None:
+    def test_outputs_have_the_shapes_of_their_kind(self, name: str, problem: str, pool: StackedPool) -> None:
         shapes = {key: tuple(values.shape) for key, values in outputs_of(pool, grid_of(problem)).items()}
         members = pool.num_members
         if problem == "regression":
@@ -130,7 +135,7 @@ class TestContract:
         else:
             assert shapes == {"probs": (members, 30, 2)}
 
-    def test_outputs_are_finite_and_proper(self, name: str, problem: str, pool: Pool) -> None:
+    def test_outputs_are_finite_and_proper(self, name: str, problem: str, pool: StackedPool) -> None:
         outputs = outputs_of(pool, grid_of(problem))
         assert all(torch.isfinite(values).all() for values in outputs.values())
         if problem == "regression":
@@ -139,12 +144,12 @@ class TestContract:
             assert (outputs["probs"] >= 0).all()
             torch.testing.assert_close(outputs["probs"].sum(-1), torch.ones(pool.num_members, 30).double())
 
-    def test_members_of_a_pool_differ(self, name: str, problem: str, pool: Pool) -> None:
+    def test_members_of_a_pool_differ(self, name: str, problem: str, pool: StackedPool) -> None:
         outputs = next(iter(outputs_of(pool, grid_of(problem)).values())).flatten(1)
         assert len(torch.unique(outputs, dim=0)) == pool.num_members
 
     @pytest.mark.parametrize("size", [1, 7, 16])
-    def test_outputs_do_not_depend_on_batches(self, name: str, problem: str, pool: Pool, size: int) -> None:
+    def test_outputs_do_not_depend_on_batches(self, name: str, problem: str, pool: StackedPool, size: int) -> None:
         inputs = grid_of(problem)
         whole = outputs_of(pool, inputs)
         parts = [outputs_of(pool, inputs[first : first + size], first=first) for first in range(0, 30, size)]
@@ -154,74 +159,97 @@ class TestContract:
 
     @pytest.mark.parametrize("size", [1, 2, 3])
     def test_outputs_do_not_depend_on_which_members_are_asked(
-        self, name: str, problem: str, pool: Pool, size: int
+        self, name: str, problem: str, pool: StackedPool, size: int
     ) -> None:
         inputs, number = grid_of(problem), pool.num_members
         parts = [pool.outputs(inputs, slice(start, min(start + size, number))) for start in range(0, number, size)]
         joined = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
         assert same_outputs(joined, outputs_of(pool, inputs))
 
-    def test_outputs_are_the_same_when_asked_again(self, name: str, problem: str, pool: Pool) -> None:
+    def test_outputs_are_the_same_when_asked_again(self, name: str, problem: str, pool: StackedPool) -> None:
         inputs = grid_of(problem)
         assert same_outputs(outputs_of(pool, inputs), outputs_of(pool, inputs))
 
-    def test_the_pool_of_saved_parameters_is_the_fitted_one(self, name: str, problem: str, pool: Pool) -> None:
+    def test_the_pool_of_saved_parameters_is_the_fitted_one(self, name: str, problem: str, pool: StackedPool) -> None:
         method, task = make_method(name), make_problem(problem)
-        again = method.pool(task, method.train(task, 0).clone(), 0)
+        again = pool_of(method, task, train(method, task).clone())
         assert same_outputs(outputs_of(again, grid_of(problem)), outputs_of(pool, grid_of(problem)))
 
-    def test_another_seed_is_another_pool(self, name: str, problem: str, pool: Pool) -> None:
-        other = make_method(name).fit(make_problem(problem), 1)
+    def test_another_seed_is_another_pool(self, name: str, problem: str, pool: StackedPool) -> None:
+        other = fit(make_method(name), make_problem(problem), 1)
         assert not same_outputs(outputs_of(other, grid_of(problem)), outputs_of(pool, grid_of(problem)))
 
     def test_a_network_is_the_same_whatever_the_number_of_networks(self, name: str, problem: str) -> None:
         number = next(option for option in SMALL[name] if option.startswith("num_"))
-        fewer = make_method(name, **{number: 2}).train(make_problem(problem), 0)
-        assert torch.equal(make_method(name).train(make_problem(problem), 0)[:2], fewer)
+        fewer = train(make_method(name, **{number: 2}), make_problem(problem))
+        assert torch.equal(train(make_method(name), make_problem(problem))[:2], fewer)
+
+    def test_members_of_a_network_are_the_same_whatever_the_number_of_networks(
+        self, name: str, problem: str, pool: StackedPool
+    ) -> None:
+        number = next(option for option in SMALL[name] if option.startswith("num_"))
+        fewer = fit(make_method(name, **{number: 2}), make_problem(problem))
+        inputs = grid_of(problem)
+        found = {key: values[: fewer.num_members] for key, values in outputs_of(pool, inputs).items()}
+        assert pool.table.members[: fewer.num_members] == fewer.table.members
+        assert same_outputs(outputs_of(fewer, inputs), found)
 
 
 @every_method
 class TestWatch:
     def test_progress_ends_with_all_epochs(self, name: str) -> None:
-        told: list[tuple[int, int]] = []
-        make_method(name).train(make_problem("regression"), 0, Watch(progress=lambda *epochs: told.append(epochs)))
-        assert told[-1] == (16, 16)
-        assert [done for done, _ in told] == sorted({done for done, _ in told})
+        done: list[int] = []
+        method, watch = make_method(name), Watch(progress=lambda step, note: done.append(step))
+        stacked.train(training_of(method, make_problem("regression")), keys_of(method), watch=watch)
+        assert done[-1] == 16
+        assert done == sorted(set(done))
 
     def test_training_goes_on_from_a_saved_state(self, name: str) -> None:
-        saved: list[State] = []
+        """What was kept before the stop and what is kept after it are that of no stop."""
+        saved: list[TrainingState] = []
+        kept: dict[int, Tensor] = {}
 
-        def save(state: State) -> None:
+        def save(state: TrainingState) -> None:
             rule = {key: values.clone() for key, values in state.rule.items()}
-            saved.append(State(state.epoch, state.parameters.clone(), rule, state.kept.clone()))
+            saved.append(replace(state, parameters=state.parameters.clone(), rule=rule))
 
-        method, task = make_method(name), make_problem("regression")
-        whole = method.train(task, 0, Watch(save=save))
-        assert saved[0].epoch < 16
-        assert torch.equal(method.train(task, 0, Watch(load=lambda: saved[0])), whole)
+        def keep(epoch: int, weights: Weights) -> None:
+            kept[epoch] = weights["parameters"].clone()
+
+        method = make_method(name)
+        training, keys = training_of(method, make_problem("regression")), keys_of(method)
+        stacked.train(training, keys, watch=Watch(save=save, keep=keep))
+        whole = dict(kept)
+        stop = saved[0].step
+        assert stop < 16
+        for epoch in [epoch for epoch in kept if epoch > stop]:
+            del kept[epoch]
+        stacked.train(training, keys, saved[0], Watch(keep=keep))
+        assert tuple(kept) == tuple(whole) == method.keep
+        assert all(torch.equal(kept[epoch], whole[epoch]) for epoch in whole)
 
 
 @every_method
 class TestOptions:
     def test_an_unknown_one_is_refused(self, name: str) -> None:
         with pytest.raises(ValidationError, match="num_epoch\n"):
-            METHODS[name](num_epoch=3)
+            CLASSES[name](num_epoch=3)
 
     @pytest.mark.parametrize("option", ["num_epochs", "batch_size"])
     @pytest.mark.parametrize("value", [0, -1, 1.5, "many"])
     def test_counts_must_be_whole_and_positive(self, name: str, option: str, value: object) -> None:
         with pytest.raises(ValidationError, match=option):
-            METHODS[name](**{option: value})
+            CLASSES[name](**{option: value})
 
     @pytest.mark.parametrize("value", [0, -0.1, float("nan"), float("inf")])
     def test_the_learning_rate_must_be_positive_and_finite(self, name: str, value: float) -> None:
         with pytest.raises(ValidationError, match="learning_rate"):
-            METHODS[name](learning_rate=value)
+            CLASSES[name](learning_rate=value)
 
     def test_every_number_of_networks_must_be_positive(self, name: str) -> None:
         for option in SMALL[name]:
             with pytest.raises(ValidationError, match=option):
-                METHODS[name](**{option: 0})
+                CLASSES[name](**{option: 0})
 
     def test_they_cannot_be_changed_afterwards(self, name: str) -> None:
         method = make_method(name)
@@ -230,7 +258,108 @@ class TestOptions:
 
     def test_they_survive_json(self, name: str) -> None:
         method = make_method(name)
-        assert METHODS[name].model_validate_json(method.model_dump_json()) == method
+        assert CLASSES[name].model_validate_json(method.model_dump_json()) == method
+
+
+@every_method
+class TestMembers:
+    """What a method says of its members before anything is trained."""
+
+    def test_the_table_has_as_many_to_draw_from_as_the_largest_draw(self, name: str) -> None:
+        method = make_method(name)
+        table = method.members(range(method.num_trained))
+        make_draws(len(table.members), [method.largest_draw], plan=table.plan, group=table.group)
+        with pytest.raises(InputError, match=f"M = {method.largest_draw + 1} is impossible"):
+            make_draws(len(table.members), [method.largest_draw + 1], plan=table.plan, group=table.group)
+
+    def test_every_member_is_there_once_and_of_a_network_and_snapshot_that_there_is(self, name: str) -> None:
+        method = make_method(name)
+        members = method.members(range(method.num_trained)).members
+        assert len(set(members)) == len(members)
+        assert {member.network for member in members} == set(range(method.num_trained))
+        assert {member.snapshot for member in members} <= set(range(len(method.keep)))
+
+    def test_members_of_a_group_lie_together_and_are_of_one_network(self, name: str) -> None:
+        table = make_method(name).members(range(3))
+        if table.group is not None:
+            groups = [list(each) for _, each in itertools.groupby(zip(table.group, table.members, strict=True), first)]
+            assert len(groups) == len(set(table.group))
+            assert all(len({member.network for _, member in group}) == 1 for group in groups)
+
+    def test_networks_that_are_left_out_leave_the_others_as_they_were(self, name: str) -> None:
+        """Where network 1 has diverged, say."""
+        method = make_method(name)
+        every, left = method.members((0, 1, 2)), method.members((0, 2))
+        numbers = [number for number, member in enumerate(every.members) if member.network != 1]
+        assert left.members == tuple(every.members[number] for number in numbers)
+        if every.group is not None:
+            assert left.group == tuple(every.group[number] for number in numbers)
+
+
+def first(pair: tuple[Any, Any]) -> Any:
+    return pair[0]
+
+
+class Repeating(Optimised):
+    """A user's method with an option that has the name of one of ours, and decides about the training."""
+
+    name: ClassVar[str] = "repeating"
+    label: ClassVar[str] = "Repeating"
+
+    repeats: int = 1
+    num_samples: Annotated[int, AFTER_TRAINING] = 8
+
+    @property
+    def num_trained(self) -> int:
+        return 1
+
+
+class TestTrainingOptions:
+    """What decides whether networks that are there can be used."""
+
+    MARKED: ClassVar[dict[str, set[str]]] = {
+        "map": {"num_restarts"},
+        "ml": {"num_restarts"},
+        "ensemble": {"num_members", "sets", "num_sets"},
+        "mc_dropout": {"num_networks", "num_passes", "repeats"},
+        "sgld": {"num_chains"},
+        "sghmc": {"num_chains"},
+        "cyclical": {"num_chains"},
+        "swag": {"num_networks", "num_samples", "scale"},
+    }
+
+    @every_method
+    def test_leave_out_exactly_what_is_marked(self, name: str) -> None:
+        method = make_method(name)
+        left_out = set(type(method).model_fields) - set(method.training_options)
+        assert left_out == {"diverged"} | self.MARKED[name]
+
+    @every_method
+    def test_what_is_left_out_changes_no_training(self, name: str) -> None:
+        method = make_method(name)
+        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets"}, 5)
+        other = make_method(name, **marked, diverged="drop")
+        assert other.training_options == method.training_options
+        ours, theirs = method.training, other.training
+        assert (ours.rule, ours.num_epochs, ours.batch_size) == (theirs.rule, theirs.num_epochs, theirs.batch_size)
+        assert (ours.keep, ours.dropout) == (theirs.keep, theirs.dropout)
+        steps = range(1, 17)
+        assert [ours.schedule(step, 16) for step in steps] == [theirs.schedule(step, 16) for step in steps]
+
+    def test_are_all_that_a_user_has_not_marked_whatever_its_name(self) -> None:
+        one, two, more = Repeating(), Repeating(repeats=2), Repeating(num_samples=9)
+        assert one.training_options != two.training_options
+        assert one.training_options == more.training_options
+        assert one.training_options["repeats"] == 1
+
+    def test_are_plain_data(self) -> None:
+        assert make_method("ensemble", num_epochs=3).training_options == {
+            "num_epochs": 3,
+            "batch_size": 32,
+            "optimiser": "adam",
+            "learning_rate": 1e-3,
+            "decay": "none",
+        }
 
 
 @pytest.mark.parametrize(
@@ -258,13 +387,13 @@ def test_bad_values_are_refused(name: str, options: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("name", ["map", "ensemble", "sgld", "sghmc"])
-def test_divergence_is_an_error_that_says_what_to_do(name: str) -> None:
-    options = {"optimiser": "sgd"} if name in ("map", "ensemble") else {}
-    method = make_method(name, learning_rate=1e6, **options)
-    with pytest.raises(
-        InputError, match=rf"{name}: \d of {method.num_trained} networks diverged .* lower {name}.learning_rate"
-    ):
-        method.fit(make_problem("regression"), 0)
+def test_divergence_is_an_error_that_says_what_to_do(name: str, tmp_path: Path) -> None:
+    options = [f"{name}.optimiser=sgd"] if name in ("map", "ensemble") else []
+    recipe = small("toy-regression", f"{name}.learning_rate=1e6", *options)
+    number = recipe.method(name).num_trained
+    job = TrainJob(recipe, name, tuple(range(number)), tmp_path, "cpu")
+    with pytest.raises(InputError, match=rf"{name}: \d of {number} networks diverged .* lower {name}.learning_rate"):
+        train_job(job, lambda message: None)
 
 
 class TestPaper:
@@ -289,19 +418,21 @@ class TestPaper:
         assert METHODS["sghmc"]().friction == 0.1
 
     def test_the_prior_is_left_out_of_maximum_likelihood_alone(self) -> None:
-        precisions = {name: make_method(name).training(make_problem("regression")).prior_precision for name in METHODS}
+        recipe = small("toy-regression")
+        toy = toy_problem(recipe)
+        precisions = {name: stacked_training(recipe, toy, make_method(name)).prior_precision for name in METHODS}
         assert precisions == {**dict.fromkeys(METHODS, 1.0), "ml": 0.0}
 
     @every_method
     def test_the_prior_has_the_scale_of_the_problem(self, name: str) -> None:
-        plain = make_problem("regression")
-        problem = Problem(plain.kind, plain.data, plain.network, prior_scale=0.5)
-        assert make_method(name).training(problem).prior_precision == (0.0 if name == "ml" else 4.0)
+        recipe = small("toy-regression", "prior_scale=0.5")
+        training = stacked_training(recipe, toy_problem(recipe), make_method(name))
+        assert training.prior_precision == (0.0 if name == "ml" else 4.0)
 
 
 class TestDropoutPool:
-    def pool(self, **options: object) -> Pool:
-        return make_method("mc_dropout", **options).fit(make_problem("regression"), 0)
+    def pool(self, **options: object) -> StackedPool:
+        return fit(make_method("mc_dropout", **options), make_problem("regression"))
 
     def test_more_passes_change_no_earlier_one(self) -> None:
         inputs = grid_of("regression")
@@ -327,13 +458,12 @@ class TestDropoutPool:
 
     def test_the_average_of_many_passes_of_a_linear_unit_is_the_network_without_dropout(self) -> None:
         """With one hidden layer the output is linear in the mask, whose mean is 1."""
-        plain = make_problem("regression")
-        problem = Problem(plain.kind, plain.data, StackedMLP(1, 1, heads=2, hidden=(10,)))
+        problem = replace(make_problem("regression"), network=StackedMLP(1, 1, heads=2, hidden=(10,)))
         method = MCDropout(num_networks=1, num_passes=20_000, num_epochs=2)
-        parameters = method.train(problem, 0)
+        parameters = train(method, problem)
         inputs = torch.tensor([[-1.0], [2.0]])
-        passes = outputs_of(method.pool(problem, parameters, 0), inputs)["mean"].double()
-        exact = outputs_of(METHODS["map"]().pool(problem, parameters, 0), inputs)["mean"][0].double()
+        passes = outputs_of(pool_of(method, problem, parameters), inputs)["mean"].double()
+        exact = outputs_of(pool_of(METHODS["map"](), problem, parameters), inputs)["mean"][0].double()
         error = (passes.mean(0) - exact) / (passes.std(0) / 20_000**0.5)
         assert float(error.abs().max()) < 4.5
 
@@ -341,17 +471,17 @@ class TestDropoutPool:
 class TestSnapshots:
     @pytest.mark.parametrize("name", ["sgld", "sghmc"])
     def test_are_evenly_spread_over_the_last_quarter(self, name: str) -> None:
-        assert METHODS[name](num_epochs=100, num_snapshots=6).snapshots == (75, 80, 85, 90, 95, 100)
+        assert METHODS[name](num_epochs=100, num_snapshots=6).keep == (75, 80, 85, 90, 95, 100)
 
     def test_of_the_paper_begin_at_three_quarters_and_end_with_the_last_epoch(self) -> None:
-        snapshots = METHODS["sgld"]().snapshots
+        snapshots = METHODS["sgld"]().keep
         gaps = {after - before for before, after in itertools.pairwise(snapshots)}
         assert (len(snapshots), snapshots[0], snapshots[-1]) == (256, 28_800, 38_400)
         assert gaps <= {37, 38}
 
     @pytest.mark.parametrize("size", [8, 16, 32, 64, 128, 256])
     def test_draws_of_any_size_are_spread_over_all_of_them(self, size: int) -> None:
-        snapshots = METHODS["sgld"]().snapshots
+        snapshots = METHODS["sgld"]().keep
         (chosen,) = make_draws(256, [size], plan="spread").sets
         epochs = [snapshots[member] for member in chosen]
         even = [28_800 + position * 9_600 / (size - 1) for position in range(size)]
@@ -359,11 +489,11 @@ class TestSnapshots:
 
     @pytest.mark.parametrize("epochs", [1, 2, 3, 5, 100])
     def test_there_are_never_more_than_epochs_to_keep(self, epochs: int) -> None:
-        snapshots = METHODS["sgld"](num_epochs=epochs).snapshots
+        snapshots = METHODS["sgld"](num_epochs=epochs).keep
         assert snapshots == tuple(range(max(1, int(0.75 * epochs)), epochs + 1))
 
     def test_a_single_one_is_the_last_epoch(self) -> None:
-        assert METHODS["sgld"](num_epochs=100, num_snapshots=1).snapshots == (100,)
+        assert METHODS["sgld"](num_epochs=100, num_snapshots=1).keep == (100,)
 
 
 def sampling_epochs(method: Method, steps_per_epoch: int) -> set[int]:
@@ -393,25 +523,25 @@ class TestCyclicalSnapshots:
     )
     def test_are_from_sampling_phases_only(self, options: dict[str, float], steps_per_epoch: int) -> None:
         method = METHODS["cyclical"](**options)
-        assert method.snapshots
-        assert set(method.snapshots) <= sampling_epochs(method, steps_per_epoch)
+        assert method.keep
+        assert set(method.keep) <= sampling_epochs(method, steps_per_epoch)
 
     def test_every_cycle_gives_as_many(self) -> None:
-        snapshots = METHODS["cyclical"](num_epochs=320, num_cycles=4, num_snapshots=20).snapshots
+        snapshots = METHODS["cyclical"](num_epochs=320, num_cycles=4, num_snapshots=20).keep
         cycles = [(epoch - 1) // 80 for epoch in snapshots]
         assert [cycles.count(cycle) for cycle in range(4)] == [5, 5, 5, 5]
 
     def test_the_last_epoch_of_every_cycle_is_among_them(self) -> None:
-        snapshots = METHODS["cyclical"](num_epochs=320, num_cycles=4, num_snapshots=20).snapshots
+        snapshots = METHODS["cyclical"](num_epochs=320, num_cycles=4, num_snapshots=20).keep
         assert {80, 160, 240, 320} <= set(snapshots)
 
     @pytest.mark.parametrize("epochs", [1, 2, 5, 31, 33])
     def test_there_is_always_at_least_one(self, epochs: int) -> None:
-        assert METHODS["cyclical"](num_epochs=epochs).snapshots
+        assert METHODS["cyclical"](num_epochs=epochs).keep
 
     def test_there_are_no_more_than_asked_for(self) -> None:
-        assert len(METHODS["cyclical"](num_epochs=320, num_cycles=32, num_snapshots=8).snapshots) <= 8
+        assert len(METHODS["cyclical"](num_epochs=320, num_cycles=32, num_snapshots=8).keep) <= 8
 
     def test_burn_in_leaves_the_first_out(self) -> None:
-        snapshots = METHODS["cyclical"](num_epochs=320, num_cycles=4, num_snapshots=20, burn_in=0.5).snapshots
+        snapshots = METHODS["cyclical"](num_epochs=320, num_cycles=4, num_snapshots=20, burn_in=0.5).keep
         assert min(snapshots) >= 160

@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from epibench.training.schedules import Pace, cyclical
 from scipy import linalg
 from torch import Tensor
+from toy_fit import Problem, train
 
 from epibench.data.batch import Points
-from epibench.methods import METHODS, Method, Problem
+from epibench.methods import METHODS, Method
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.mlp import StackedMLP
-from epibench.training.rules import Rule, Step
+from epibench.training.rules import Pace, Rule, Step, cyclical
 
 Array = npt.NDArray[np.float64]
 NUM_POINTS = 50  # N: rules are given the gradient of U/N
@@ -233,7 +233,7 @@ class TestLinearModel:
 
     def samples(self, method: Method) -> Tensor:
         """The last snapshot of every chain."""
-        parameters = method.train(self.problem, 0)
+        parameters = train(method, self.problem)
         assert parameters.shape[1] == 1
         return parameters[:, 0]
 
@@ -275,7 +275,7 @@ class TestLinearModel:
             mean = transition @ mean
             covariance = transition @ covariance @ transition.T + 2 * rate / 24 * temperature * np.eye(3)
         np.testing.assert_allclose(covariance, np.linalg.inv(self.precision), rtol=0, atol=0.005)
-        assert_gaussian(method.train(self.problem, 0)[:, -1], self.mode + mean, covariance)
+        assert_gaussian(train(method, self.problem)[:, -1], self.mode + mean, covariance)
 
     @pytest.mark.parametrize(("name", "rate"), [("sgld", 0.01), ("sghmc", 0.001)])
     def test_batches_sample_it_too_at_a_small_rate(self, name: str, rate: float) -> None:

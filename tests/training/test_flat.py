@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from epibench.errors import InputError
-from epibench.training.flat import ALIGNED, FlatParameters, copy_buffers
-from epibench.training.rules import SGD, Adam, AdamW, Rule, Step, decay
-from epibench.training.schedules import Pace
+from epibench.training.network import ALIGNED, FlatParameters, copy_buffers
+from epibench.training.rules import SGD, Adam, AdamW, Pace, Rule, Step, decay
 
 RATE, DECAY = 0.02, 0.3
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from epibench.training.rules import SGD, Adam, Rule, Step
-from epibench.training.schedules import Pace
+from epibench.training.rules import SGD, Adam, Pace, Rule, Step
 
 RULES = {
     "adam": (Adam(), lambda weights: torch.optim.Adam(weights, lr=0.02)),

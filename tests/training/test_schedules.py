@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epibench.training.schedules import constant, cyclical, poly
+from epibench.training.rules import constant, cyclical, poly
 
 
 @pytest.mark.parametrize("step", [1, 500, 1000])

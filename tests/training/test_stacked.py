@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 import torch
-from epibench.training.objectives import OBJECTIVES
-from epibench.training.schedules import constant, cyclical, poly
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -23,8 +21,9 @@ from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.mlp import StackedMLP
 from epibench.training import stacked
-from epibench.training.rules import SGD, Adam, Rule, RuleState, Step
-from epibench.training.stacked import Block, DivergedError, Keys, State, Training, part_of, start, train
+from epibench.training.rules import SGD, Adam, Rule, RuleState, Step, constant, cyclical, poly
+from epibench.training.stacked import OBJECTIVES, Block, Keys, StackedTraining, part_of, start, train, trained
+from epibench.training.state import DivergedError, TrainingState, Watch
 
 in_any_time = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PROBLEMS = ("regression", "classification")
@@ -32,12 +31,12 @@ CPU = torch.device("cpu")
 POINTS = 70  # batches of 32, 32 and 6
 
 
-def make_training(problem: str, **changes: object) -> Training:
+def make_training(problem: str, **changes: object) -> StackedTraining:
     """Three epochs of Adam on few points."""
     regression = problem == "regression"
     points = sample("toy-regression" if regression else "toy-classification", "train", POINTS, 0)
     network = StackedMLP(1, 1, heads=2) if regression else StackedMLP(2, 2)
-    training = Training(
+    training = StackedTraining(
         network=network,
         objective=OBJECTIVES["gaussian" if regression else "categorical"],
         data=Points(points.inputs, points.target),
@@ -67,11 +66,11 @@ every_problem = pytest.mark.parametrize("problem", PROBLEMS)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
-def assert_same_alone(training: Training, first: int, count: int, batch_size: int) -> None:
+def assert_same_alone(training: StackedTraining, first: int, count: int, batch_size: int) -> None:
     """Some of twelve members come out as they do among the twelve."""
     training = replace(training, num_epochs=2, keep=(2,), batch_size=batch_size)
-    among, members = train(training, keys_of(range(12))), range(12)[first : first + count]
-    assert torch.equal(train(training, keys_of(members)), among[members[0] : members[-1] + 1])
+    among, members = trained(training, keys_of(range(12))), range(12)[first : first + count]
+    assert torch.equal(trained(training, keys_of(members)), among[members[0] : members[-1] + 1])
 
 
 class TestAlone:
@@ -94,7 +93,8 @@ class TestAlone:
     @every_problem
     def test_member_1000_of_1024_is_the_same_alone(self, problem: str) -> None:
         training = make_training(problem, num_epochs=1, keep=(1,))
-        assert torch.equal(train(training, keys_of(range(1000, 1001)))[0], train(training, keys_of(range(1024)))[1000])
+        alone, among = (trained(training, keys_of(members)) for members in (range(1000, 1001), range(1024)))
+        assert torch.equal(alone[0], among[1000])
 
     @every_problem
     @every_variant
@@ -105,12 +105,12 @@ class TestAlone:
         training, found = make_training(problem, **VARIANTS[variant]), []
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found.append(train(training, keys_of(range(9))))
+            found.append(trained(training, keys_of(range(9))))
         torch.set_num_threads(1)
         assert torch.equal(*found)
 
     def test_members_differ(self) -> None:
-        found = train(make_training("regression"), keys_of(range(8)))[:, 0]
+        found = trained(make_training("regression"), keys_of(range(8)))[:, 0]
         assert len(torch.unique(found, dim=0)) == 8
 
 
@@ -118,18 +118,26 @@ def one_epoch_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacked, "next_segment", lambda epochs, seconds: 1)
 
 
-def states_of(training: Training, monkeypatch: pytest.MonkeyPatch) -> list[State]:
+def states_of(training: StackedTraining, monkeypatch: pytest.MonkeyPatch) -> list[TrainingState]:
     """The state after every epoch, copied: training goes on in the tensors of the one before."""
-    states: list[State] = []
+    states: list[TrainingState] = []
 
-    def copy(state: State) -> None:
+    def copy(state: TrainingState) -> None:
         rule = {name: values.clone() for name, values in state.rule.items()}
-        states.append(State(state.epoch, state.parameters.clone(), rule, state.kept.clone()))
+        states.append(replace(state, parameters=state.parameters.clone(), rule=rule))
 
     with monkeypatch.context() as patch:
         one_epoch_segments(patch)
-        train(training, keys_of(range(5)), after_segment=copy)
+        train(training, keys_of(range(5)), watch=Watch(save=copy))
     return states
+
+
+def kept_after(training: StackedTraining, state: TrainingState) -> dict[int, Tensor]:
+    """What is kept of a training that goes on from a state, by epoch."""
+    kept: dict[int, Tensor] = {}
+    watch = Watch(keep=lambda epoch, weights: kept.update({epoch: weights["parameters"]}))
+    train(training, keys_of(range(5)), state, watch)
+    return kept
 
 
 class TestResume:
@@ -141,11 +149,14 @@ class TestResume:
         training = make_training(problem, **VARIANTS[variant])
         training = replace(training, num_epochs=8, keep=(2, 5, 8))
         monkeypatch.setattr(stacked, "next_segment", lambda epochs, seconds: 100)
-        whole = train(training, keys_of(range(5)))
+        whole = dict(zip(training.keep, trained(training, keys_of(range(5))).unbind(1), strict=True))
         states = states_of(training, monkeypatch)
-        assert [state.epoch for state in states] == list(range(1, 9))
+        assert [state.step for state in states] == list(range(1, 9))
+        assert torch.equal(states[-1].parameters, whole[8])
         for state in states:
-            assert torch.equal(train(training, keys_of(range(5)), state), whole), f"from epoch {state.epoch}"
+            kept = kept_after(training, state)
+            assert list(kept) == [epoch for epoch in (2, 5, 8) if epoch > state.step]
+            assert all(torch.equal(each, whole[epoch]) for epoch, each in kept.items()), f"from epoch {state.step}"
 
     @every_variant
     def test_segments_do_not_matter(self, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,21 +164,27 @@ class TestResume:
         training, found = replace(make_training("regression", **VARIANTS[variant]), num_epochs=12, keep=(12,)), []
         for epochs in (1, 2, 5, 100):
             monkeypatch.setattr(stacked, "next_segment", lambda *_, epochs=epochs: epochs)
-            found.append(train(training, keys_of(range(3))))
+            found.append(trained(training, keys_of(range(3))))
         assert all(torch.equal(found[0], each) for each in found[1:])
 
     def test_from_the_end_nothing_happens(self, monkeypatch: pytest.MonkeyPatch) -> None:
         training = make_training("regression")
         last, told = states_of(training, monkeypatch)[-1], []
-        kept = train(training, keys_of(range(5)), last, told.append)
-        assert torch.equal(kept[:, 0], last.parameters)
+        before = last.parameters.clone()
+        watch = Watch(
+            lambda *progress: told.append(progress), told.append, told.append, lambda *kept: told.append(kept)
+        )
+        train(training, keys_of(range(5)), last, watch)
+        assert torch.equal(last.parameters, before)
         assert told == []
 
     def test_every_segment_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         one_epoch_segments(monkeypatch)
         epochs: list[int] = []
-        train(make_training("regression"), keys_of(range(2)), after_segment=lambda state: epochs.append(state.epoch))
-        assert epochs == [1, 2, 3]
+        saved: list[int] = []
+        watch = Watch(progress=lambda step, note: epochs.append(step), save=lambda state: saved.append(state.step))
+        train(make_training("regression"), keys_of(range(2)), watch=watch)
+        assert epochs == saved == [1, 2, 3]
 
 
 class TestNextSegment:
@@ -183,10 +200,19 @@ class TestKept:
     @every_problem
     def test_kept_epochs_are_the_parameters_at_their_ends(self, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
         training = make_training(problem, num_epochs=6, keep=(1, 4, 6))
-        states, kept = states_of(training, monkeypatch), train(training, keys_of(range(5)))
+        states, kept = states_of(training, monkeypatch), trained(training, keys_of(range(5)))
         assert kept.shape == (5, 3, training.network.num_parameters)
         for position, epoch in enumerate(training.keep):
             assert torch.equal(kept[:, position], states[epoch - 1].parameters)
+
+    def test_training_ends_with_the_last_of_them(self) -> None:
+        """The schedule is still that of all epochs."""
+        epochs: list[int] = []
+        training = make_training("regression", num_epochs=6, keep=(2, 4), schedule=poly(0.01))
+        train(training, keys_of(range(2)), watch=Watch(progress=lambda step, note: epochs.append(step)))
+        assert epochs[-1] == 4
+        longer = trained(replace(training, keep=(2, 4, 6)), keys_of(range(2)))
+        assert torch.equal(trained(training, keys_of(range(2))), longer[:, :2])
 
 
 class Plain(nn.Module):
@@ -219,7 +245,11 @@ def plain_loss(problem: str, outputs: list[Tensor], target: Tensor) -> Tensor:
 
 
 def plain_training(
-    problem: str, training: Training, initial: Tensor, order_key: Tensor, masks: Callable[[int, int], Tensor | None]
+    problem: str,
+    training: StackedTraining,
+    initial: Tensor,
+    order_key: Tensor,
+    masks: Callable[[int, int], Tensor | None],
 ) -> Tensor:
     """An ordinary loop over epochs and batches with autograd and torch.optim.Adam."""
     model, data = Plain(training.network, initial), training.data
@@ -238,12 +268,11 @@ def plain_training(
     return nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
-def in_double(training: Training, keys: Keys) -> tuple[Training, State]:
+def in_double(training: StackedTraining, keys: Keys) -> tuple[StackedTraining, TrainingState]:
     inputs, target = training.data.inputs.double(), training.data.target
     data = Points(inputs, target.double() if target.is_floating_point() else target)
     parameters = training.network.initialise(keys.initial).double()
-    kept = parameters.new_zeros((len(parameters), len(training.keep), parameters.shape[1]))
-    return replace(training, data=data), State(0, parameters, training.rule.start(parameters), kept)
+    return replace(training, data=data), TrainingState(0, parameters, training.rule.start(parameters))
 
 
 class TestOrdinaryLoop:
@@ -255,10 +284,11 @@ class TestOrdinaryLoop:
         training = make_training(problem, prior_precision=prior_precision, dropout=dropout)
         training, state = in_double(training, keys)
         initial = state.parameters.clone()
-        found = train(training, keys, state)[:, 0]
+        train(training, keys, state)
+        found = state.parameters
         heads = training.network.heads
         for member in range(3):
-            block = Block(training, keys, part_of(state, slice(0, 3)))
+            block = Block(training, keys, part_of(state, slice(0, 3)), {})
             own = slice(member * heads, (member + 1) * heads)
             expected = plain_training(
                 problem,
@@ -352,7 +382,7 @@ class TestDropout:
     @pytest.fixture(scope="class")
     def block(self) -> Block:
         training, keys = make_training("regression", dropout=0.3), keys_of(range(40))
-        return Block(training, keys, start(training, keys))
+        return Block(training, keys, start(training, keys), {})
 
     @pytest.fixture(scope="class")
     def masks(self, block: Block) -> Tensor:
@@ -377,14 +407,28 @@ class TestDivergence:
         training, keys = make_training("regression"), keys_of(range(6))
         state = start(training, keys)
         state.parameters[[1, 4]] = 1e30
-        with pytest.raises(DivergedError, match=r"members \[1, 4\] diverged in epoch 1") as caught:
+        with pytest.raises(DivergedError, match="NaN or infinite weights by epoch 1") as caught:
             train(training, keys, state)
-        assert (caught.value.members, caught.value.epoch) == ([1, 4], 1)
+        assert caught.value.networks == [1, 4]
 
     def test_is_found_where_all_diverge(self) -> None:
         with pytest.raises(DivergedError) as caught:
             train(make_training("regression", rule=SGD(), schedule=constant(1e6)), keys_of(range(3)))
-        assert caught.value.members == [0, 1, 2]
+        assert caught.value.networks == [0, 1, 2]
+
+    def test_others_go_on_where_networks_that_diverge_are_dropped(self) -> None:
+        training, keys = make_training("regression", drop_diverged=True), keys_of(range(6))
+        state = start(training, keys)
+        state.parameters[[1, 4]] = 1e30
+        train(training, keys, state)
+        expected = trained(training, keys)[:, 0]
+        assert torch.isfinite(state.parameters).all(1).tolist() == [True, False, True, True, False, True]
+        assert torch.equal(state.parameters[[0, 2, 3, 5]], expected[[0, 2, 3, 5]])
+
+    def test_is_an_error_where_none_is_left_to_go_on(self) -> None:
+        training = make_training("regression", rule=SGD(), schedule=constant(1e6), drop_diverged=True)
+        with pytest.raises(DivergedError):
+            train(training, keys_of(range(3)))
 
 
 class TestBlocks:

@@ -97,6 +97,11 @@ class StackedTraining(TrainingPlan):
         """Batches of an epoch; the last one may be smaller."""
         return -(-len(self.data.target) // self.batch_size)
 
+    @property
+    def last_epoch(self) -> int:
+        """Where training ends: with the last weights that are kept."""
+        return self.keep[-1] if self.keep else self.num_epochs
+
 
 @dataclass(frozen=True)
 class Keys:
@@ -139,8 +144,8 @@ def train(
     training = replace(training, data=data)
     blocks = block_slices(len(state.parameters), training.network.heads, device)
     epochs = 1
-    while state.step < training.num_epochs:
-        last = min(state.step + epochs, training.num_epochs)
+    while state.step < training.last_epoch:
+        last = min(state.step + epochs, training.last_epoch)
         begun = time.perf_counter()
         kept = {e: torch.empty_like(state.parameters) for e in training.keep if state.step < e <= last}
         run_blocks(

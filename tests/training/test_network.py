@@ -11,35 +11,30 @@ from typing import Any
 
 import pytest
 import torch
-from epibench.runs.train_job import TrainJob, checkpoints_of, train_job
-from epibench.training.dense import (
-    DenseState,
-    DenseTraining,
-    DenseWatch,
-    LogRow,
-    LossDivergedError,
-    NetworkKeys,
-    build_network,
-    mean_loss,
-    train_network,
-    upsampled,
-)
-from epibench.training.schedules import constant, cyclical, poly
+from epibench.recipes.sources import Places, StreetSource, Task
 from lightning.fabric import Fabric
 from small_dense_recipe import small_dense
 from torch import Tensor, nn
 
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch, Samples
-from epibench.data.sets.street import StreetSource
-from epibench.data.source import Folders, Task
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.recipes.dense import DenseRecipe
-from epibench.training import dense
-from epibench.training.rules import SGD, Adam
+from epibench.runs.trainers import TrainJob, train_job
+from epibench.training import network
+from epibench.training.network import (
+    NetworkKeys,
+    NetworkTraining,
+    build_network,
+    mean_loss,
+    train_network,
+    upsampled,
+)
+from epibench.training.rules import SGD, Adam, constant, cyclical, poly
+from epibench.training.state import DivergedError, LogRow, TrainingState, Watch
 
 Weights = dict[str, Tensor]
 KEYS = NetworkKeys.of(0, "ensemble", 3)
@@ -93,9 +88,9 @@ class Plain(nn.Module):
         return self.last(self.dropout(torch.relu(self.first(inputs["image"].float() / 255))))
 
 
-def make_training(**changes: Any) -> DenseTraining:
+def make_training(**changes: Any) -> NetworkTraining:
     """Three epochs of three steps; 5 images in batches of 2, so that rounds end within batches and epochs."""
-    training = DenseTraining(
+    training = NetworkTraining(
         build=partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None),
         loss=LIKELIHOODS["gaussian"].image_loss,
         samples=Depths(),
@@ -116,20 +111,21 @@ class Followed:
 
     def __init__(
         self,
-        training: DenseTraining,
+        training: NetworkTraining,
         keys: NetworkKeys = KEYS,
-        state: DenseState | None = None,
+        state: TrainingState | None = None,
         workers: int = 0,
         fabric: Fabric | None = None,
     ):
-        self.states: list[DenseState] = []
+        self.states: list[TrainingState] = []
         self.kept: dict[int, Weights] = {}
-        self.progress: list[tuple[int, LogRow]] = []
-        watch = DenseWatch(lambda row: self.progress.append((row.step, row)), self._save, self._keep)
+        self.progress: list[tuple[int, str]] = []
+        self.rows: list[LogRow] = []
+        watch = Watch(lambda *progress: self.progress.append(progress), self.rows.append, self._save, self._keep)
         fabric = fabric or Fabric(accelerator="cpu", devices=1)
         self.log = train_network(training, keys, fabric, state, watch, workers)
 
-    def _save(self, state: DenseState) -> None:
+    def _save(self, state: TrainingState) -> None:
         rule = {name: each.clone() for name, each in state.rule.items()}
         buffers = {name: each.clone() for name, each in state.buffers.items()}
         self.states.append(replace(state, parameters=state.parameters.clone(), rule=rule, buffers=buffers))
@@ -149,8 +145,8 @@ def assert_same(one: Weights, other: Weights) -> None:
 
 @pytest.fixture
 def saves_often(monkeypatch) -> None:
-    monkeypatch.setattr(dense, "LOG_EVERY", 2)
-    monkeypatch.setattr(dense.Pacer, "due", lambda pacer: True)
+    monkeypatch.setattr(network, "LOG_EVERY", 2)
+    monkeypatch.setattr(network.Pacer, "due", lambda pacer: True)
 
 
 # How a training may differ in what it remembers, or draws at random.
@@ -238,9 +234,9 @@ def test_what_is_kept_is_the_network_at_that_epoch() -> None:
 
 
 def test_kept_weights_load_into_a_network() -> None:
-    network, kept = DepthCompletion(8, (1, 1, 1, 1)), Followed(make_training()).weights
-    network.load_state_dict(kept)
-    assert_same(network.state_dict(), kept)
+    fresh, kept = DepthCompletion(8, (1, 1, 1, 1)), Followed(make_training()).weights
+    fresh.load_state_dict(kept)
+    assert_same(fresh.state_dict(), kept)
 
 
 def test_the_loss_falls() -> None:
@@ -250,14 +246,16 @@ def test_the_loss_falls() -> None:
 
 
 def test_the_log_has_a_row_at_every_epoch_and_every_so_many_steps(monkeypatch) -> None:
-    monkeypatch.setattr(dense, "LOG_EVERY", 2)
+    monkeypatch.setattr(network, "LOG_EVERY", 2)
     assert [row.step for row in Followed(make_training()).log] == [2, 3, 4, 6, 8, 9]
 
 
-def test_progress_hears_of_every_row(monkeypatch) -> None:
-    monkeypatch.setattr(dense, "LOG_EVERY", 2)
+def test_whoever_follows_hears_of_every_row_and_step(monkeypatch) -> None:
+    monkeypatch.setattr(network, "LOG_EVERY", 2)
     followed = Followed(make_training())
-    assert followed.progress == [(row.step, row) for row in followed.log]
+    assert tuple(followed.rows) == followed.log
+    notes = [(row.step, f"loss {row.loss:.3g}, rate {row.rate:.2g}") for row in followed.log]
+    assert followed.progress == notes
 
 
 def test_the_log_holds_the_rate_of_the_schedule() -> None:
@@ -267,23 +265,23 @@ def test_the_log_holds_the_rate_of_the_schedule() -> None:
 
 
 def test_a_row_is_the_mean_loss_since_the_row_before(monkeypatch) -> None:
-    monkeypatch.setattr(dense, "LOG_EVERY", 1)
+    monkeypatch.setattr(network, "LOG_EVERY", 1)
     each = {row.step: row.loss for row in Followed(make_training()).log}
-    monkeypatch.setattr(dense, "LOG_EVERY", 100)
+    monkeypatch.setattr(network, "LOG_EVERY", 100)
     (first, *_) = Followed(make_training()).log
     assert first.loss == pytest.approx(sum(each[step] for step in (1, 2, 3)) / 3, rel=1e-6)
 
 
 def test_states_are_saved_no_more_often_than_the_pacer_says(monkeypatch) -> None:
-    monkeypatch.setattr(dense, "LOG_EVERY", 1)
+    monkeypatch.setattr(network, "LOG_EVERY", 1)
     assert Followed(make_training()).states == []
 
 
 @pytest.mark.parametrize("rule", [Adam(), SGD(), LangevinRule()])
 def test_a_loss_that_is_not_finite_is_an_error_with_its_step(rule) -> None:
-    with pytest.raises(LossDivergedError, match="NaN or infinite by step 3") as complaint:
+    with pytest.raises(DivergedError, match="NaN or infinite by step 3") as complaint:
         Followed(make_training(rule=rule, schedule=constant(1e30)))
-    assert complaint.value.step == 3
+    assert complaint.value.networks == [0]
 
 
 def test_weights_that_are_not_finite_are_not_kept() -> None:
@@ -292,7 +290,7 @@ def test_weights_that_are_not_finite_are_not_kept() -> None:
         return constant(1e-4 if step < total else 3e38)(step, total)
 
     training = make_training(rule=SGD(), schedule=schedule, num_epochs=1, keep=(1,))
-    with pytest.raises(LossDivergedError):
+    with pytest.raises(DivergedError):
         Followed(training)
 
 
@@ -404,7 +402,7 @@ def test_a_crop_that_does_not_fit_is_one_line() -> None:
 class MadeUp(StreetSource):
     """As many valid pixels in every image, so that the mean of two halves of a batch is the mean of the batch."""
 
-    def open(self, task: Task, folders: Folders, key: str) -> Samples:
+    def open(self, task: Task, places: Places, key: str) -> Samples:
         return Depths()
 
 
@@ -422,8 +420,9 @@ def test_a_job_on_two_devices_that_share_every_batch_saves_the_network_of_one(tm
         recipe = small_dense(tmp_path / "cache", *settings, "mc_dropout.batch_size=4", f"training.devices={devices}")
         data = recipe.data.model_copy(update={"train": MadeUp()})
         recipe = PlainRecipe.model_validate(recipe.model_dump()).model_copy(update={"data": data})
-        train_job(TrainJob(recipe, "mc_dropout", 0, tmp_path / str(devices), "cpu"), lambda told: None)
-        found.append(checkpoints_of(recipe, "mc_dropout", 0, tmp_path / str(devices)).load_weights(0))
+        job = TrainJob(recipe, "mc_dropout", (0,), tmp_path / str(devices), "cpu")
+        train_job(job, lambda message: None)
+        found.append(job.files.load_weights(0))
     alone, together = found
     for name, expected in alone.items():
         torch.testing.assert_close(together[name], expected, rtol=1e-4, atol=1e-6)
@@ -433,4 +432,4 @@ def test_a_job_on_two_devices_that_diverges_is_an_error_for_the_user(tmp_path: P
     settings = ("training.devices=2", "ensemble.learning_rate=1000000", "ensemble.optimiser=sgd")
     recipe = small_dense(tmp_path / "cache", *settings)
     with pytest.raises(InputError, match=r"network 0: the loss became NaN.*lower ensemble\.learning_rate"):
-        train_job(TrainJob(recipe, "ensemble", 0, tmp_path, "cpu"), lambda told: None)
+        train_job(TrainJob(recipe, "ensemble", (0,), tmp_path, "cpu"), lambda message: None)

@@ -4,13 +4,16 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from epibench.evaluation.pool import parts_of, predict, score
 from torch import Tensor
 
-from epibench.evaluation import pool as evaluation
+from epibench.data.batch import Points
+from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
 from epibench.likelihoods import LIKELIHOODS
-from epibench.members.draws import make_draws
+from epibench.members import stacked
+from epibench.members.draws import Draws, make_draws
+from epibench.members.pool import parts_of
+from epibench.members.stacked import StackedOnPoints, predict
 from epibench.plans import Plan
 
 POINTS = 23
@@ -54,7 +57,7 @@ def make_pool(kind: str, plan: Plan = "prefix", grouped: bool = True) -> GivenPo
 )
 @pytest.mark.parametrize("budget", [2**22, 20])
 def test_predictions_are_those_of_the_whole_pool(kind, plan, grouped, budget, monkeypatch) -> None:
-    monkeypatch.setattr(evaluation, "OUTPUTS_AT_ONCE", budget)
+    monkeypatch.setattr(stacked, "OUTPUTS_AT_ONCE", budget)
     pool = make_pool(kind, plan, grouped)
     draws = make_draws(12, (1, 2, 4), plan=plan, group=pool.group)
     found = predict(pool, draws, kind, torch.zeros(POINTS, 1))
@@ -100,14 +103,22 @@ def test_the_variance_is_limited_where_asked() -> None:
     assert limited.max() == 7.0
 
 
+def score(
+    pool: GivenPool, draws: Draws, kind: str, target: Tensor
+) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
+    evaluation = Evaluation(StackedOnPoints(pool, Points(torch.zeros(POINTS, 1), target)), draws, suite_settings(kind))
+    evaluation.run()
+    return evaluation.results()
+
+
 @pytest.mark.parametrize("kind", ["gaussian", "categorical"])
 def test_scores_do_not_depend_on_parts(kind, monkeypatch) -> None:
     pool = make_pool(kind)
     target = torch.randn(POINTS) if kind == "gaussian" else torch.randint(0, 2, (POINTS,))
     draws = make_draws(12, (1, 2, 4), plan="prefix", group=pool.group)
-    values, curves = score(pool, draws, suite_settings(kind), torch.zeros(POINTS, 1), target)
+    values, curves = score(pool, draws, kind, target)
     whole = GivenPool(pool.outputs_of, "disjoint", None, [])  # its plan makes it one part; the draws are the same
-    other, other_curves = score(whole, draws, suite_settings(kind), torch.zeros(POINTS, 1), target)
+    other, other_curves = score(whole, draws, kind, target)
     assert values.keys() == other.keys()
     for name in values:
         torch.testing.assert_close(values[name], other[name], rtol=1e-9, atol=1e-9)

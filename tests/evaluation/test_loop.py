@@ -6,29 +6,23 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from epibench.evaluation.dense import DomainPass
-from epibench.runs.gallery import Gallery
 from torch import Tensor
 
 import oracles
 from epibench.data.batch import Batch
-from epibench.evaluation import dense
+from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
-from epibench.members.draws import Draws, make_draws
+from epibench.members import networks
+from epibench.members.draws import make_draws
 from epibench.members.maps import Maps, WindowMaps, whole
-from epibench.members.networks import NetworkPool
-from epibench.methods.contract import Member, Method
-from epibench.methods.ensemble import Ensemble
-from epibench.methods.mc_dropout import MCDropout
-from epibench.methods.sgld import SGLD
-from epibench.networks.depth_completion import DepthCompletion
+from epibench.members.networks import NetworksOnImages
 from epibench.plans import Plan
+from epibench.runs.observers import Gallery
 from metrics import class_oracles
 
 MEMBERS, IMAGES, HEIGHT, WIDTH, CLASSES = 12, 6, 5, 8, 3
@@ -104,19 +98,20 @@ PLANS = {
 }
 
 
-def make_pass(
+def make_evaluation(
     plan: str = "random", kind: str = "gaussian", resident: int = MEMBERS, convention: Any = "pooled", **options: Any
-) -> DomainPass:
+) -> Evaluation:
     how, group = PLANS[plan]
     pool = CountingPool(how, group, kind, resident)
     draws = make_draws(MEMBERS, (1, 2, 4), plan=how, max_draws=3, group=group)
     uncertainty = {"gaussian": "total", "categorical": "entropy"}[kind]
     settings = SuiteSettings(kind, convention, uncertainty, exact=False, num_images=IMAGES, num_classes=CLASSES)
     samples = options.pop("samples", Scenes(kind))
-    return DomainPass(pool, draws, settings, samples, **{"batch_size": 2, **options})
+    images = NetworksOnImages(pool, samples, **{"batch_size": 2, "num_classes": CLASSES, **options})
+    return Evaluation(images, draws, settings)
 
 
-def finished(run: DomainPass) -> tuple[Values, Curves]:
+def finished(run: Evaluation) -> tuple[Values, Curves]:
     run.run()
     return run.results()
 
@@ -124,7 +119,7 @@ def finished(run: DomainPass) -> tuple[Values, Curves]:
 @pytest.fixture
 def small_shards(monkeypatch) -> None:
     """A shard is full with the second batch of two images."""
-    monkeypatch.setattr(dense, "SHARD_PIXELS", {"cpu": 3 * HEIGHT * WIDTH})
+    monkeypatch.setattr(networks, "SHARD_PIXELS", {"cpu": 3 * HEIGHT * WIDTH})
 
 
 # The naive way
@@ -221,7 +216,7 @@ NAIVE = {"gaussian": naive_gaussian, "categorical": naive_categorical}
     ("kind", "plan"), [*(("gaussian", plan) for plan in PLANS), ("categorical", "random"), ("categorical", "prefix")]
 )
 def test_every_metric_of_every_draw_is_that_of_the_naive_way(kind: str, plan: str, small_shards) -> None:
-    run = make_pass(plan, kind)
+    run = make_evaluation(plan, kind)
     values, _ = finished(run)
     known: dict[tuple[int, ...], dict[str, float]] = {}
     for draw, members in enumerate(run.draws.sets):
@@ -238,14 +233,14 @@ def test_every_metric_of_every_draw_is_that_of_the_naive_way(kind: str, plan: st
 @pytest.mark.parametrize("resident", [MEMBERS, 5, 1])
 @pytest.mark.parametrize("plan", PLANS)
 def test_each_member_predicts_each_image_exactly_once(plan: str, resident: int, small_shards) -> None:
-    run = make_pass(plan, resident=resident)
+    run = make_evaluation(plan, resident=resident)
     run.run()
-    assert run.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in range(IMAGES)}
+    assert run.domain.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in range(IMAGES)}
 
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_members_that_do_not_fit_together_change_nothing(plan: str, small_shards) -> None:
-    together, apart = (finished(make_pass(plan, resident=resident))[0] for resident in (MEMBERS, 1))
+    together, apart = (finished(make_evaluation(plan, resident=resident))[0] for resident in (MEMBERS, 1))
     assert [name for name in together if not torch.equal(together[name], apart[name])] == []
 
 
@@ -259,15 +254,15 @@ def assert_close(one: tuple[Values, Curves], other: tuple[Values, Curves]) -> No
 @pytest.mark.parametrize("batch_size", [1, 3, 4, 7])
 @pytest.mark.parametrize("plan", ["random", "prefix"])
 def test_results_do_not_depend_on_batches(plan: str, batch_size: int) -> None:
-    assert_close(finished(make_pass(plan, batch_size=batch_size)), finished(make_pass(plan, batch_size=2)))
+    assert_close(finished(make_evaluation(plan, batch_size=batch_size)), finished(make_evaluation(plan, batch_size=2)))
 
 
 @pytest.mark.parametrize("pixels", [1, 2 * HEIGHT * WIDTH, 3 * HEIGHT * WIDTH, 10**9])
 @pytest.mark.parametrize("plan", ["random", "prefix"])
 def test_results_do_not_depend_on_shards(plan: str, pixels: int, monkeypatch) -> None:
-    expected = finished(make_pass(plan, batch_size=1))
-    monkeypatch.setattr(dense, "SHARD_PIXELS", {"cpu": pixels})
-    assert_close(finished(make_pass(plan, batch_size=1)), expected)
+    expected = finished(make_evaluation(plan, batch_size=1))
+    monkeypatch.setattr(networks, "SHARD_PIXELS", {"cpu": pixels})
+    assert_close(finished(make_evaluation(plan, batch_size=1)), expected)
 
 
 def assert_equal(one: tuple[Values, Curves], other: tuple[Values, Curves]) -> None:
@@ -278,39 +273,39 @@ def assert_equal(one: tuple[Values, Curves], other: tuple[Values, Curves]) -> No
 
 
 def test_workers_change_nothing(small_shards) -> None:
-    assert_equal(finished(make_pass(workers=2)), finished(make_pass()))
+    assert_equal(finished(make_evaluation(workers=2)), finished(make_evaluation()))
 
 
 def test_threads_change_nothing(small_shards, two_threads) -> None:
-    many = finished(make_pass())
+    many = finished(make_evaluation())
     torch.set_num_threads(1)
-    assert_equal(finished(make_pass()), many)
+    assert_equal(finished(make_evaluation()), many)
 
 
 @pytest.mark.parametrize("plan", ["random", "prefix"])
-def test_a_pass_goes_on_from_the_state_after_any_shard(plan: str, small_shards) -> None:
+def test_an_evaluation_goes_on_from_the_state_after_any_shard(plan: str, small_shards) -> None:
     states = []
 
     def note(images: int) -> None:
         saved = {name: tensor.clone() for name, tensor in whole.state().items()}
         states.append((saved, replace(whole.done)))
 
-    whole = make_pass(plan, batch_size=1)
+    whole = make_evaluation(plan, batch_size=1)
     whole.run(note)
     assert [done.images for _, done in states] == [3, 6]
     for saved, done in states:
-        images, rest = done.images, make_pass(plan, batch_size=1)
+        images, rest = done.images, make_evaluation(plan, batch_size=1)
         rest.load_state(saved, done)
         rest.run()
         left = range(images, IMAGES)
-        assert rest.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in left}
+        assert rest.domain.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in left}
         assert_equal(rest.results(), whole.results())
         assert rest.done.images == IMAGES
         assert rest.done.pixels == whole.done.pixels
 
 
 def test_images_and_valid_pixels_are_counted() -> None:
-    run = make_pass()
+    run = make_evaluation()
     run.run()
     assert run.done.images == IMAGES
     assert run.done.pixels == sum(int(Scenes()[image].valid.sum()) for image in range(IMAGES))
@@ -318,12 +313,12 @@ def test_images_and_valid_pixels_are_counted() -> None:
 
 def test_shards_are_told_as_they_end(small_shards) -> None:
     heard = []
-    make_pass(batch_size=1).run(heard.append)
+    make_evaluation(batch_size=1).run(heard.append)
     assert heard == [3, 3]
 
 
 def test_the_rmse_of_groups_of_four_images_knows_the_images(small_shards) -> None:
-    run = make_pass(convention="gustafsson2020", batch_size=1)
+    run = make_evaluation(convention="gustafsson2020", batch_size=1)
     values, _ = finished(run)
     for draw, members in enumerate(run.draws.sets):
         naive = Naive.of(members, "gaussian")
@@ -332,7 +327,7 @@ def test_the_rmse_of_groups_of_four_images_knows_the_images(small_shards) -> Non
 
 
 def test_a_domain_without_any_valid_pixel_has_no_numbers() -> None:
-    values, _ = finished(make_pass(samples=Scenes(empty=True)))
+    values, _ = finished(make_evaluation(samples=Scenes(empty=True)))
     assert bool(values["rmse"].isnan().all())
 
 
@@ -361,7 +356,7 @@ class Witness:
 @pytest.mark.parametrize("plan", PLANS)
 def test_observers_see_every_output_of_every_member(plan: str, small_shards) -> None:
     witness = Witness()
-    make_pass(plan, resident=5, observers=(witness,)).run()
+    make_evaluation(plan, resident=5, observers=(witness,)).run()
     scenes = Scenes()
     for member in range(MEMBERS):
         for image in range(IMAGES):
@@ -373,25 +368,25 @@ def test_observers_see_every_output_of_every_member(plan: str, small_shards) -> 
 
 def test_observers_see_the_batch_itself() -> None:
     witness = Witness()
-    make_pass(observers=(witness,)).run()
+    make_evaluation(observers=(witness,)).run()
     for image in range(IMAGES):
         torch.testing.assert_close(witness.targets[image], Scenes()[image].target, equal_nan=True)
 
 
 def test_observers_have_states_of_their_own(small_shards) -> None:
     one, other = Witness(), Witness()
-    run = make_pass(observers=(one, other))
+    run = make_evaluation(observers=(one, other))
     run.run()
     other.seen.clear()
     fresh = (Witness(), Witness())
-    make_pass(observers=fresh).load_state(run.state(), run.done)
+    make_evaluation(observers=fresh).load_state(run.state(), run.done)
     assert [each.loaded for each in fresh] == [MEMBERS * IMAGES, 0]
 
 
 def test_pictures_are_the_same_after_an_interruption(small_shards) -> None:
-    def with_gallery() -> tuple[DomainPass, Gallery]:
+    def with_gallery() -> tuple[Evaluation, Gallery]:
         gallery = Gallery((0, 1, 5), (1, 4, 9))
-        return make_pass("random", batch_size=1, resident=5, observers=(gallery,)), gallery
+        return make_evaluation("random", batch_size=1, resident=5, observers=(gallery,)), gallery
 
     states = []
     whole, expected = with_gallery()
@@ -399,174 +394,4 @@ def test_pictures_are_the_same_after_an_interruption(small_shards) -> None:
     rest, gallery = with_gallery()
     rest.load_state(*states[0])
     rest.run()
-    assert gallery.pictures() == expected.pictures()
-
-
-# Pools of networks
-
-SIZE = (16, 32)
-
-
-@dataclass
-class Stored:
-    """The weights of networks, made up, and which were asked for."""
-
-    loaded: list[tuple[int, int]] = field(default_factory=list)
-
-    def load(self, member: Member) -> Values:
-        self.loaded.append((member.network, member.snapshot))
-        torch.manual_seed(10 * member.network + member.snapshot)
-        return build().state_dict()
-
-
-build = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
-METHODS: dict[str, Method] = {
-    "ensemble": Ensemble(num_members=4),
-    "dropout": MCDropout(num_networks=2, num_passes=3, rate=0.3),
-    "repeats": MCDropout(num_networks=2, num_passes=2, repeats=2, rate=0.3),
-    "chains": SGLD(num_chains=2, num_epochs=4, num_snapshots=2),
-}
-
-
-def network_pool(name: str = "dropout", resident: int = 64) -> tuple[NetworkPool, Stored]:
-    method, stored = METHODS[name], Stored()
-    roll = method.roll(range(method.num_trained))
-    pool = NetworkPool("gaussian", build, stored.load, roll, 7, method.name, rate=method.dropout, resident=resident)
-    return pool, stored
-
-
-@pytest.fixture(scope="module")
-def images() -> Values:
-    generator = torch.Generator().manual_seed(3)
-    image = torch.randint(0, 256, (4, 3, *SIZE), dtype=torch.uint8, generator=generator)
-    return {"image": image, "sparse_depth": 20 * torch.rand(4, 1, *SIZE, generator=generator)}
-
-
-def everything(pool: NetworkPool) -> slice:
-    return slice(0, pool.num_members)
-
-
-def outputs(pool: NetworkPool, inputs: Values, members: slice, numbers: range) -> Values:
-    return {name: values[:, :, 0] for name, values in pool.outputs(inputs, members, numbers).values.items()}
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_member_predicts_an_image_the_same_in_any_batch(name: str, images: Values) -> None:
-    pool, _ = network_pool(name)
-    expected = outputs(pool, images, everything(pool), range(10, 14))
-    for first, last in ((0, 1), (1, 4)):
-        part = {key: values[first:last] for key, values in images.items()}
-        found = outputs(pool, part, everything(pool), range(10 + first, 10 + last))
-        for key, values in expected.items():
-            room = 1e-5 * float(values.abs().max())
-            torch.testing.assert_close(found[key], values[:, first:last], rtol=1e-5, atol=room)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_member_predicts_the_same_with_any_others(name: str, images: Values) -> None:
-    pool, _ = network_pool(name)
-    expected = outputs(pool, images, everything(pool), range(4))
-    fresh, _ = network_pool(name)
-    for member in reversed(range(pool.num_members)):
-        alone = outputs(fresh, images, slice(member, member + 1), range(4))
-        assert all(torch.equal(alone[key][0], expected[key][member]) for key in expected)
-
-
-def test_members_differ(images: Values) -> None:
-    for name in METHODS:
-        pool, _ = network_pool(name)
-        means = outputs(pool, images, everything(pool), range(4))["mean"]
-        assert len({tuple(mean.flatten().tolist()) for mean in means}) == pool.num_members
-
-
-def test_dropout_differs_from_image_to_image(images: Values) -> None:
-    pool, _ = network_pool()
-    same = {key: values[:1].expand(2, *values.shape[1:]) for key, values in images.items()}
-    found = outputs(pool, same, slice(0, 1), range(2))["mean"][0]
-    assert not torch.allclose(found[0], found[1])
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_networks_that_come_and_go_predict_as_those_that_stay(name: str, images: Values) -> None:
-    pool, _ = network_pool(name)
-    expected = outputs(pool, images, everything(pool), range(4))
-    small, _ = network_pool(name, resident=1)
-    for _ in range(2):
-        found = [outputs(small, images, part, range(4)) for part in small.groups(everything(small))]
-        for key in expected:
-            assert torch.equal(torch.cat([each[key] for each in found]), expected[key])
-
-
-@pytest.mark.parametrize(
-    ("name", "resident", "expected"),
-    [
-        ("ensemble", 64, [(0, 4)]),
-        ("ensemble", 3, [(0, 3), (3, 4)]),
-        ("ensemble", 1, [(0, 1), (1, 2), (2, 3), (3, 4)]),
-        ("dropout", 1, [(0, 3), (3, 6)]),
-        ("chains", 1, [(0, 1), (1, 2), (2, 3), (3, 4)]),
-        ("chains", 2, [(0, 2), (2, 4)]),
-    ],
-)
-def test_groups_hold_as_many_networks_as_fit(name: str, resident: int, expected: list[tuple[int, int]]) -> None:
-    pool, _ = network_pool(name, resident)
-    assert [(part.start, part.stop) for part in pool.groups(everything(pool))] == expected
-
-
-def test_groups_begin_where_they_are_asked_for() -> None:
-    pool, _ = network_pool("ensemble", 2)
-    assert [(part.start, part.stop) for part in pool.groups(slice(1, 4))] == [(1, 3), (3, 4)]
-
-
-def test_networks_that_fit_are_loaded_once(images: Values) -> None:
-    pool, stored = network_pool("dropout")
-    for _ in range(2):
-        outputs(pool, images, everything(pool), range(4))
-    assert stored.loaded == [(0, 0), (1, 0)]
-
-
-def test_no_more_networks_than_fit_are_kept(images: Values) -> None:
-    pool, stored = network_pool("ensemble", 2)
-    for part in pool.groups(everything(pool)):
-        outputs(pool, images, part, range(4))
-    assert stored.loaded == [(0, 0), (1, 0), (2, 0), (3, 0)]
-    assert len(pool._networks) == 2
-
-
-def test_threads_predict_as_one_does(images: Values, two_threads) -> None:
-    many, _ = network_pool()
-    both = outputs(many, images, everything(many), range(4))
-    torch.set_num_threads(1)
-    one, _ = network_pool()
-    alone = outputs(one, images, everything(one), range(4))
-    assert all(torch.equal(both[key], alone[key]) for key in alone)
-
-
-def test_the_mode_of_the_networks_is_that_of_prediction(images: Values) -> None:
-    pool, _ = network_pool("ensemble")
-    first = outputs(pool, images, everything(pool), range(4))["mean"]
-    again = outputs(pool, images, everything(pool), range(4))["mean"]
-    assert torch.equal(first, again)  # in training mode, batch norm would have changed its statistics
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        MCDropout(num_networks=3, num_passes=2),
-        MCDropout(num_networks=3, num_passes=1),
-        MCDropout(num_networks=3, num_passes=1, repeats=2),
-        SGLD(num_chains=3, num_epochs=4, num_snapshots=2),
-        SGLD(num_chains=3, num_epochs=4, num_snapshots=1),
-    ],
-    ids=["passes", "one pass", "repeats", "snapshots", "one snapshot"],
-)
-def test_every_network_or_chain_is_drawn_by_itself(method: Method) -> None:
-    roll = method.roll(range(3))
-    draws: Draws = make_draws(len(roll.members), (1,), plan=roll.plan, group=roll.group)
-    drawn = {roll.members[number].network for members in draws.sets for number in members}
-    assert drawn == {0, 1, 2}
-
-
-def test_members_of_networks_that_are_left_keep_their_networks() -> None:
-    roll = METHODS["dropout"].roll((0, 2))
-    assert [member.network for member in roll.members] == [0, 0, 0, 2, 2, 2]
+    assert gallery.pictures("ensemble") == expected.pictures("ensemble")

@@ -1,0 +1,186 @@
+"""Pools of large networks: a member predicts the same in any batch, with any others, resident or loaded anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from epibench.members.draws import Draws, make_draws
+from epibench.members.networks import NetworkPool
+from epibench.methods.contract import Member, Method
+from epibench.methods.ensemble import Ensemble
+from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.sgld import SGLD
+from epibench.networks.depth_completion import DepthCompletion
+
+Values = dict[str, Tensor]
+SIZE = (16, 32)
+
+
+@dataclass
+class Stored:
+    """The weights of networks, made up, and which were asked for."""
+
+    loaded: list[tuple[int, int]] = field(default_factory=list)
+
+    def load(self, member: Member) -> Values:
+        self.loaded.append((member.network, member.snapshot))
+        torch.manual_seed(10 * member.network + member.snapshot)
+        return build().state_dict()
+
+
+build = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
+METHODS: dict[str, Method] = {
+    "ensemble": Ensemble(num_members=4),
+    "dropout": MCDropout(num_networks=2, num_passes=3, rate=0.3),
+    "repeats": MCDropout(num_networks=2, num_passes=2, repeats=2, rate=0.3),
+    "chains": SGLD(num_chains=2, num_epochs=4, num_snapshots=2),
+}
+
+
+def network_pool(name: str = "dropout", resident: int = 64) -> tuple[NetworkPool, Stored]:
+    method, stored = METHODS[name], Stored()
+    table = method.members(range(method.num_trained))
+    pool = NetworkPool("gaussian", build, stored.load, table, 7, method.name, rate=method.dropout, resident=resident)
+    return pool, stored
+
+
+@pytest.fixture(scope="module")
+def images() -> Values:
+    generator = torch.Generator().manual_seed(3)
+    image = torch.randint(0, 256, (4, 3, *SIZE), dtype=torch.uint8, generator=generator)
+    return {"image": image, "sparse_depth": 20 * torch.rand(4, 1, *SIZE, generator=generator)}
+
+
+def everything(pool: NetworkPool) -> slice:
+    return slice(0, pool.num_members)
+
+
+def outputs(pool: NetworkPool, inputs: Values, members: slice, numbers: range) -> Values:
+    return {name: values[:, :, 0] for name, values in pool.outputs(inputs, members, numbers).values.items()}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_member_predicts_an_image_the_same_in_any_batch(name: str, images: Values) -> None:
+    pool, _ = network_pool(name)
+    expected = outputs(pool, images, everything(pool), range(10, 14))
+    for first, last in ((0, 1), (1, 4)):
+        part = {key: values[first:last] for key, values in images.items()}
+        found = outputs(pool, part, everything(pool), range(10 + first, 10 + last))
+        for key, values in expected.items():
+            room = 1e-5 * float(values.abs().max())
+            torch.testing.assert_close(found[key], values[:, first:last], rtol=1e-5, atol=room)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_member_predicts_the_same_with_any_others(name: str, images: Values) -> None:
+    pool, _ = network_pool(name)
+    expected = outputs(pool, images, everything(pool), range(4))
+    fresh, _ = network_pool(name)
+    for member in reversed(range(pool.num_members)):
+        alone = outputs(fresh, images, slice(member, member + 1), range(4))
+        assert all(torch.equal(alone[key][0], expected[key][member]) for key in expected)
+
+
+def test_members_differ(images: Values) -> None:
+    for name in METHODS:
+        pool, _ = network_pool(name)
+        means = outputs(pool, images, everything(pool), range(4))["mean"]
+        assert len({tuple(mean.flatten().tolist()) for mean in means}) == pool.num_members
+
+
+def test_dropout_differs_from_image_to_image(images: Values) -> None:
+    pool, _ = network_pool()
+    same = {key: values[:1].expand(2, *values.shape[1:]) for key, values in images.items()}
+    found = outputs(pool, same, slice(0, 1), range(2))["mean"][0]
+    assert not torch.allclose(found[0], found[1])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_networks_that_come_and_go_predict_as_those_that_stay(name: str, images: Values) -> None:
+    pool, _ = network_pool(name)
+    expected = outputs(pool, images, everything(pool), range(4))
+    small, _ = network_pool(name, resident=1)
+    for _ in range(2):
+        found = [outputs(small, images, part, range(4)) for part in small.groups(everything(small))]
+        for key in expected:
+            assert torch.equal(torch.cat([each[key] for each in found]), expected[key])
+
+
+@pytest.mark.parametrize(
+    ("name", "resident", "expected"),
+    [
+        ("ensemble", 64, [(0, 4)]),
+        ("ensemble", 3, [(0, 3), (3, 4)]),
+        ("ensemble", 1, [(0, 1), (1, 2), (2, 3), (3, 4)]),
+        ("dropout", 1, [(0, 3), (3, 6)]),
+        ("chains", 1, [(0, 1), (1, 2), (2, 3), (3, 4)]),
+        ("chains", 2, [(0, 2), (2, 4)]),
+    ],
+)
+def test_groups_hold_as_many_networks_as_fit(name: str, resident: int, expected: list[tuple[int, int]]) -> None:
+    pool, _ = network_pool(name, resident)
+    assert [(part.start, part.stop) for part in pool.groups(everything(pool))] == expected
+
+
+def test_groups_begin_where_they_are_asked_for() -> None:
+    pool, _ = network_pool("ensemble", 2)
+    assert [(part.start, part.stop) for part in pool.groups(slice(1, 4))] == [(1, 3), (3, 4)]
+
+
+def test_networks_that_fit_are_loaded_once(images: Values) -> None:
+    pool, stored = network_pool("dropout")
+    for _ in range(2):
+        outputs(pool, images, everything(pool), range(4))
+    assert stored.loaded == [(0, 0), (1, 0)]
+
+
+def test_no_more_networks_than_fit_are_kept(images: Values) -> None:
+    pool, stored = network_pool("ensemble", 2)
+    for part in pool.groups(everything(pool)):
+        outputs(pool, images, part, range(4))
+    assert stored.loaded == [(0, 0), (1, 0), (2, 0), (3, 0)]
+    assert len(pool._networks) == 2
+
+
+def test_threads_predict_as_one_does(images: Values, two_threads) -> None:
+    many, _ = network_pool()
+    both = outputs(many, images, everything(many), range(4))
+    torch.set_num_threads(1)
+    one, _ = network_pool()
+    alone = outputs(one, images, everything(one), range(4))
+    assert all(torch.equal(both[key], alone[key]) for key in alone)
+
+
+def test_the_mode_of_the_networks_is_that_of_prediction(images: Values) -> None:
+    pool, _ = network_pool("ensemble")
+    first = outputs(pool, images, everything(pool), range(4))["mean"]
+    again = outputs(pool, images, everything(pool), range(4))["mean"]
+    assert torch.equal(first, again)  # in training mode, batch norm would have changed its statistics
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        MCDropout(num_networks=3, num_passes=2),
+        MCDropout(num_networks=3, num_passes=1),
+        MCDropout(num_networks=3, num_passes=1, repeats=2),
+        SGLD(num_chains=3, num_epochs=4, num_snapshots=2),
+        SGLD(num_chains=3, num_epochs=4, num_snapshots=1),
+    ],
+    ids=["passes", "one pass", "repeats", "snapshots", "one snapshot"],
+)
+def test_every_network_or_chain_is_drawn_by_itself(method: Method) -> None:
+    table = method.members(range(3))
+    draws: Draws = make_draws(len(table.members), (1,), plan=table.plan, group=table.group)
+    drawn = {table.members[number].network for members in draws.sets for number in members}
+    assert drawn == {0, 1, 2}
+
+
+def test_members_of_networks_that_are_left_keep_their_networks() -> None:
+    table = METHODS["dropout"].members((0, 2))
+    assert [member.network for member in table.members] == [0, 0, 0, 2, 2, 2]

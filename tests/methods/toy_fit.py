@@ -1,0 +1,95 @@
+"""Fit a method to a small problem in memory: train its stacked networks, then make the pool of its members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from epibench import randomness
+from epibench.data.batch import Points
+from epibench.data.sets.toy import sample
+from epibench.members.stacked import StackedPool
+from epibench.methods import Member, Method, TrainedNetwork
+from epibench.networks.mlp import StackedMLP
+from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining, trained
+from epibench.training.state import Weights
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Points, and the networks that learn them. kind: of predictions, or `direct`."""
+
+    kind: str
+    data: Points
+    network: StackedMLP
+    prior_scale: float = 1.0
+
+
+def make_problem(name: str, num_points: int = 40) -> Problem:
+    """Regression or classification with few points."""
+    regression = name == "regression"
+    points = sample("toy-regression" if regression else "toy-classification", "train", num_points, 0)
+    network = StackedMLP(1, 1, heads=2) if regression else StackedMLP(2, 2)
+    return Problem("gaussian" if regression else "categorical", points, network)
+
+
+def training_of(method: Method, problem: Problem) -> StackedTraining:
+    """How a method trains its networks on a problem."""
+    return StackedTraining(
+        **vars(method.training),
+        network=problem.network,
+        objective=OBJECTIVES[problem.kind],
+        data=problem.data,
+        prior_precision=1 / problem.prior_scale**2 if method.prior else 0.0,
+    )
+
+
+def keys_of(method: Method, seed: int = 0) -> Keys:
+    return Keys.of(seed, method.name, range(method.num_trained), torch.device("cpu"))
+
+
+def train(method: Method, problem: Problem, seed: int = 0) -> Tensor:
+    """The kept parameters of all networks, (network, snapshot, parameter)."""
+    return trained(training_of(method, problem), keys_of(method, seed))
+
+
+def view_of(method: Method, problem: Problem, kept: Tensor, number: int, seed: int = 0) -> TrainedNetwork:
+    """A trained network as its method sees it, with what the method has fitted to it."""
+
+    def points() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        yield problem.data.inputs, problem.data.target, torch.ones(len(problem.data.target), dtype=torch.bool)
+
+    def raw(weights: Weights, inputs: Tensor) -> Tensor:
+        return problem.network.outputs(weights["parameters"][None], inputs.T[None])[0]
+
+    key = partial(randomness.key, seed, method.name, number)
+    view = TrainedNetwork(number, lambda snapshot: {"parameters": kept[number, snapshot]}, {}, key, points, raw)
+    return replace(view, posterior=method.posterior(view))
+
+
+def pool_of(method: Method, problem: Problem, kept: Tensor, seed: int = 0) -> StackedPool:
+    """The members of trained networks, each with weights of its own."""
+    views = [view_of(method, problem, kept, number, seed) for number in range(len(kept))]
+    table = method.members(range(len(kept)))
+    owners = [Member(m.network, m.snapshot) if method.dropout else m for m in table.members]
+    rows = {owner: row for row, owner in enumerate(dict.fromkeys(owners))}  # passes of one network share its row
+    weights = [method.weights(owner, views[owner.network])["parameters"] for owner in rows]
+    return StackedPool(
+        network=problem.network,
+        objective=OBJECTIVES[problem.kind],
+        table=table,
+        parameters=torch.stack(weights),
+        rows=tuple(rows[owner] for owner in owners),
+        seed=seed,
+        method=method.name,
+        rate=method.dropout,
+    )
+
+
+def fit(method: Method, problem: Problem, seed: int = 0) -> StackedPool:
+    """Train, then make the pool."""
+    return pool_of(method, problem, train(method, problem, seed), seed)
