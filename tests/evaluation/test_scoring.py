@@ -205,7 +205,7 @@ def test_more_members_than_the_pool_is_an_error(tmp_path):
 def test_more_draws_than_memory_holds_are_refused(tmp_path, monkeypatch):
     gaussian_store(tmp_path / "store.zarr")
     monkeypatch.setattr(scoring, "BYTES_PER_DRAW", 2**60)
-    with pytest.raises(InputError, match=r"20 draws need .* GiB .*lower --draws"):
+    with pytest.raises(InputError, match=r"21 draws need .* GiB .*lower --draws"):
         prepare(open_store(tmp_path / "store.zarr"), ScoreSettings())
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import torch
-from epibench.recipes.sources import Places, StreetSource, Task
 from lightning.fabric import Fabric
 from small_dense_recipe import small_dense
 from torch import Tensor, nn
 
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch, Samples
+from epibench.data.sets.street import StreetSource
+from epibench.data.source import Task
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.sgld import LangevinRule
