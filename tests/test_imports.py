@@ -11,6 +11,9 @@ import epibench
 # set, so that the rest of `data` comes after it.
 ORDER = [
     "errors",
+    "plans",
+    "conventions",
+    "oklab",
     "files",
     "progress",
     "imported",

@@ -107,6 +107,9 @@ class Tally(Part):
     ignored: int = 0
     skipped: int = 0
 
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(**{name: getattr(self, name) + getattr(other, name) for name in Tally.model_fields})
+
 
 class FileResults(Part):
     """What came out of one file of stored predictions."""

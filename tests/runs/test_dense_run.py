@@ -35,7 +35,7 @@ from epibench.recipes.dense import DenseRecipe
 from epibench.runs import Machine, RunFolder, evaluate_domain, run_dense
 from epibench.runs import train_job as train_job_module
 from epibench.runs.checkpoints import Checkpoints
-from epibench.store.structure import open_store
+from epibench.store.formats import open_store
 from epibench.street import StreetDataset
 from epibench.street.dataset import as_sample
 from epibench.training import dense

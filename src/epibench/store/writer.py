@@ -40,10 +40,11 @@ from epibench.store.formats import (
     Array,
     Contents,
     Kind,
+    Label,
     check_entries,
+    describe,
     memory_source,
 )
-from epibench.store.structure import Label, describe
 
 # All members' chunks of the same pixels are read together: this keeps them to about half of the reader's block.
 TOGETHER_BYTES = 64 * 2**20
