@@ -62,11 +62,7 @@ class Scorer:
             raise
         except ValueError as error:  # values so large that what is computed of them is not finite
             raise InputError(f"{self.store.path}: {error}; check the unit and size of the predictions") from error
-        return self.results(evaluation, predictions.tally)
-
-    def results(self, evaluation: Evaluation, tally: Tally) -> FileResults:
-        """What the JSON says of this file."""
-        store, sets = self.store, self.draws.sets
+        store, sets, tally = self.store, self.draws.sets, predictions.tally
         values, curves = evaluation.results()
         return FileResults(
             path=str(store.path),
@@ -117,17 +113,6 @@ class Scorer:
         return notes
 
 
-def _check_memory(num_draws: int, num_classes: int) -> None:
-    """Refuse draws whose states would not fit, before the machine comes to a halt."""
-    needed = num_draws * (BYTES_PER_DRAW + num_classes * BYTES_PER_CLASS)
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise InputError(
-            f"{num_draws:,} draws need {needed / 2**30:,.0f} GiB for their metrics, and this machine has "
-            f"{there / 2**30:,.0f} GiB; lower --draws or give fewer --members"
-        )
-
-
 def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
     """Make the draws and check that everything asked for is possible, before anything is read."""
     draws = make_draws(
@@ -138,8 +123,14 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
         seed=settings.seed,
         group=store.group,
     )
-    if settings.device == "cpu":
-        _check_memory(len(draws.sets), store.num_classes or 0)
+    num_draws = len(draws.sets)
+    needed = num_draws * (BYTES_PER_DRAW + (store.num_classes or 0) * BYTES_PER_CLASS)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if settings.device == "cpu" and needed > there:  # before the machine comes to a halt
+        raise InputError(
+            f"{num_draws:,} draws need {needed / 2**30:,.0f} GiB for their metrics, and this machine has "
+            f"{there / 2**30:,.0f} GiB; lower --draws or give fewer --members"
+        )
     if store.kind == "gaussian" and settings.convention == "gustafsson2020" and not store.has_images:
         raise InputError(
             "convention 'gustafsson2020' averages the RMSE over groups of 4 images and needs an image axis: "
