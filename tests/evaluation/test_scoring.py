@@ -53,7 +53,7 @@ def mixture(arrays, members):
 def test_gaussian_metrics_equal_brute_force_for_every_draw(tmp_path):
     arrays = gaussian_store(tmp_path / "store.zarr")
     draws = score(tmp_path / "store.zarr", max_draws=3)["draws"]
-    assert [draw["M"] for draw in draws] == [1, 1, 1, 2, 2, 2, 4, 4, 4]
+    assert [draw["M"] for draw in draws] == [1, 1, 1, 2, 2, 2, 4, 4, 4, 5]
     for draw in draws:
         mean, variance, means, variances, target = mixture(arrays, draw["members"])
         weights = np.full(draw["M"], 1 / draw["M"])

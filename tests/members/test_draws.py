@@ -181,7 +181,7 @@ def test_groups_may_be_a_numpy_array_of_names(plan: str) -> None:
 
 @pytest.mark.parametrize("plan", ["prefix", "spread"])
 def test_the_smallest_group_limits_the_default_m(plan: str) -> None:
-    assert make_draws(9, plan=plan, group=list("aaabbbbbb")).sizes == (1, 2)
+    assert make_draws(9, plan=plan, group=list("aaabbbbbb")).sizes == (1, 2, 3)
 
 
 def test_spread_acts_within_each_group_of_unequal_size() -> None:
