@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from epibench.errors import InputError
+
 Json = Any  # what json.dumps takes
 
 
@@ -21,6 +23,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     written straight into.
     """
     path = path.resolve()
+    if path.is_dir():
+        raise InputError(f"{path}: a folder is where a file is to be written; remove it and run the same command again")
     if path.exists() and not path.is_file():
         with path.open("wb") as stream:
             yield stream

@@ -130,7 +130,9 @@ class ToyExperiment:
             ),
             draws=draws,
             grid=grid,
-            kl=over_leaves(kl, lambda values: {m: of_m["kl"] for m, of_m in summarise(draws.sets, {"kl": values}).items()}),
+            kl=over_leaves(
+                kl, lambda values: {m: of_m["kl"] for m, of_m in summarise(draws.sets, {"kl": values}).items()}
+            ),
             kl_draws=over_leaves(kl, lambda values: {m: to_plain(values[draws.of_size(m)]) for m in draws.sizes}),
         )
 
