@@ -237,7 +237,8 @@ def _errors_from(first: Candidate, second: Candidate) -> str:
     for one in (first, second):
         if one.error is not None and one.error.m != one.m:
             labels.setdefault(one.error.m, []).append(one.label)
-    parts = [f"that of {listed(names)} from {m_equals(m)}" for m, names in labels.items()]
+    both = any(len(names) == 2 for names in labels.values())
+    parts = [f"{'' if both else f'that of {listed(names)} '}from {m_equals(m)}" for m, names in labels.items()]
     return f" ({listed(parts)})" if parts else ""
 
 
