@@ -69,6 +69,7 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
     books = [toy_book(run, own[run.name], f"{identity}-pictures{i}") for i, run in enumerate(runs)]
     pictures = [book for book in books if book is not None]
     dense = dense_section(runs, methods, identity)
+    domains = domains_of(runs)
     has_kl = bool(kl_entries(methods, VIEWS[0]))
     rules = [*(switch_rules(f"{identity}-kl", SWITCHES) if has_kl else []), *(dense["rules"] if dense else [])]
     for book in pictures:
@@ -87,8 +88,8 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
         "failed": failures(runs),
         "pictures": pictures,
         "published": published_section(runs, methods),
-        "domains": [] if dense else _test_data(methods),
-        "references": [] if dense else [_reference(run) for run in _distinct_references(runs)],
+        "domains": [] if domains else _test_data(methods),
+        "references": [_reference(run) for run in _distinct_references(runs)] if methods and not domains else [],
         "costs": cost_table(methods),
         "notes": _notes(methods),
         "rules": rules,
