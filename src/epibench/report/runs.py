@@ -110,7 +110,9 @@ class RunMethod:
         kl, draws = self.run.results.kl.get(self.name, {}), self.run.results.kl_draws.get(self.name, {})
         stats = kl.get(keys[0], {}).get(keys[1], {}).get(keys[2], {})
         values = draws.get(keys[0], {}).get(keys[1], {}).get(keys[2], {})
-        infinite = {m: sum(value is None for value in values.get(m, [])) for m in stats}
+        # A mean is missing where any draw is infinite; without the draws, all may be.
+        unknown = {m: [stat.mean] * stat.n for m, stat in stats.items()}
+        infinite = {m: sum(value is None for value in values.get(m, unknown[m])) for m in stats}
         return Entry(
             self.index,
             self.label,
