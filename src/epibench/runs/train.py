@@ -1,4 +1,4 @@
-"""Train the networks of a method: as independent jobs, several at once; those that are trained are not trained again."""
+"""Train the networks of a method: as independent jobs, several at once; what is trained is not trained again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from epibench.recipes import DenseRecipe, Recipe
 from epibench.results import TrainingLog
 from epibench.runs.folder import RunFolder, share_work
 from epibench.runs.jobs import run_jobs
-from epibench.runs.trainers import HeldElsewhere, TrainJob, train_job, view_of
+from epibench.runs.trainers import HeldElsewhere, TrainJob, finite_networks, train_job, view_of
 from epibench.training.state import Weights
 
 
@@ -61,7 +61,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Trained:
-    """The trained networks of a method that can be used, and why others diverged. seconds: of all trainings together."""
+    """The trained networks of a method that can be used, and why others diverged. seconds: of all trainings."""
 
     method: Method
     jobs: Mapping[int, TrainJob]  # by the number of the network
@@ -123,7 +123,8 @@ def jobs_of(run: Run, name: str) -> list[TrainJob]:
 def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> list[TrainJob]:
     """Train these networks; returns the jobs that another process has. A network that diverges leaves the others."""
     steps = run.recipe.training_steps(name)
-    stand = {number: job.files.step() for number, job in enumerate(jobs)}
+    # What is trained may still have to be fitted.
+    stand = {n: job.files.step() if job.files.finished() is None else steps for n, job in enumerate(jobs)}
     held: list[TrainJob] = []
     with run.reporter.step(f"train {name}", steps * len(jobs), sum(stand.values())) as advance:
 
@@ -161,17 +162,6 @@ def usable(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
             steps, losses = [row.step for row in rows], [row.loss for row in rows]
             logs.append(TrainingLog(network=job.networks[0], steps=steps, loss=losses))
         finite = finite_networks(job)
-        networks |= {number: job for number in finite}
+        networks |= dict.fromkeys(finite, job)
         diverged += [f"network {number} diverged" for number in job.networks if number not in finite]
     return Trained(run.recipe.method(name), networks, diverged, seconds, logs)
-
-
-def finite_networks(job: TrainJob) -> list[int]:
-    """The networks of a job whose weights are finite; a large one that is kept always has such."""
-    if len(job.networks) == 1 and isinstance(job.recipe, DenseRecipe):
-        return list(job.networks)
-    finite = torch.ones(len(job.networks), dtype=torch.bool)
-    for snapshot in range(len(job.files.keep)):
-        for tensor in job.files.load_weights(snapshot).values():
-            finite &= torch.isfinite(tensor).flatten(1).all(1)
-    return [number for number, fine in zip(job.networks, finite.tolist(), strict=True) if fine]
