@@ -33,13 +33,7 @@ from epibench.evaluation.suite import Observed, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import make_draws
 from epibench.members.maps import refined
-from epibench.metrics import (
-    ConfidenceCalibration,
-    IntervalCalibration,
-    RootMeanSquaredError,
-    Sparsification,
-    ause,
-)
+from epibench.metrics import ConfidenceCalibration, IntervalCalibration, RootMeanSquaredError, Sparsification, ause
 from epibench.parallel import silenced_torch_threads
 from epibench.store.reader import Pixels
 
@@ -297,7 +291,7 @@ def main() -> None:
     if arguments.what == "categorical":
         categorical(arguments.device, arguments.repeats, arguments.forward_ms, console)
         return
-    state = sum(getattr(Sparsification(), name).nbytes for name in Sparsification()._defaults)
+    state = sum(getattr(Sparsification(), name).nbytes for name in Sparsification().state_names)
     console.print(f"state of AUSE: {state / 2**20:.2f} MiB per draw, whatever the number of pixels")
     for metric, ways in WAYS.items():
         table = Table("way", "pixels", "seconds", "pixels/s", "× first", "peak memory", "value", title=metric)

@@ -1,4 +1,4 @@
-"""How long work tells what it does."""
+"""What long work reports while it goes on: steps with their progress, and messages. Commands show it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """Receives how many units of a step are done, and a note to show beside them."""
+    """Reports units of a step that are done, with a note to show beside them, as a loss or a speed."""
 
     def __call__(self, units: int, note: str = "", /) -> None:
-        """So many units more."""
+        """Count so many units more as done."""
 
 
 class Reporter(Protocol):
     """Receives progress and messages of a run."""
 
     def step(self, name: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
-        """A step of `total` units, of which some may be done; within it, call the result for each further one."""
+        """Begin a step of `total` units, of which `done` are done already; the context gives its `Advance`."""
 
     def say(self, text: str) -> None:
-        """Show one line."""
+        """Receive a message of one line."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
 from epibench.likelihoods import LIKELIHOODS

@@ -18,7 +18,7 @@ from scipy import linalg
 from torch import Tensor
 from toy_fit import Problem, train
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.methods import METHODS, Method
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from epibench import randomness
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.data.sets.toy import sample
 from epibench.members.stacked import StackedPool
 from epibench.methods import Member, Method, TrainedNetwork

@@ -25,7 +25,7 @@ def test_states_and_values_equal_those_of_the_cpu(case: Case, num_draws: int | N
     here, there = case.make(num_draws), case.make(num_draws).to("cuda")
     here.update(**pixels)
     there.update(**pixels)
-    for name in here._defaults:
+    for name in here.state_names:
         mine, other = getattr(here, name), getattr(there, name)
         if isinstance(mine, torch.Tensor):
             rtol = 0 if mine.dtype == torch.int64 else 1e-6

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from epibench.errors import InputError
-from epibench.networks.backbone_weights import load_backbone
 from epibench.networks.deeplabv3 import DeepLabV3
-from epibench.networks.resnet import ResNet
+from epibench.networks.resnet import ResNet, load_backbone
 
 State = dict[str, Tensor]
 

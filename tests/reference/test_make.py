@@ -11,11 +11,11 @@ import torch
 pytest.importorskip("numpyro", reason="the reference needs numpyro: pip install 'epibench[reference]'")
 pytest.importorskip("arviz", reason="the reference needs arviz: pip install 'epibench[reference]'")
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.errors import InputError
-from epibench.reference.batch import Posteriors, posteriors_of
 from epibench.reference.batches import batch_file, prepare_folder
+from epibench.reference.chains import Posteriors, posteriors_of
 from epibench.reference.make import make_reference, pooled, work_folder
 from epibench.reference.predictions import check_fits, load_reference
 from epibench.reference.settings import NutsSettings, ReferenceSettings, TemperingSettings
@@ -38,7 +38,7 @@ def problem() -> ToyProblem:
 
 @pytest.fixture(autouse=True)
 def _compiled_once(problem: ToyProblem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epibench.reference.batch.posteriors_of", lambda *_: posteriors(problem))
+    monkeypatch.setattr("epibench.reference.chains.posteriors_of", lambda *_: posteriors(problem))
     monkeypatch.setattr("epibench.reference.starts.TRAINING_STEPS", 20)
 
 
@@ -58,7 +58,7 @@ def test_a_reference_is_made_resumed_and_the_same(
 
     folder = work_folder(tmp_path / "b.npz")
     with monkeypatch.context() as patch:
-        patch.setattr("epibench.reference.batch.trained_start", _interrupt)
+        patch.setattr("epibench.reference.chains.trained_start", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             make_reference(problem, TINY, tmp_path / "b.npz", "epibench reference", "here")
     finished = batch_file(folder, 0).stat().st_mtime_ns

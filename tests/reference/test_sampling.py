@@ -13,12 +13,10 @@ import jax
 import jax.numpy as jnp
 
 from epibench.data.sets.toy import make_toy
-from epibench.reference.model import Posterior, posterior_of
+from epibench.reference.model import Posterior, inverse_root, posterior_of
 from epibench.reference.nuts import run_nuts
-from epibench.reference.preconditioner import inverse_root
 from epibench.reference.settings import NutsSettings, TemperingSettings
-from epibench.reference.starts import prior_start
-from epibench.reference.tempering import Population, cool, next_inverse_temperature, shaken, systematic
+from epibench.reference.starts import Population, cool, next_inverse_temperature, prior_start, shaken, systematic
 
 # One measurement y = 3 ± 0.01 of θ₀ + θ₁, prior N(0, 1): mean 1.5 each, the difference keeps its prior spread √2.
 SPREAD = 0.01

@@ -1,16 +1,20 @@
 """Sheets and folders: read back exactly, in the official layouts."""
 
+import re
+
 import numpy as np
 import pytest
+from epibench.cli.check import run_check
 from PIL import Image
 
-from epibench.cli.data import parse_size, run_check, run_export, run_preview
-from epibench.data.labels import CITYSCAPES
+from epibench.cli.data import parse_size, run_export, run_preview
+from epibench.data.cityscapes_classes import CITYSCAPES
 from epibench.errors import InputError
 from epibench.street import StreetDataset
 from epibench.street.export import export
 
 SIZE = (64, 128)
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +71,16 @@ def test_commands(tmp_path, capsys):
     assert read(tmp_path / "sheets" / "sheet.png").shape == (2 * 64 + 4, 5 * 128 + 4 * 4, 3)
     run_export("street", "kitti", tmp_path / "kitti", "clean", None, 1, "64x128", 0)
     assert (tmp_path / "kitti" / "val").is_dir()
-    run_check("street")
+    run_check("street", {})
     assert "street wild" in capsys.readouterr().out
 
 
 def test_one_scene_is_one_scene(tmp_path, capsys):
     run_preview("street", tmp_path / "sheet.png", "clean", None, "64x128", 0, 1)
     run_export("street", "kitti", tmp_path / "kitti", "clean", None, 1, "64x128", 0)
-    text = capsys.readouterr().err.replace("\n", "")
-    assert "1 scene of street" in text
-    assert "1 scene in the layout" in text
+    words = " ".join(COLOURS.sub("", capsys.readouterr().err).split())  # however wide the terminal is
+    assert "1 scene of street" in words
+    assert "1 scene in the layout" in words
 
 
 def contents(folder):
@@ -90,7 +94,7 @@ def test_an_interrupted_export_goes_on(dataset, layout, tmp_path, monkeypatch):
     assert next(export(dataset, layout, broken)) == 0
     last = sorted(path for path in broken.rglob("*") if path.is_file())[-1]
     last.unlink()
-    (last.parent / ".0123.unfinished").write_bytes(b"half")
+    (last.parent / f".{last.name}.4321").write_bytes(b"half")
     list(export(dataset, layout, broken))
     assert contents(broken) == contents(whole)
     monkeypatch.setattr(StreetDataset, "frame", None)  # nothing is drawn again

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from ray_caster import cast
 
-from epibench.data.labels import TRAIN_IDS
+from epibench.data.cityscapes_classes import TRAIN_IDS
 from epibench.street import make_domain, render_frame
 from epibench.street.camera import Camera
 from epibench.street.domains import draw_conditions
 from epibench.street.frames import surface_labels
 from epibench.street.geometry import FACES
-from epibench.street.ground import Band, Ground
 from epibench.street.layout import make_scene
 from epibench.street.parts import Look, Material, Parts
 from epibench.street.rendering import SKY, render
-from epibench.street.scene import Markings, Scene
+from epibench.street.scene import Band, Ground, Markings, Scene
 
 FLAT = Ground(0.0, -4.0, 4.0, 0.12, (Band(9, Material.GRASS),), (Band(9, Material.GRASS),))
 

@@ -11,19 +11,18 @@ from typing import Any
 
 import pytest
 import torch
+from epibench.recipes.sources import Places, StreetSource, Task
 from lightning.fabric import Fabric
 from small_dense_recipe import small_dense
 from torch import Tensor, nn
 
 from epibench.data.augment import Augment
-from epibench.data.batch import Batch
-from epibench.data.loading import Samples
+from epibench.data.batch import Batch, Samples
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.recipes.dense import DenseRecipe
-from epibench.recipes.sources import Places, StreetSource, Task
 from epibench.runs.trainers import TrainJob, train_job
 from epibench.training import network
 from epibench.training.network import (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from epibench import randomness
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.data.sets.toy import sample
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule

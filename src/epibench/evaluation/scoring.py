@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
+from epibench.conventions import Convention, check_uncertainty
 from epibench.errors import InputError
 from epibench.evaluation.loop import Evaluation
-from epibench.evaluation.suite import SuiteSettings, check_uncertainty
+from epibench.evaluation.suite import SuiteSettings
 from epibench.evaluation.summary import scored_draws, summarise, summarise_curves
 from epibench.members.draws import Draws, make_draws
 from epibench.members.stored import StoredPredictions
-from epibench.metrics import Convention
 from epibench.plans import Plan
 from epibench.results import FileResults
 from epibench.results import Tally as TallyResults

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
 
-from epibench.errors import InputError
-from epibench.likelihoods import LIKELIHOODS
+from epibench.conventions import UNCERTAINTIES, Convention
 from epibench.likelihoods.categorical import CategoricalPredictive
 from epibench.likelihoods.gaussian import GaussianPredictive
 from epibench.metrics import (
@@ -20,7 +20,6 @@ from epibench.metrics import (
     ClassScores,
     ClassSparsification,
     ConfidenceCalibration,
-    Convention,
     GaussianCRPS,
     GaussianNLL,
     GroupedRootMeanSquaredError,
@@ -28,6 +27,7 @@ from epibench.metrics import (
     IntervalScore,
     MeanAbsoluteError,
     MeanIoU,
+    MetricInfo,
     MixtureCRPS,
     MixtureNLL,
     NormalisedCalibration,
@@ -35,7 +35,8 @@ from epibench.metrics import (
     Sparsification,
     StreamingMetric,
 )
-from epibench.metrics.accuracy import squared_error
+from epibench.metrics.prediction_errors import squared_error
+from epibench.metrics.sparsification import SparsificationError
 
 Observed = dict[str, Tensor]
 
@@ -71,16 +72,16 @@ class Suite:
 
     def compute(self) -> dict[str, Tensor]:
         """Every metric by its name in results, (draw,) or (draw, class)."""
-        for _, metric in self.metrics.items():  # torchmetrics warns where nothing was seen: then all is NaN
-            metric._update_count = max(1, metric._update_count)
+        for _, metric in self.metrics.items():  # where nothing was seen, all is NaN
+            cast(StreamingMetric, metric).mark_updated()
         values: dict[str, Tensor] = self.metrics.compute()
         # torchmetrics drops the draw axis of a single draw.
         return {name: value if value.ndim else value[None] for name, value in values.items()}
 
     def curves(self) -> dict[str, dict[str, Tensor]]:
         """The curves of the metrics that have any, each family with its abscissa `x` and curves (draw, point)."""
-        found = {name: cast(StreamingMetric, metric).curves() for name, metric in self.metrics.items()}
-        return {name: curves for name, curves in found.items() if curves}
+        families = {name: cast(StreamingMetric, metric).curves() for name, metric in self.metrics.items()}
+        return {name: curves for name, curves in families.items() if curves}
 
     def state(self) -> dict[str, Tensor]:
         """The states of all metrics, by names of their own."""
@@ -90,53 +91,81 @@ class Suite:
         """Go on from states of a suite with the same settings and draws."""
         for name, metric, part in self._parts():
             setattr(metric, part, saved[f"{name}.{part}"].to(metric.device))
-            metric._update_count = 1  # otherwise torchmetrics warns that nothing was seen
+            metric.mark_updated()
 
     def _parts(self) -> Iterator[tuple[str, StreamingMetric, str]]:
         for name, metric in self.metrics.items():
-            yield from ((name, cast(StreamingMetric, metric), part) for part in cast(Any, metric)._defaults)
+            own = cast(StreamingMetric, metric)
+            yield from ((name, own, part) for part in own.state_names)
+
+
+# Makes a metric for the draws in the rows of weights (draw, member).
+MakeMetric = Callable[[Tensor, SuiteSettings], StreamingMetric]
+
+
+def _rmse(weights: Tensor, settings: SuiteSettings) -> StreamingMetric:
+    if settings.convention == "gustafsson2020":
+        return GroupedRootMeanSquaredError(settings.num_images or 0, len(weights))
+    return RootMeanSquaredError(len(weights))
+
+
+def _sparsification(error: SparsificationError) -> MakeMetric:
+    return lambda weights, settings: Sparsification(
+        error, len(weights), convention=settings.convention, exact=settings.exact
+    )
+
+
+def _reliability(weights: Tensor, settings: SuiteSettings) -> StreamingMetric:
+    return ConfidenceCalibration(
+        10, len(weights), num_classes=settings.num_classes or 0, convention=settings.convention
+    )
+
+
+# The set of metrics, by kind of prediction. To add one, write its file and add its line here.
+METRICS: dict[str, dict[str, MakeMetric]] = {
+    "gaussian": {
+        "sparsification": _sparsification("rmse"),
+        "calibration": lambda weights, settings: IntervalCalibration(len(weights)),
+        "rmse": _rmse,
+        "mae": lambda weights, settings: MeanAbsoluteError(len(weights)),
+        "nll": lambda weights, settings: MixtureNLL(weights),
+        "nll_gaussian": lambda weights, settings: GaussianNLL(len(weights)),
+        "crps": lambda weights, settings: MixtureCRPS(weights),
+        "crps_gaussian": lambda weights, settings: GaussianCRPS(len(weights)),
+        "ence": lambda weights, settings: NormalisedCalibration(num_draws=len(weights)),
+        "interval_score": lambda weights, settings: IntervalScore(len(weights)),
+    },
+    "categorical": {
+        "sparsification": _sparsification("brier"),
+        "reliability": _reliability,
+        "ece_adaptive": lambda weights, settings: AdaptiveConfidenceCalibration(10, len(weights)),
+        "miou": lambda weights, settings: MeanIoU(
+            settings.num_classes or 0, len(weights), convention=settings.convention
+        ),
+        "brier": lambda weights, settings: BrierScore(len(weights)),
+        "nll": lambda weights, settings: CategoricalNLL(len(weights)),
+        "class_scores": lambda weights, settings: ClassScores(settings.num_classes or 0, len(weights)),
+        "class_sparsification": lambda weights, settings: ClassSparsification(
+            settings.num_classes or 0, "brier", len(weights)
+        ),
+    },
+}
 
 
 def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
     """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member)."""
-    if settings.kind == "gaussian":
-        return Suite(gaussian_metrics(weights, settings), observe_gaussian, settings.uncertainty)
-    return Suite(categorical_metrics(weights, settings), observe_categorical, settings.uncertainty)
+    metrics = {name: make(weights, settings) for name, make in METRICS[settings.kind].items()}
+    return Suite(metrics, OBSERVE[settings.kind], settings.uncertainty)
 
 
-def gaussian_metrics(weights: Tensor, settings: SuiteSettings) -> dict[str, StreamingMetric]:
-    """The metrics of Gaussian predictions."""
-    draws = weights.shape[0]
-    rmse: StreamingMetric = RootMeanSquaredError(draws)
-    if settings.convention == "gustafsson2020":
-        rmse = GroupedRootMeanSquaredError(settings.num_images or 0, draws)
-    return {
-        "sparsification": Sparsification("rmse", draws, convention=settings.convention, exact=settings.exact),
-        "calibration": IntervalCalibration(draws),
-        "rmse": rmse,
-        "mae": MeanAbsoluteError(draws),
-        "nll": MixtureNLL(weights),
-        "nll_gaussian": GaussianNLL(draws),
-        "crps": MixtureCRPS(weights),
-        "crps_gaussian": GaussianCRPS(draws),
-        "ence": NormalisedCalibration(num_draws=draws),
-        "interval_score": IntervalScore(draws),
-    }
-
-
-def categorical_metrics(weights: Tensor, settings: SuiteSettings) -> dict[str, StreamingMetric]:
-    """The metrics of categorical predictions."""
-    draws, classes = weights.shape[0], settings.num_classes or 0
-    return {
-        "sparsification": Sparsification("brier", draws, convention=settings.convention, exact=settings.exact),
-        "reliability": ConfidenceCalibration(10, draws, num_classes=classes, convention=settings.convention),
-        "ece_adaptive": AdaptiveConfidenceCalibration(10, draws),
-        "miou": MeanIoU(classes, draws, convention=settings.convention),
-        "brier": BrierScore(draws),
-        "nll": CategoricalNLL(draws),
-        "class_scores": ClassScores(classes, draws),
-        "class_sparsification": ClassSparsification(classes, "brier", draws),
-    }
+def metric_infos() -> dict[str, MetricInfo]:
+    """What the metrics of the set say of each of their values, by its name in results."""
+    weights, infos = torch.ones(1, 1), dict[str, MetricInfo]()
+    for kind, metrics in METRICS.items():
+        settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], False, 1, 1)
+        for make in metrics.values():
+            infos = {**make(weights, settings).info, **infos}
+    return infos
 
 
 def observe_gaussian(predictive: GaussianPredictive, target: Tensor, uncertainty: str) -> Observed:
@@ -155,24 +184,20 @@ def observe_gaussian(predictive: GaussianPredictive, target: Tensor, uncertainty
 
 def observe_categorical(predictive: CategoricalPredictive, target: Tensor, uncertainty: str) -> Observed:
     """Everything that a metric of categorical predictions may ask for, by the name it asks with."""
-    found = predictive.judge(target, cast(Any, uncertainty))
+    scored = predictive.judge(target, cast(Any, uncertainty))
     return {
-        "confidence": found.confidence,
-        "predicted": found.predicted,
-        "correct": found.predicted == target,
-        "uncertainty": found.uncertainty,
-        "loss": found.brier,
-        "brier": found.brier,
-        "target_probability": found.target_probability,
+        "confidence": scored.confidence,
+        "predicted": scored.predicted,
+        "correct": scored.predicted == target,
+        "uncertainty": scored.uncertainty,
+        "loss": scored.brier,
+        "brier": scored.brier,
+        "target_probability": scored.target_probability,
         "target": target,
     }
 
 
-def check_uncertainty(kind: str, name: str | None) -> str:
-    """The uncertainty to sort by: the kind's usual one by default."""
-    known = LIKELIHOODS[kind].uncertainties
-    if name is None:
-        return known[0]
-    if name not in known:
-        raise InputError(f"uncertainty '{name}' is not one of {kind} predictions; these have {', '.join(known)}")
-    return name
+OBSERVE: dict[str, Callable[[Any, Tensor, str], Observed]] = {
+    "gaussian": observe_gaussian,
+    "categorical": observe_categorical,
+}

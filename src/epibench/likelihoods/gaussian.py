@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-MAX_LOG_VARIANCE = 20.0  # of images: the exponential of what a broken network says must stay finite
+FINITE_LOG_VARIANCE = 20.0  # of images: e^±20 stays finite, also in float32, whatever a broken network says
 GaussianUncertainty = Literal["total", "aleatoric", "epistemic"]
 
 
@@ -72,9 +72,9 @@ def slope(mean: Tensor, log_variance: Tensor, target: Tensor) -> tuple[Tensor, T
 
 def image_loss(raw: Tensor, target: Tensor) -> Tensor:
     """The loss of every pixel. raw: mean and log variance, (image, 2, height, width)."""
-    return loss(raw[:, 0], raw[:, 1].clamp(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE), target)
+    return loss(raw[:, 0], raw[:, 1].clamp(-FINITE_LOG_VARIANCE, FINITE_LOG_VARIANCE), target)
 
 
 def image_outputs(raw: Tensor) -> dict[str, Tensor]:
     """Mean and variance of every pixel, (image, height, width) each; σ lies between 45 µm and 22 km."""
-    return {"mean": raw[:, 0], "variance": raw[:, 1].clamp(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE).exp()}
+    return {"mean": raw[:, 0], "variance": raw[:, 1].clamp(-FINITE_LOG_VARIANCE, FINITE_LOG_VARIANCE).exp()}

@@ -66,7 +66,9 @@ def make_draws(
     seed: int = 0,
     group: Sequence[Any] | None = None,
 ) -> Draws:
-    """Up to `max_draws` draws, or so many as it says of an M, for each M in `sizes`: by default powers of two.
+    """Up to `max_draws` draws, or so many as it says of an M, for each M in `sizes`.
+
+    By default these are the powers of two up to the pool, and the pool itself.
 
     `random`: different sets without repetition. `disjoint`: sets that share no member. `prefix`: the first M members.
     `spread`: M evenly spaced members, the last one among them. `group` names for each member the network or chain
@@ -81,7 +83,7 @@ def make_draws(
     groups = _positions(group if plan in ("prefix", "spread") else None, num_members)
     largest = min((len(members) for members in groups), default=0)
     where = "pool" if len(groups) == 1 else "smallest group"
-    chosen = tuple(dict.fromkeys(sizes)) if sizes is not None else powers_of_two(largest)
+    chosen = tuple(dict.fromkeys(sizes)) if sizes is not None else default_sizes(largest)
     if not chosen:
         raise InputError("no M to draw: " + ("the pool is empty" if num_members == 0 else "'sizes' is empty"))
     for size in chosen:
@@ -93,9 +95,9 @@ def make_draws(
     return Draws(num_members, tuple(sets))
 
 
-def powers_of_two(limit: int) -> tuple[int, ...]:
-    """1, 2, 4 … up to `limit`."""
-    return tuple(2**power for power in range(limit.bit_length()))
+def default_sizes(pool: int) -> tuple[int, ...]:
+    """1, 2, 4 … up to the pool, and the whole pool, which is what people deploy."""
+    return tuple(sorted({2**power for power in range(pool.bit_length())} | {pool})) if pool else ()
 
 
 def _positions(group: Sequence[Any] | None, num_members: int) -> list[Members]:

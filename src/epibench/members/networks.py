@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from epibench import randomness
-from epibench.data.batch import Batch
-from epibench.data.loading import InOrder, Samples, batches
+from epibench.data.batch import Batch, Samples
+from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import Draws

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from epibench import randomness
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import Draws
 from epibench.members.pool import DrawnPart, Pixels, PoolOnData, parts_of

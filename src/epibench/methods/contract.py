@@ -8,7 +8,7 @@ each member. So one file serves toy problems and images alike. Nothing here impo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -162,8 +162,3 @@ class Method(BaseModel, ABC):
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
         """The weights of a member: those that were kept."""
         return trained.kept(member.snapshot)
-
-
-def no_data() -> Iterable[tuple[Mapping[str, Tensor], Tensor, Tensor]]:
-    """The training data where there is none to go through."""
-    return ()

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epibench.conventions import Convention, check_convention
 from epibench.metrics.checks import check_classes, check_numbers, check_probabilities, same_pixels
-from epibench.metrics.conventions import Convention, check_convention
+from epibench.metrics.info import MetricInfo, bound, describe
 from epibench.metrics.ranking import (
     accumulate,
     bin_edges,
@@ -25,6 +26,17 @@ from epibench.metrics.ranking import (
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
 
 ADAPTIVE_BITS = 16
+
+
+ECE = MetricInfo(
+    "ece", "ECE", "How far is the confidence from the accuracy, in 10 bins of confidence?", "lower", "Calibration"
+)
+ECE_PER_CLASS = MetricInfo(
+    "ece_per_class", "ECE per class", "ECE of the pixels that are predicted as the class.", "lower", "Calibration"
+)
+ECE_ADAPTIVE = MetricInfo(
+    "ece_adaptive", "ECE, adaptive", "The same, in bins that hold equally many pixels.", "lower", "Calibration"
+)
 
 
 class _OfConfidence(StreamingMetric):
@@ -83,6 +95,7 @@ class ConfidenceCalibration(_OfConfidence):
     *predicted* as each class, under every convention with a confidence of 1 in the last bin.
     """
 
+    info = describe(ECE, ECE_PER_CLASS)
     settings = ("num_draws", "bins", "num_classes", "convention")
     bin_counts: Tensor
     bin_correct: Tensor
@@ -154,6 +167,7 @@ class AdaptiveConfidenceCalibration(_OfConfidence):
     with their mean. `compute()` gives `ece_adaptive` and `ece_adaptive_bound`: the exact value is no farther.
     """
 
+    info = describe(ECE_ADAPTIVE, bound(ECE_ADAPTIVE))
     settings = ("num_draws", "bins", "bits")
     doubt_counts: Tensor
     doubt_correct: Tensor

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epibench.metrics.info import MetricInfo, describe
 from epibench.metrics.ranking import accumulate, bin_edges, bin_index
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, trapezoid
 
@@ -36,6 +37,30 @@ class IntervalCalibration(StreamingMetric):
     """
 
     higher_is_better = False
+    info = describe(
+        MetricInfo(
+            "auce",
+            "AUCE",
+            "How far is the coverage of intervals from their level, over all levels?",
+            "lower",
+            "Calibration",
+        ),
+        MetricInfo(
+            "auce_signed",
+            "AUCE, signed",
+            "Below 0: over-confident. Above 0: under-confident.",
+            "zero",
+            "Calibration",
+        ),
+        MetricInfo(
+            "interval_length",
+            "90 % interval length",
+            "Mean length; short is good only if it covers.",
+            "neither",
+            "Calibration",
+            in_unit=True,
+        ),
+    )
     level_counts: Tensor
     std_sum: Tensor
 

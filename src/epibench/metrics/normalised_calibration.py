@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epibench.metrics.accuracy import squared_error
 from epibench.metrics.checks import check_keys, same_pixels
+from epibench.metrics.info import MetricInfo, bound, describe
+from epibench.metrics.prediction_errors import squared_error
 from epibench.metrics.ranking import (
     PartialSum,
     accumulate,
@@ -27,6 +28,11 @@ from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tens
 ENCE_BITS = 16
 
 
+ENCE = MetricInfo(
+    "ence", "ENCE", "Relative gap between predicted std and RMSE, in bins of equal mass.", "lower", "Calibration"
+)
+
+
 class NormalisedCalibration(StreamingMetric):
     """ENCE (Levi et al. 2020): mean over bins of equal mass of σ of |RMV − RMSE| / RMV.
 
@@ -36,6 +42,7 @@ class NormalisedCalibration(StreamingMetric):
     """
 
     higher_is_better = False
+    info = describe(ENCE, bound(ENCE))
     settings = ("num_draws", "bins", "bits")
     variance_counts: Tensor
     variance_sums: Tensor

@@ -9,11 +9,21 @@ from torch import Tensor
 
 from epibench.metrics import pixel_scores
 from epibench.metrics.checks import check_finite, check_keys, check_numbers, check_probabilities, same_pixels
+from epibench.metrics.info import MetricInfo, companion, describe
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, to_tensor
 from epibench.parallel import in_threads
 
 # Pieces of pixels whose scores are held until they are added up in order.
 PIECES_AT_ONCE = 16
+
+
+ONE_GAUSSIAN = "Of the single Gaussian with the mixture's moments."
+NLL = MetricInfo("nll", "NLL", "Negative log-likelihood of the exact mixture of the members.", "lower", "Proper scores")
+NLL_GAUSSIAN = MetricInfo("nll_gaussian", "NLL, one Gaussian", ONE_GAUSSIAN, "lower", "Proper scores")
+
+
+def _infinite(score: MetricInfo) -> MetricInfo:
+    return companion(score, "infinite", "infinite", "How many pixels have an infinite score; then the mean is NaN.")
 
 
 class MeanScore(StreamingMetric):
@@ -72,6 +82,7 @@ class GaussianNLL(_GaussianScore):
     """Mean negative log likelihood of N(mean, variance): `nll_gaussian`."""
 
     name = "nll_gaussian"
+    info = describe(NLL_GAUSSIAN, _infinite(NLL_GAUSSIAN))
     can_be_infinite = True
     score = staticmethod(pixel_scores.gaussian_nll)
 
@@ -80,6 +91,9 @@ class GaussianCRPS(_GaussianScore):
     """Mean continuous ranked probability score of N(mean, variance): `crps_gaussian`."""
 
     name = "crps_gaussian"
+    info = describe(
+        MetricInfo("crps_gaussian", "CRPS, one Gaussian", ONE_GAUSSIAN, "lower", "Proper scores", in_unit=True)
+    )
     score = staticmethod(pixel_scores.gaussian_crps)
 
 
@@ -87,6 +101,16 @@ class IntervalScore(_GaussianScore):
     """Mean Winkler score of the central 90 % interval of N(mean, variance): `interval_score`."""
 
     name = "interval_score"
+    info = describe(
+        MetricInfo(
+            "interval_score",
+            "Interval score",
+            "Winkler score of the 90 % interval: length and misses.",
+            "lower",
+            "Proper scores",
+            in_unit=True,
+        )
+    )
     score = staticmethod(pixel_scores.interval_score)
 
 
@@ -136,6 +160,7 @@ class MixtureNLL(_MixtureScore):
     """Mean negative log likelihood of the exact mixture of the members: `nll`."""
 
     name = "nll"
+    info = describe(NLL, _infinite(NLL))
     can_be_infinite = True
     score = staticmethod(pixel_scores.mixture_nll)
 
@@ -144,6 +169,16 @@ class MixtureCRPS(_MixtureScore):
     """Mean continuous ranked probability score of the exact mixture of the members: `crps`."""
 
     name = "crps"
+    info = describe(
+        MetricInfo(
+            "crps",
+            "CRPS",
+            "Continuous ranked probability score of the exact mixture.",
+            "lower",
+            "Proper scores",
+            in_unit=True,
+        )
+    )
     score = staticmethod(pixel_scores.mixture_crps)
 
 
@@ -151,6 +186,11 @@ class BrierScore(MeanScore):
     """Mean over pixels of Σ over classes (p − onehot)²: `brier`. `update(probs, target)`, class axis last."""
 
     name = "brier"
+    info = describe(
+        MetricInfo(
+            "brier", "Brier score", "Squared distance between probabilities and truth.", "lower", "Proper scores"
+        )
+    )
 
     def update(self, probs: Array | None = None, target: Array | None = None, *, brier: Array | None = None) -> None:
         """Add pixels by `probs` and `target` or, where it is known already, by the `brier` score of each.
@@ -173,6 +213,7 @@ class CategoricalNLL(MeanScore):
     """Mean of −log of the probability of the target class: `nll`. `update(probs, target)`, class axis last."""
 
     name = "nll"
+    info = describe(NLL, _infinite(NLL))
     can_be_infinite = True
 
     def update(

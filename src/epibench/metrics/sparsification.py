@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from epibench.conventions import Convention, check_convention
 from epibench.metrics.checks import check_keys, same_pixels
-from epibench.metrics.conventions import Convention, check_convention
+from epibench.metrics.info import MetricInfo, bound, companion, describe
 from epibench.metrics.ranking import (
     PartialSum,
     accumulate,
@@ -29,6 +31,25 @@ SparsificationError = Literal["rmse", "mae", "brier"]
 NUM_CUTS = 100
 
 
+AUSE = MetricInfo(
+    "ause",
+    "AUSE",
+    "Does high uncertainty mark the large errors? 0: as well as the errors do.",
+    "lower",
+    "Ranking of errors",
+)
+AUSE_MAE = replace(AUSE, name="ause_mae", title="AUSE of the MAE")
+
+
+def _with_companions(area: MetricInfo) -> tuple[MetricInfo, ...]:
+    return (
+        area,
+        bound(area),
+        companion(area, "standard_error", "standard error", "If pixels are in random order within a bin."),
+        companion(area, "random", "by chance", "What an uncertainty that knows nothing would score."),
+    )
+
+
 class Sparsification(StreamingMetric):
     """AUSE: area between the sparsification curve and its oracle, streamed in constant memory.
 
@@ -42,6 +63,7 @@ class Sparsification(StreamingMetric):
     """
 
     higher_is_better = False
+    info = describe(*_with_companions(AUSE), *_with_companions(AUSE_MAE))
     settings = ("num_draws", "error", "convention", "bits", "exact")
     uncertainty_counts: Tensor
     uncertainty_losses: Tensor
@@ -101,7 +123,7 @@ class Sparsification(StreamingMetric):
     def compute(self) -> dict[str, Tensor]:
         """The area, its rigorous bound, its standard error and what chance would score, each one value per draw."""
         curves = self._curves()
-        name = "ause" if self.error in ("rmse", "brier") else f"ause_{self.error}"
+        name = (AUSE_MAE if self.error == "mae" else AUSE).name
         return {
             name: self.result(curves.area()),
             f"{name}_bound": self.result(curves.bound()),

@@ -7,17 +7,17 @@ scalars; with `num_draws=D` the first axis of each per-draw input is the draw an
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Self, SupportsFloat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 
 from epibench.metrics.checks import check_finite, check_keys, same_pixels
+from epibench.metrics.info import MetricInfo
+from epibench.metrics.torchmetrics_adapter import AdaptedMetric
 from epibench.parallel import in_threads
 
 Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
@@ -28,14 +28,16 @@ CPU_PIECE = 2**17
 GPU_PIECE = 2**25
 
 
-class StreamingMetric(Metric):
+class StreamingMetric(AdaptedMetric):
     """A torchmetrics.Metric whose states are sums, so that they stream, merge and sync by addition.
 
-    `compute()` returns a dict of named values, `curves()` a dict of named curves and their `x`, if there are any.
+    `compute()` returns a dict of named values, which `info` describes; `curves()` a dict of named curves and their `x`,
+    if there are any.
     """
 
     is_differentiable = False
     full_state_update = False
+    info: ClassVar[Mapping[str, MetricInfo]] = {}
     settings: tuple[str, ...] = ("num_draws",)  # attributes that must agree for states to add up
 
     def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
@@ -84,13 +86,6 @@ class StreamingMetric(Metric):
         """Drop the draw axis again where the metric was made without one."""
         return values[0] if self.num_draws is None else values
 
-    def all_processes(self) -> AbstractContextManager[None]:
-        """Within it, states are those of all processes together, as they are within `compute()`."""
-        context: AbstractContextManager[None] = self.sync_context(
-            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
-        )
-        return context
-
     def curves(self) -> dict[str, Tensor]:
         """Named curves over the abscissa `x`, one row per draw; none by default."""
         return {}
@@ -102,10 +97,9 @@ class StreamingMetric(Metric):
                 f"cannot merge {type(other).__name__} with {_settings(other)} into "
                 f"{type(self).__name__} with {_settings(self)}"
             )
-        for name in self._defaults:  # not merge_state: it would put what `other` has kept first
+        for name in self.state_names:  # not merge_state: it would put what `other` has kept first
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self._update_count += other._update_count
-        self._computed = None
+        self.count_updates_of(other)
         return self
 
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from epibench.errors import InputError
-from epibench.networks.backbone_weights import load_backbone
-from epibench.networks.resnet import NARROWEST, ResNet, initialise
+from epibench.networks.resnet import NARROWEST, ResNet, initialise, load_backbone
 
 # Of ImageNet's images, from 0 to 1: what published weights were trained with.
 IMAGE_MEAN, IMAGE_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -53,8 +53,8 @@ class DepthCompletion(nn.Module):
         self.image_stem = conv_layer(1 if grey else 3, width)
         self.depth_stem = conv_layer(2 if anchored else 1, width)
         stages = [
-            basic_stage(before, after, number, 1 if place == 0 else 2)
-            for place, (before, after, number) in enumerate(zip(sizes[:4], sizes[1:5], blocks, strict=True))
+            basic_stage(before, after, number, 1 if index == 0 else 2)
+            for index, (before, after, number) in enumerate(zip(sizes[:4], sizes[1:5], blocks, strict=True))
         ]
         self.encoder = nn.ModuleList([*stages, conv_layer(sizes[4], sizes[5], 2)])
         outputs = (8 * width, 4 * width, 2 * width, 2 * width, 2 * width)
@@ -62,8 +62,8 @@ class DepthCompletion(nn.Module):
         inputs = (sizes[5], *(up + skip for up, skip in zip(outputs, skipped, strict=False)))
         self.decoder = nn.ModuleList(
             [
-                up_layer(before, after, 1 if place == 4 else 2)
-                for place, (before, after) in enumerate(zip(inputs, outputs, strict=False))
+                up_layer(before, after, 1 if index == 4 else 2)
+                for index, (before, after) in enumerate(zip(inputs, outputs, strict=False))
             ]
         )
         self.mean = nn.Conv2d(outputs[-1] + sizes[0], 1, 1)
@@ -133,9 +133,9 @@ def spread(sparse: Tensor) -> Tensor:
     level = torch.cat((known * sparse.float().clamp(min=1e-3).log(), known), 1)
     level = functional.pad(level, (0, -width % 2**SQUARES, 0, -height % 2**SQUARES))
     size, summed = level.shape[-2:], level
-    for place in range(1, SQUARES + 1):
+    for square in range(1, SQUARES + 1):
         level = functional.avg_pool2d(level, 2)
-        summed = summed + FADING**place * functional.interpolate(level, size, mode="bilinear", align_corners=False)
+        summed = summed + FADING**square * functional.interpolate(level, size, mode="bilinear", align_corners=False)
     summed = summed + FADING ** (SQUARES + 1) * level.mean((-2, -1), keepdim=True)
     logs, weight = summed[:, :1, :height, :width], summed[:, 1:, :height, :width]
     return torch.where(weight > 0, torch.exp(logs / weight.clamp(min=1e-30)), 0)

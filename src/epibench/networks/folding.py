@@ -18,14 +18,14 @@ PLAIN = (nn.Conv2d, nn.ConvTranspose2d, FarConv2d)  # exactly these: what derive
 def fold_batch_norm(network: nn.Module) -> None:
     """Fold batch norm that follows a convolution in a Sequential, or where a module's `folds` names such a pair.
 
-    Only plain convolutions that stand in one place: what is shared, has its weights made by something, or has a hook,
+    Only plain convolutions that are used once: what is shared, has its weights made by something, or has a hook,
     as that of inserted dropout, is left as it is.
     """
-    places = Counter(id(child) for module in network.modules() for child in module._modules.values())
+    uses = Counter(id(child) for module in network.modules() for child in module._modules.values())
     for module in list(network.modules()):
         for first, second in _pairs(module):
             conv, norm = getattr(module, first), getattr(module, second)
-            if places[id(conv)] == places[id(norm)] == 1 and _foldable(conv, norm):
+            if uses[id(conv)] == uses[id(norm)] == 1 and _foldable(conv, norm):
                 _fold(conv, norm)
                 setattr(module, second, nn.Identity())
 

@@ -59,12 +59,12 @@ class StackedMLP:
     def layers(self, parameters: Tensor) -> list[Layer]:
         """The layers as views; a network is one head of one member."""
         flat = parameters.view(-1, self.parameters_per_head)
-        found, start = [], 0
+        layers, start = [], 0
         for after, before in self.shapes:
             middle, end = start + after * before, start + after * (before + 1)
-            found.append(Layer(flat[:, start:middle].view(-1, after, before), flat[:, middle:end, None]))
+            layers.append(Layer(flat[:, start:middle].view(-1, after, before), flat[:, middle:end, None]))
             start = end
-        return found
+        return layers
 
     def initialise(self, keys: Tensor) -> Tensor:
         """PyTorch's default for linear layers, U(−1/√in, 1/√in) for weights and biases, (member, parameter)."""

@@ -6,26 +6,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
-from torch import nn
+from pydantic import BeforeValidator, Field, model_validator
 
-from epibench.evaluation.suite import check_uncertainty
+from epibench.conventions import Convention, check_uncertainty
+from epibench.data.sets import AnySource
+from epibench.data.source import Folders, Size, Task, default_cache
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
-from epibench.metrics import Convention
-from epibench.recipes.experiment import NAME, QUICK, Options, Recipe
+from epibench.recipes.experiment import NAME, Options, Recipe
 from epibench.recipes.networks import Network
-from epibench.recipes.sources import KittiSource, Places, Size, Source, Task, default_cache
+from epibench.results import QUICK
+
+if TYPE_CHECKING:
+    from torch import nn
 
 # Where training data lies and what it is called, and what it is to other networks.
 NOT_FOR_TRAINING = {"root", "raw_root", "title", "distribution", "mapping"}
 Share = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=10)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
+InFull = BeforeValidator(lambda given: {"bf16": "bf16-mixed", "32": "32-true"}.get(str(given), given))
 
 
 class ColourOptions(Options):
@@ -57,7 +61,7 @@ class TrainingOptions(Options):
     weight_decay: float = Field(0.0, ge=0, le=1e3)
     clip: float | None = Field(None, gt=0, le=1e9)
     class_weights: tuple[Weight, ...] | Literal["rare"] | None = None
-    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+    precision: Annotated[Literal["auto", "32-true", "bf16-mixed"], InFull] = "auto"
     compile: bool = False
     log: Literal["csv", "tensorboard", "none"] = "csv"
     devices: int = Field(1, ge=1, le=1024)
@@ -76,14 +80,14 @@ class DataOptions(Options):
 
     root: str | None = Field(None, min_length=1)
     cache: str | None = Field(None, min_length=1)
-    train: Source
-    domains: dict[str, Source]
+    train: AnySource
+    domains: dict[str, AnySource]
 
     @property
-    def places(self) -> Places:
-        """Where everything lies."""
+    def folders(self) -> Folders:
+        """Where data sets and drawn scenes lie."""
         cache = default_cache() if self.cache is None else Path(self.cache).expanduser()
-        return Places(None if self.root is None else Path(self.root).expanduser(), cache)
+        return Folders(None if self.root is None else Path(self.root).expanduser(), cache)
 
     @property
     def versions(self) -> dict[str, str]:
@@ -100,7 +104,7 @@ class EvaluationOptions(Options):
     batch_size: int = Field(1, ge=1, le=4096)
     convention: Convention = "pooled"
     uncertainty: str | None = None
-    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    precision: Annotated[Literal["32-true", "bf16-mixed"], InFull] = "32-true"
     store: bool = False
     pictures: int = Field(2, ge=0)
     window: Size | None = None
@@ -170,12 +174,6 @@ class DenseRecipe(Recipe):
             if not NAME.fullmatch(name):
                 raise ValueError(f"data.domains: '{name}' cannot be a name: give letters, digits, '-' and '_'")
         check_uncertainty(self.likelihood, self.evaluation.uncertainty)
-        for name, source in self.data.domains.items():
-            if self.evaluation.store and isinstance(source, KittiSource) and source.crop is None:
-                raise ValueError(
-                    f"evaluation.store: images of KITTI differ in size, which a store of '{name}' cannot hold; "
-                    f"give data.domains.{name}.crop"
-                )
         return self
 
     def training_settings(self, name: str) -> dict[str, Any]:
@@ -224,11 +222,7 @@ def other_methods(trained: dict[str, Any], num_snapshots: int) -> dict[str, Any]
 
 def quick(recipe: DenseRecipe, num_images: int = 8) -> DenseRecipe:
     """The same experiment in two or three minutes on two cores: half as many networks, and half as many images."""
-
-    def fewer(source: Source) -> Source:
-        return source.model_copy(update={"num_images": num_images})
-
-    domains = {name: fewer(source) for name, source in recipe.data.domains.items()}
+    domains = {name: each.model_copy(update={"num_images": num_images}) for name, each in recipe.data.domains.items()}
     return recipe.model_copy(
         update={
             "name": recipe.name + QUICK,

@@ -18,7 +18,6 @@ from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.recipes.settings import describe
 
-QUICK = "-quick"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # names become files
 
 
@@ -51,29 +50,27 @@ def method_class(name: str) -> type[Method]:
     if ":" not in name:
         known = ", ".join(METHODS)
         raise ValueError(f"method '{name}' is unknown; there are {known}, and your own as package.module:name")
-    found = load_object(name, "a method")
-    if not isinstance(found, type) or not issubclass(found, Method):
+    method = load_object(name, "a method")
+    if not isinstance(method, type) or not issubclass(method, Method):
         raise ValueError(f"method '{name}' is no method: it must be a class that derives from epibench.methods.Method")
     for needed in ("name", "label"):
-        if not isinstance(getattr(found, needed, None), str):
+        if not isinstance(getattr(method, needed, None), str):
             raise ValueError(f"method '{name}' has no {needed}: give its class a text `{needed}`")
-    return found
+    return method
 
 
 def check_method(name: str, method: Method) -> None:
     """Refuse a method of the user's that promises what it cannot keep."""
-    keep, place = method.keep, f"variants.{name}.method: {type(method).__name__}"
+    keep, key = method.keep, f"variants.{name}.method: {type(method).__name__}"
     if not keep or list(keep) != sorted(set(keep)) or keep[0] < 1 or keep[-1] > method.num_epochs:
-        raise ValueError(f"{place}.keep is {keep}; give epochs from 1 to {method.num_epochs}, ascending")
+        raise ValueError(f"{key}.keep is {keep}; give epochs from 1 to {method.num_epochs}, ascending")
     if method.num_trained < 1:
-        raise ValueError(f"{place}.num_trained is {method.num_trained}; at least one network must be trained")
+        raise ValueError(f"{key}.num_trained is {method.num_trained}; at least one network must be trained")
     table = method.members(range(method.num_trained))
     apart = table.group if table.plan in ("prefix", "spread") else None
     most = len(table.members) if apart is None else min(Counter(apart).values(), default=0)
     if method.largest_draw > most:
-        raise ValueError(
-            f"{place}.largest_draw is {method.largest_draw}, but only {most} members can be drawn together"
-        )
+        raise ValueError(f"{key}.largest_draw is {method.largest_draw}, but only {most} members can be drawn together")
 
 
 class Recipe(Options):

@@ -16,7 +16,8 @@ from epibench.methods.cyclical import Cyclical
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
-from epibench.recipes.experiment import QUICK, Options, Recipe, Variant
+from epibench.recipes.experiment import Options, Recipe, Variant
+from epibench.results import QUICK
 
 SHIPPED = "shipped"
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from epibench.data.sets.toy import ToyProblem, read_arrays
 from epibench.errors import InputError
-from epibench.files import write_json
+from epibench.files import replacing, write_json
 from epibench.reference.settings import ReferenceSettings
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -60,12 +60,12 @@ def prepare_folder(folder: Path, problem: ToyProblem, settings: ReferenceSetting
         write_json(file, wanted)
         return
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        made_with = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file}: not readable ({error}); remove {folder} or give another --out") from None
     for key, value in wanted.items():
-        if found.get(key) != value:
-            other = f"{key} {found.get(key)}, not {value}"
+        if made_with.get(key) != value:
+            other = f"{key} {made_with.get(key)}, not {value}"
             raise InputError(f"{folder}: holds batches made with {other}; remove it or give another --out")
 
 
@@ -76,10 +76,8 @@ def read_batch(path: Path) -> Arrays:
 
 def write_batch(path: Path, arrays: Arrays) -> None:
     """Write a finished batch in one step, with what it was made with."""
-    beside = path.with_name(f".{path.name}.part")
-    with beside.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, origin=np.array(json.dumps(origin())), **arrays)
-    beside.replace(path)
+    with replacing(path) as stream:
+        np.savez_compressed(stream, allow_pickle=False, origin=np.array(json.dumps(origin())), **arrays)
 
 
 def origin() -> dict[str, str]:
@@ -96,7 +94,7 @@ def _run_here(
 ) -> None:
     import jax
 
-    from epibench.reference.batch import posteriors_of, run_batch
+    from epibench.reference.chains import posteriors_of, run_batch
 
     # A GPU would multiply with 10 bits of mantissa, which is coarser than the posterior is wide.
     with jax.default_matmul_precision("highest"):
@@ -111,27 +109,27 @@ def _run_in_processes(
 ) -> None:
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
-        words = manager.Queue()
+        messages = manager.Queue()
         workers = min(len(missing), os.cpu_count() or 1)
         with ProcessPoolExecutor(workers, context, _prepare_worker) as pool:
             waiting: set[Future[None]] = {
-                pool.submit(_work, problem, settings, folder, number, words) for number in missing
+                pool.submit(_work, problem, settings, folder, number, messages) for number in missing
             }
             try:
                 while waiting:
                     finished, waiting = wait(waiting, timeout=0.2)
                     for future in finished:
                         future.result()
-                    _pass_on(words, progress)
+                    _pass_on(messages, progress)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)  # what has not begun is not waited for
                 raise
 
 
-def _pass_on(words: Any, progress: Progress) -> None:
+def _pass_on(messages: Any, progress: Progress) -> None:
     while True:
         try:
-            progress(*words.get_nowait())
+            progress(*messages.get_nowait())
         except Empty:
             return
 
@@ -142,5 +140,5 @@ def _prepare_worker() -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
 
 
-def _work(problem: ToyProblem, settings: ReferenceSettings, folder: Path, number: int, words: Any) -> None:
-    _run_here(problem, settings, folder, [number], lambda batch, text: words.put((batch, text)))
+def _work(problem: ToyProblem, settings: ReferenceSettings, folder: Path, number: int, messages: Any) -> None:
+    _run_here(problem, settings, folder, [number], lambda batch, text: messages.put((batch, text)))

@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 from numpyro.infer.hmc import hmc
 
-from epibench.reference.model import Array, Posterior
-from epibench.reference.preconditioner import inverse_root
+from epibench.reference.model import Array, Posterior, inverse_root
 from epibench.reference.settings import NutsSettings
 
 # Steps are scaled by e^u, u uniform in this interval.

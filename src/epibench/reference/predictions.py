@@ -15,10 +15,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from epibench.conventions import CONVENTIONS
 from epibench.data.sets.toy import ToyProblem, in_region, read_arrays
 from epibench.errors import InputError
-from epibench.evaluation.divergence import DIRECTIONS, REGIONS, divergences
-from epibench.metrics.conventions import CONVENTIONS
+from epibench.files import replacing
+from epibench.metrics.divergence import DIRECTIONS, REGIONS, divergences
+from epibench.reference.settings import HIDDEN
 
 Array = npt.NDArray[Any]
 
@@ -27,7 +29,6 @@ WHOLE, HALVES = 0, (1, 2)
 GAUSSIAN = ("mean", "aleatoric", "epistemic")
 # Training data made on another machine may differ in the last bits of a sine.
 TOLERANCE = 1e-5
-HIDDEN = (10, 10)
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,10 @@ class Reference:
 
     def predictive(self, row: int = WHOLE) -> dict[str, Tensor]:
         """`mean`, `aleatoric`, `epistemic` and `variance`, (point,), or `probs`, (point, class), in float64."""
-        found = {name: value[row] for name, value in self.values.items()}
-        return found if self.kind == "categorical" else {**found, "variance": found["aleatoric"] + found["epistemic"]}
+        values = {name: value[row] for name, value in self.values.items()}
+        if self.kind == "categorical":
+            return values
+        return {**values, "variance": values["aleatoric"] + values["epistemic"]}
 
     def halves(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
         """The predictives of two disjoint halves of the chains, if they are known."""
@@ -65,19 +68,19 @@ class Reference:
 
     def floor(self) -> dict[str, dict[str, dict[str, float | None]]]:
         """The KL between the two halves, by convention, direction and region; the first half is the reference."""
-        found: dict[str, dict[str, dict[str, float | None]]] = {}
+        floors: dict[str, dict[str, dict[str, float | None]]] = {}
         for convention in CONVENTIONS:
             halves = self.halves()
             if halves is None:
-                found[convention] = {direction: dict.fromkeys(REGIONS) for direction in DIRECTIONS}
+                floors[convention] = {direction: dict.fromkeys(REGIONS) for direction in DIRECTIONS}
                 continue
             drawn = {name: value[None] for name, value in halves[1].items()}
             trees = divergences(halves[0], drawn, self.inside, convention)
-            found[convention] = {
+            floors[convention] = {
                 direction: {region: value.item() for region, value in regions.items()}
                 for direction, regions in trees.items()
             }
-        return found
+        return floors
 
 
 def shipped_reference(name: str) -> Path:
@@ -92,14 +95,8 @@ def write_reference(reference: Reference) -> None:
     for name in ("train_inputs", "train_target"):
         if (value := getattr(reference, name)) is not None:
             arrays[name] = value.numpy()
-    reference.path.parent.mkdir(parents=True, exist_ok=True)
-    beside = reference.path.with_name(f".{reference.path.name}.part")
-    try:
-        with beside.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, about=np.array(json.dumps(reference.about)), **arrays)
-        beside.replace(reference.path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with replacing(reference.path) as stream:
+        np.savez_compressed(stream, allow_pickle=False, about=np.array(json.dumps(reference.about)), **arrays)
 
 
 def load_reference(path: Path) -> Reference:

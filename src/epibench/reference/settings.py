@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from epibench.errors import InputError
 
+HIDDEN = (10, 10)  # the hidden layers of the networks whose posterior is sampled
+
 
 @dataclass(frozen=True)
 class TemperingSettings:

@@ -61,7 +61,9 @@ class TensorFile:
     def log(self) -> tuple[LogRow, ...]:
         """The log of a training in the notes."""
         try:
-            return tuple(LogRow(int(step), float(loss), float(rate)) for step, loss, rate in self.notes.get("log") or [])
+            return tuple(
+                LogRow(int(step), float(loss), float(rate)) for step, loss, rate in self.notes.get("log") or []
+            )
         except (TypeError, ValueError):
             raise self.complaint("its log cannot be read") from None
 

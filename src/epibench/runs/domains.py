@@ -9,14 +9,14 @@ from typing import cast
 
 from torch.utils.data import DataLoader, Dataset
 
+from epibench.data.batch import LabelledSamples, Samples
 from epibench.data.class_mapping import Relabelled, common_classes
-from epibench.data.label_images import LabelledSamples
-from epibench.data.labels import ClassTable
-from epibench.data.loading import Failure, Samples
+from epibench.data.classes import ClassTable
+from epibench.data.loading import Failure
+from epibench.data.source import Source
 from epibench.errors import InputError
 from epibench.progress import Reporter
 from epibench.recipes.dense import DenseRecipe
-from epibench.recipes.sources import Source
 from epibench.street import StreetDataset
 
 Groups = tuple[tuple[int, ...], ...]
@@ -55,7 +55,7 @@ def open_data(recipe: DenseRecipe) -> ImageData:
     """Everything that a recipe names; no scene is drawn yet."""
     sources: dict[str, Source] = {"data.train": recipe.data.train}
     sources |= {f"data.domains.{name}": source for name, source in recipe.data.domains.items()}
-    opened = {key: source.open(recipe.task, recipe.data.places, key) for key, source in sources.items()}
+    opened = {key: source.open(recipe.task, recipe.data.folders, key) for key, source in sources.items()}
     train = opened["data.train"]
     classes = classes_of(train) if recipe.likelihood == "categorical" else None
     domains = {}

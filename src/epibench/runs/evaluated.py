@@ -35,9 +35,7 @@ def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
     )
 
 
-def method_facts(
-    recipe: Recipe, name: str, num_networks: int, pool: Pool, notes: Sequence[str] = ()
-) -> MethodFacts:
+def method_facts(recipe: Recipe, name: str, num_networks: int, pool: Pool, notes: Sequence[str] = ()) -> MethodFacts:
     """What a reader should know of a method before its numbers."""
     return MethodFacts(
         label=recipe.label(name),

@@ -13,15 +13,16 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 
+from epibench.conventions import check_uncertainty
 from epibench.data.batch import Batch
-from epibench.data.labels import ClassTable
+from epibench.data.classes import ClassTable
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.loop import Evaluation, Progressed
-from epibench.evaluation.suite import SuiteSettings, check_uncertainty
+from epibench.evaluation.suite import SuiteSettings
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, write_json
-from epibench.imported import in_words
+from epibench.imported import error_in_words
 from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool, NetworksOnImages, Observer, cut, image_size
 from epibench.plans import centres
@@ -483,7 +484,7 @@ def check_network(recipe: DenseRecipe, data: ImageData) -> None:
         with torch.inference_mode():
             raw = network({name: values[None] for name, values in sample.inputs.items()})
     except Exception as error:
-        raise InputError(f"network.name: {recipe.network.name} fails on a sample: {in_words(error)}") from None
+        raise InputError(f"network.name: {recipe.network.name} fails on a sample: {error_in_words(error)}") from None
     shape = tuple(raw.shape) if isinstance(raw, Tensor) else type(raw).__name__
     if not isinstance(raw, Tensor) or raw.dim() != 4 or raw.shape[:2] != (1, wanted):
         raise InputError(

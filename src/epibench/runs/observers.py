@@ -17,9 +17,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from epibench.data.batch import Batch
-from epibench.data.labels import IGNORE
-from epibench.data.loading import InOrder, Samples, batches
+from epibench.data.batch import Batch, Samples
+from epibench.data.classes import IGNORE
+from epibench.data.loading import InOrder, batches
 from epibench.likelihoods import categorical, gaussian
 from epibench.members.maps import Maps
 from epibench.members.networks import NetworkPool

@@ -14,18 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from epibench.data.points import Points
+from epibench.conventions import CONVENTIONS, check_uncertainty
+from epibench.data.batch import Points
 from epibench.data.sets.toy import GRID_SIDE, ToyProblem, in_region, sample, true_class, true_mean, true_std
 from epibench.errors import InputError
-from epibench.evaluation.divergence import MAX_LOG_VARIANCE, divergences
 from epibench.evaluation.loop import Evaluation
-from epibench.evaluation.suite import SuiteSettings, check_uncertainty
+from epibench.evaluation.suite import SuiteSettings
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves, to_plain
 from epibench.members.draws import Draws
 from epibench.members.stacked import StackedOnPoints, StackedPool, predict
 from epibench.methods.contract import Member
 from epibench.methods.map import Direct
-from epibench.metrics.conventions import CONVENTIONS
+from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergences
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
 from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
@@ -108,7 +108,9 @@ class ToyExperiment:
         entries: dict[str, list[Draw]] = {}
         with self.run.reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:
             # The grid is small: what all draws predict on it is kept, for the divergences and the pictures.
-            grid = with_variance(predict(pool, draws, toy.kind, toy.grid, math.exp(MAX_LOG_VARIANCE), advance))
+            grid = with_variance(
+                predict(pool, draws, toy.kind, toy.grid, math.exp(PREDICTED_LOG_VARIANCE_LIMIT), advance)
+            )
             predicted = time.perf_counter() - begun
             for domain, points in tests.items():
                 evaluation = Evaluation(StackedOnPoints(pool, points), draws, suite_settings(toy.kind))
@@ -130,7 +132,9 @@ class ToyExperiment:
             ),
             draws=draws,
             grid=grid,
-            kl=over_leaves(kl, lambda values: {m: of_m["kl"] for m, of_m in summarise(draws.sets, {"kl": values}).items()}),
+            kl=over_leaves(
+                kl, lambda values: {m: of_m["kl"] for m, of_m in summarise(draws.sets, {"kl": values}).items()}
+            ),
             kl_draws=over_leaves(kl, lambda values: {m: to_plain(values[draws.of_size(m)]) for m in draws.sizes}),
         )
 

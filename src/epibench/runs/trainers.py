@@ -19,10 +19,9 @@ from torch.func import functional_call
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from epibench import randomness
-from epibench.data.augment import Augment
-from epibench.data.colour import Colours
-from epibench.data.loading import InOrder, Samples, batches
-from epibench.data.points import Points
+from epibench.data.augment import Augment, Colours
+from epibench.data.batch import Points, Samples
+from epibench.data.loading import InOrder, batches
 from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.errors import InputError
 from epibench.files import fingerprint, read_json, write_json, write_text
@@ -396,7 +395,7 @@ def one_thread_on(device: torch.device) -> Iterator[None]:
 
 def open_training_data(recipe: DenseRecipe) -> Samples:
     """What networks are trained on."""
-    return recipe.data.train.open(recipe.task, recipe.data.places, "data.train")
+    return recipe.data.train.open(recipe.task, recipe.data.folders, "data.train")
 
 
 def num_classes_of(recipe: DenseRecipe, samples: Samples) -> int | None:

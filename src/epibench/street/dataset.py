@@ -1,4 +1,4 @@
-"""Street scenes as a data set for PyTorch: depth completion and segmentation."""
+"""Street scenes as a data set: depth completion and segmentation."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset
 
 from epibench.data.batch import Batch
-from epibench.data.labels import CITYSCAPES_TRAIN_IDS, IGNORE
+from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
+from epibench.data.classes import IGNORE
 from epibench.errors import InputError
 from epibench.street.arrays import check_whole
-from epibench.street.cache import FrameCache
 from epibench.street.camera import check_size
 from epibench.street.domains import Domain, make_domain
-from epibench.street.frames import Frame, render_frame
+from epibench.street.frames import Frame, FrameCache, render_frame
 
 Task = Literal["depth", "segmentation"]
 
 
-class StreetDataset(Dataset[Batch]):
+class StreetDataset:
     """Scenes `first` … `first + length − 1` of a seed, drawn when they are asked for; cache: a folder to keep them in.
 
     depth: image and sparse depth → depth in metres, valid where it is known. segmentation: image → train ids, valid
@@ -48,8 +46,8 @@ class StreetDataset(Dataset[Batch]):
         self.length, self.seed = check_whole("length", length, 1), check_whole("seed", seed)
         self.size, self.first = check_size(size), check_whole("first", first)
         self.cache = None if cache is None else FrameCache(Path(cache), self.domain, self.seed, self.size)
-        if self.cache is not None:
-            self.cache.make_folder()
+        # Asked for here: worker processes get the answer, and do not warn again.
+        self.keeps = self.cache is not None and self.cache.can_keep
 
     def __len__(self) -> int:
         return self.length
@@ -69,8 +67,8 @@ class StreetDataset(Dataset[Batch]):
         return index
 
     def missing(self) -> list[int]:
-        """The scenes that are not kept on disk yet; none where nothing is kept."""
-        if self.cache is None:
+        """The scenes that are still to be drawn and kept on disk; none where nothing is kept."""
+        if self.cache is None or not self.keeps:
             return []
         return [index for index in range(self.length) if not self.cache.path(self.first + index).exists()]
 
@@ -84,6 +82,8 @@ class StreetDataset(Dataset[Batch]):
 
 def as_sample(frame: Frame, task: Task) -> Batch:
     """What a network gets of a frame, and what it is compared with."""
+    import torch
+
     image = torch.from_numpy(np.array(frame.image.transpose(2, 0, 1)))
     if task == "segmentation":
         target = torch.from_numpy(frame.labels.astype(np.int64))

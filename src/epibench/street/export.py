@@ -1,26 +1,39 @@
-"""Street scenes as folders in the official layouts of Cityscapes and KITTI depth completion."""
+"""Street scenes as files: folders in the layouts of Cityscapes and KITTI depth completion, and a sheet to look at."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from epibench.data.labels import colours, label_ids
+from epibench.data.cityscapes_classes import colours, label_ids
 from epibench.errors import InputError
+from epibench.files import replacing
 from epibench.street.arrays import Array
 from epibench.street.dataset import StreetDataset
-from epibench.street.files import UNFINISHED, replacing, writing_to
-from epibench.street.frames import VERSION, Frame
+from epibench.street.frames import VERSION, Frame, reason
+from epibench.street.lidar import MAX_DEPTH
 
 CITY = "street"
 DATE, DRIVE = "2011_09_26", "2011_09_26_drive_9999_sync"  # a drive that KITTI does not have
 DEPTH_SCALE = 256
 SETTINGS = ".epibench-street.json"  # which scenes a folder holds, so that an interrupted export can go on
+GAP = 4
+NEAREST_SHOWN = 2.0
+# Near to far: warm to cold, as in most pictures of depth.
+STOPS = (
+    (0.64, 0.07, 0.03),
+    (0.96, 0.45, 0.15),
+    (0.90, 0.86, 0.22),
+    (0.30, 0.86, 0.55),
+    (0.16, 0.50, 0.90),
+    (0.19, 0.12, 0.35),
+)
 
 # What each file of a scene holds, by its path in the folder: a picture, or text.
 Files = Mapping[str, Callable[[Frame], "Array | str"]]
@@ -88,17 +101,26 @@ def _check_folder(out: Path, expected: set[str], settings: str) -> None:
         if out.exists():
             raise InputError(f"{out}: there is something already that is no folder; give a new or empty folder")
         return
-    found = sorted(path for path in out.rglob("*") if not path.is_dir())
-    left = [path for path in found if path.name.startswith(".") and path.name.endswith(UNFINISHED)]
-    present = [name for path in found if path not in left and (name := path.relative_to(out).as_posix()) != SETTINGS]
+    names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
+    unfinished = [name for name in names if _is_unfinished(name, expected | {SETTINGS})]
+    present = [name for name in names if name not in unfinished and name != SETTINGS]
     foreign = [name for name in present if name not in expected]
     if foreign:
         raise InputError(f"{out}: there is something already, as '{foreign[0]}'; give a new or empty folder")
     mine = (out / SETTINGS).is_file() and (out / SETTINGS).read_bytes() == settings.encode()
     if present and not mine:
         raise InputError(f"{out}: there is something already, scenes of another export; give a new or empty folder")
-    for path in left:
-        path.unlink(missing_ok=True)
+    for name in unfinished:
+        (out / name).unlink(missing_ok=True)
+
+
+def _is_unfinished(name: str, expected: set[str]) -> bool:
+    """Whether this is what an interrupted writer left of an expected file: `.FILE.…` beside it."""
+    folder, slash, file = name.rpartition("/")
+    if not file.startswith("."):
+        return False
+    ends = [end for end, letter in enumerate(file) if letter == "." and end]
+    return any(f"{folder}{slash}{file[1:end]}" in expected for end in ends)
 
 
 def _written(dataset: StreetDataset, index: int, out: Path, files: Files) -> int:
@@ -109,6 +131,15 @@ def _written(dataset: StreetDataset, index: int, out: Path, files: Files) -> int
         for path, content in files.items():
             save(content(frame), out / path)
     return index
+
+
+@contextmanager
+def writing_to(what: str) -> Iterator[None]:
+    """Turn errors of the file system into a message that names what was to be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what}: cannot be written to ({reason(error)}); give another path") from None
 
 
 def depth_bits(depth: Array) -> Array:
@@ -123,3 +154,39 @@ def save(content: Array | str, path: Path) -> None:
             stream.write(content.encode("ascii"))
         else:
             Image.fromarray(content).save(stream, "PNG")
+
+
+def depth_colours(depth: Array) -> Array:
+    """Depth on a logarithmic scale from 2 to 80 m as colours, black where there is none, (height, width, 3) uint8."""
+    share = np.log(np.maximum(depth, NEAREST_SHOWN) / NEAREST_SHOWN) / np.log(MAX_DEPTH / NEAREST_SHOWN)
+    stops = np.linspace(0, 1, len(STOPS))
+    picture = np.stack([np.interp(share, stops, [stop[part] for stop in STOPS]) for part in range(3)], -1)
+    return (picture * (depth > 0)[..., None] * 255).astype(np.uint8)
+
+
+def thickened(depth: Array) -> Array:
+    """Single pixels made larger, so that they can be seen."""
+    thick: Array = depth.copy()
+    for here, before in ((thick[1:], depth[:-1]), (thick[:, 1:], depth[:, :-1])):
+        np.copyto(here, before, where=here == 0)
+    return thick
+
+
+def frame_strip(frame: Frame) -> Array:
+    """One frame: image, classes, exact depth, sparse depth, target."""
+    tiles = [
+        frame.image,
+        colours()[frame.labels],
+        depth_colours(frame.depth),
+        depth_colours(thickened(frame.sparse_depth)),
+        depth_colours(frame.target_depth),
+    ]
+    gap = np.full((frame.image.shape[0], GAP, 3), 255, np.uint8)
+    return np.concatenate([part for tile in tiles for part in (tile, gap)][:-1], 1)
+
+
+def make_sheet(frames: Iterable[Frame]) -> Image.Image:
+    """All frames below each other."""
+    strips = [frame_strip(frame) for frame in frames]
+    gap = np.full((GAP, strips[0].shape[1], 3), 255, np.uint8)
+    return Image.fromarray(np.concatenate([part for strip in strips for part in (strip, gap)][:-1]))

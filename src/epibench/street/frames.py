@@ -1,12 +1,25 @@
-"""A frame: what camera and LiDAR record of a scene, with the truth beside it."""
+"""A frame: what camera and LiDAR record of a scene, with the truth beside it; and frames kept on disk.
+
+On disk a frame is one file, in a folder whose name depends on everything that a frame depends on.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import errno
+import hashlib
+import json
+import os
+import warnings
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from epibench.data.labels import IGNORE, TRAIN_IDS
+from epibench.data.cityscapes_classes import TRAIN_IDS
+from epibench.data.classes import IGNORE
+from epibench.files import replacing
 from epibench.parallel import keep_freed_memory
 from epibench.street.arrays import Array, check_whole, generator
 from epibench.street.camera import Camera, check_size
@@ -14,13 +27,11 @@ from epibench.street.domains import Conditions, Domain, draw_conditions
 from epibench.street.geometry import FACES
 from epibench.street.layout import make_scene
 from epibench.street.lidar import sparse_depth, target_depth
-from epibench.street.lighting import illuminate
+from epibench.street.lighting import add_haze, add_rain, illuminate, make_sky
 from epibench.street.optics import take_picture
 from epibench.street.parts import Material
 from epibench.street.rendering import Surfaces, ground_material, render
 from epibench.street.scene import Scene
-from epibench.street.sky import make_sky
-from epibench.street.weather import add_haze, add_rain
 
 VERSION = 4  # grows with every change that changes a frame
 GROUND_LABELS = {
@@ -30,6 +41,15 @@ GROUND_LABELS = {
     Material.GRASS: TRAIN_IDS["terrain"],
     Material.KERB: TRAIN_IDS["sidewalk"],
 }
+# What follows height and width in the shape, and the type.
+ARRAYS: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
+    "image": ((3,), np.dtype(np.uint8)),
+    "labels": ((), np.dtype(np.uint8)),
+    "depth": ((), np.dtype(np.float32)),
+    "sparse_depth": ((), np.dtype(np.float32)),
+    "target_depth": ((), np.dtype(np.float32)),
+}
+POSE = ("x", "height", "yaw", "pitch", "roll")
 
 
 @dataclass(frozen=True)
@@ -84,3 +104,82 @@ def surface_labels(scene: Scene, surfaces: Surfaces) -> Array:
     of_part = scene.parts.label[np.where(solid, surfaces.surface // FACES, 0)]
     of_ground = table[np.where(solid, 0, ground_material(surfaces.surface))]
     return np.where(solid, of_part, of_ground).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class FrameCache:
+    """The frames of one domain, seed and size in a folder."""
+
+    folder: Path
+    domain: Domain
+    seed: int
+    size: tuple[int, int]
+
+    @property
+    def frames_folder(self) -> Path:
+        """The folder of exactly these frames."""
+        settings = json.dumps([VERSION, asdict(self.domain), self.seed, self.size], sort_keys=True)
+        return self.folder / f"street-{hashlib.sha256(settings.encode()).hexdigest()[:16]}"
+
+    @cached_property
+    def can_keep(self) -> bool:
+        """Whether frames can be written here; if not, a warning says so. The folder is made."""
+        try:
+            self.frames_folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.frames_folder, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            self._warn(error)
+            return False
+        return True
+
+    def path(self, index: int) -> Path:
+        """The file of a frame."""
+        return self.frames_folder / f"{index:08d}.npz"
+
+    def frame(self, index: int) -> Frame:
+        """The frame from its file, or drawn, and kept if possible; a file that cannot be read is drawn anew."""
+        path = self.path(index)
+        kept = self._read(path)
+        if kept is not None:
+            return kept
+        frame = render_frame(self.domain, self.seed, index, self.size)
+        if self.can_keep:
+            self._write(path, frame)
+        return frame
+
+    def _write(self, path: Path, frame: Frame) -> None:
+        pose = np.array([getattr(frame.camera, name) for name in POSE])
+        try:
+            with replacing(path) as stream:
+                np.savez(stream, pose=pose, **{name: getattr(frame, name) for name in ARRAYS})
+        except OSError as error:  # the frame is there: a full disk costs time, not the run
+            self._warn(error)
+
+    def _warn(self, error: OSError) -> None:
+        # The same text from the same line is shown once, however many data sets and frames there are.
+        text = f"street cache {self.folder}: cannot be written to ({reason(error)}); scenes are drawn, but not kept"
+        warnings.warn(text, stacklevel=1)
+
+    def _read(self, path: Path) -> Frame | None:
+        """The frame in a file; None if there is no such file, or if it is damaged."""
+        try:
+            # Opened here: NumPy leaves a file that is no zip open.
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+                pose, arrays = file["pose"], {name: file[name] for name in ARRAYS}
+        except Exception:
+            # Damaged bytes make zipfile and NumPy raise nearly anything: BadZipFile, NotImplementedError (a method of
+            # compression), RuntimeError (encryption), SyntaxError, MemoryError (a huge shape), zlib.error.
+            return None
+        expected = {name: ((*self.size, *more), dtype) for name, (more, dtype) in ARRAYS.items()}
+        if any((arrays[name].shape, arrays[name].dtype) != expected[name] for name in ARRAYS):
+            return None
+        if pose.shape != (len(POSE),) or pose.dtype != np.float64 or not np.isfinite(pose).all():
+            return None
+        return Frame(**arrays, camera=Camera(self.size, **dict(zip(POSE, pose.tolist(), strict=True))))
+
+
+def reason(error: OSError) -> str:
+    """Why something cannot be written, in words."""
+    in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
+    return "a file is in its path" if in_the_way else error.strerror or str(error)

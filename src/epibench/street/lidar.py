@@ -48,8 +48,8 @@ def beam_angles(size: tuple[int, int], shift: float = 0.0) -> Array:
     """Elevations in radians, from above: those of the real scanner, or fewer at the same spread; shift: in beams."""
     upper, lower = np.linspace(2.0, -8.33, BEAMS // 2), np.linspace(-8.83, -24.33, BEAMS // 2)
     number = max(4, round(BEAMS * density(size)))
-    place = np.linspace(0, BEAMS - 1, number) + shift * BEAMS / number
-    return np.radians(np.interp(place, np.arange(BEAMS), np.concatenate((upper, lower))))
+    beams = np.linspace(0, BEAMS - 1, number) + shift * BEAMS / number
+    return np.radians(np.interp(beams, np.arange(BEAMS), np.concatenate((upper, lower))))
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Beams:
 def make_beams(camera: Camera, rng: np.random.Generator, turns: int = 1, aside: float = 0.0) -> Beams:
     """Turns of the scanner, which stands so far right of the camera.
 
-    Of several turns each is taken from another place, so that its lines lie between those of the others.
+    Of several turns each is taken from another position, so that its lines lie between those of the others.
     """
     step = STEP / density(camera.size)
     shifts = rng.uniform(-0.5, 0.5, turns) if turns > 1 else np.zeros(1)
@@ -93,7 +93,7 @@ def make_beams(camera: Camera, rng: np.random.Generator, turns: int = 1, aside: 
 
 
 def scan(depth: Array, beams: Beams) -> Returns:
-    """Where beams meet the surfaces that the camera sees, as the camera sees those places.
+    """Where beams meet the surfaces that the camera sees, as the camera sees them.
 
     A beam's point is found by looking up the depth where the beam would meet the picture, and once more from there:
     a scanner close to the camera is within a pixel, save at edges.
@@ -119,10 +119,10 @@ def scan_past_edges(depth: Array, beams: Beams, strength: float, rng: np.random.
         settled = np.abs(seen - met) <= EDGE * met
         met = _or_else(seen, met)
     row, column = beams.pixels(np.where(settled, met, beside))
-    found = _seen(depth, row, column)
-    passed = ~settled & (found > 0) & (rng.random(met.shape) < strength)
+    seen_depth = _seen(depth, row, column)
+    passed = ~settled & (seen_depth > 0) & (rng.random(met.shape) < strength)
     beyond = 1 / np.maximum(beside, np.float32(1e-6))
-    return _hits(row, column, np.where(passed, np.maximum(found, beyond), found))
+    return _hits(row, column, np.where(passed, np.maximum(seen_depth, beyond), seen_depth))
 
 
 def _first_met(nearness: Array, beams: Beams) -> tuple[Array, Array]:
@@ -167,8 +167,8 @@ def mixed_depth(returns: Returns, depth: Array, strength: float, rng: np.random.
     share = np.where(rng.random(count) < 0.5, 1.0, rng.random(count)).astype(np.float32)
     mixed = edge & (other > 0) & (rng.random(count) < 0.5 * strength)
     noise = RANGE_NOISE * strength * rng.standard_normal(count)
-    found = np.where(mixed, returns.depth + share * (other - returns.depth), returns.depth) + noise
-    return found.astype(np.float32)
+    measured = np.where(mixed, returns.depth + share * (other - returns.depth), returns.depth) + noise
+    return measured.astype(np.float32)
 
 
 def in_reach(returns: Returns) -> Returns:
@@ -192,8 +192,8 @@ def sparse_depth(
     valid = (depth > 0) & (depth <= MAX_DEPTH)
     strength = conditions["lidar"]
     if not strength:
-        places = np.flatnonzero(valid)
-        chosen = rng.permutation(places)[: round(CLEAN_SHARE * len(places))]
+        candidates = np.flatnonzero(valid)
+        chosen = rng.permutation(candidates)[: round(CLEAN_SHARE * len(candidates))]
         picture = np.zeros(depth.size, np.float32)
         picture[chosen] = depth.ravel()[chosen]
         return picture.reshape(depth.shape)
@@ -219,20 +219,20 @@ def target_depth(
 
 
 def _accumulated(returns: Returns, depth: Array, strength: float, rng: np.random.Generator) -> Returns:
-    """Errors of scans taken from other places: a common scale, noise that grows with depth, a few strays."""
+    """Errors of scans taken from other positions: a common scale, noise that grows with depth, a few strays."""
     count = len(returns.row)
     scale = 1 + 0.002 * strength * rng.standard_normal()
     noise = strength * (0.012 + 0.0015 * returns.depth) * rng.standard_normal(count)
-    found = replace(returns, depth=(returns.depth * scale + noise).astype(np.float32))
+    measured = replace(returns, depth=(returns.depth * scale + noise).astype(np.float32))
     stray = rng.random(count) < 0.02 * strength
-    # Strays are looked for from the exact depth: the errors of what was found would look like edges.
-    return in_reach(replace(found, depth=np.where(stray, mixed_depth(returns, depth, 1.0, rng), found.depth)))
+    # Strays are looked for from the exact depth: measuring errors would look like edges.
+    return in_reach(replace(measured, depth=np.where(stray, mixed_depth(returns, depth, 1.0, rng), measured.depth)))
 
 
 def _looked_up(depth: Array, row: Array, column: Array) -> Array:
     """Depth at the pixels, or at the nearest ones of the picture."""
-    found: Array = depth[np.clip(row, 0, depth.shape[0] - 1), np.clip(column, 0, depth.shape[1] - 1)]
-    return found
+    looked_up: Array = depth[np.clip(row, 0, depth.shape[0] - 1), np.clip(column, 0, depth.shape[1] - 1)]
+    return looked_up
 
 
 def _seen(picture: Array, row: Array, column: Array) -> Array:
@@ -240,8 +240,8 @@ def _seen(picture: Array, row: Array, column: Array) -> Array:
     height, width = picture.shape
     # As numbers without a sign, those below zero are large.
     inside = (row.view(np.uint32) < height) & (column.view(np.uint32) < width)
-    found: Array = picture.ravel()[np.where(inside, row * width + column, 0)] * inside
-    return found
+    looked_up: Array = picture.ravel()[np.where(inside, row * width + column, 0)] * inside
+    return looked_up
 
 
 def _or_else(values: Array, others: Array) -> Array:

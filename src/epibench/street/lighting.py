@@ -1,4 +1,4 @@
-"""Light: what leaves each surface towards the camera, before air and lens."""
+"""Light: the sky, what leaves each surface towards the camera, and what haze and rain on the way make of it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,71 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from epibench.data.labels import TRAIN_IDS
-from epibench.street.arrays import Array
+from epibench.data.cityscapes_classes import TRAIN_IDS
+from epibench.street.arrays import Array, smooth_noise
+from epibench.street.camera import KITTI_WIDTH
 from epibench.street.domains import Conditions
 from epibench.street.geometry import FACES, camera_rays
 from epibench.street.materials import MATERIALS, Setting, tinted
 from epibench.street.parts import Material, Shape
-from epibench.street.pavement import GROUND_MATERIALS
-from epibench.street.pixels import Pixels
-from epibench.street.rendering import Surfaces, ground_material
+from epibench.street.rendering import Pixels, Surfaces, cast_shadows, ground_material
 from epibench.street.scene import Scene
-from epibench.street.shadows import cast_shadows
-from epibench.street.sky import Sky, make_sky, paint_sky
 
 VEHICLES = tuple(TRAIN_IDS[name] for name in ("car", "truck", "bus", "motorcycle", "bicycle"))
 LAMPS_SEEN = 5
 BESIDE = 0.35  # metres around a vehicle where it keeps light away
 WEAK_SUN = 0.15  # below this its shadows are not seen
+SKY_DISTANCE = 400.0  # metres of haze before it
+
+
+@dataclass(frozen=True)
+class Sky:
+    """Colours of the light of the sun, from above and at the horizon, (3,); clouds: how much of it they cover."""
+
+    sun: Array
+    zenith: Array
+    horizon: Array
+    clouds: float
+    night: float
+
+    @property
+    def daylight(self) -> float:
+        """Light from above as a share of that of a clear day."""
+        return float(0.5 * self.sun[1] + 0.55 * self.zenith[1] + 0.45 * self.horizon[1]) / 1.43
+
+
+def make_sky(conditions: Conditions) -> Sky:
+    """The sky of a scene: rain and haze take the sun's share away, night takes nearly all."""
+    night, rain, haze = conditions["night"], conditions["rain"], conditions["haze"]
+    dull = min(1.0, rain + 0.8 * haze)
+    low_sun = 4 * night * max(0.0, 1 - night) * (night < 1)  # dusk lies between day and night
+    day = max(0.0, 1 - 1.45 * night)
+    sun = np.float32(1.9 * (1 - 0.92 * dull) * day) * tinted((1.0, 0.96 - 0.25 * low_sun, 0.88 - 0.45 * low_sun))[0]
+    dark = np.float32(max(0.012, (1 - night) ** 2))
+    zenith = tinted((0.15, 0.35, 0.76))[0] * np.float32(1 - dull) + tinted((0.46, 0.48, 0.51))[0] * np.float32(dull)
+    horizon = tinted((0.66, 0.78, 0.90))[0] * np.float32(1 - dull) + tinted((0.60, 0.62, 0.64))[0] * np.float32(dull)
+    horizon = horizon * dark + np.float32(0.22 * low_sun) * tinted((1.0, 0.45, 0.2))[0]
+    glow = np.float32(0.025 * night) * tinted((1.0, 0.7, 0.4))[0]  # a town's light on its haze
+    return Sky(sun, zenith * dark + glow * 0.4, horizon + glow, max(0.75 * conditions["texture"], 0.9 * rain), night)
+
+
+def paint_sky(sky: Sky, scene: Scene, x: Array, y: Array, z: Array) -> Array:
+    """The colour in each direction, (pixel, 3)."""
+    length = np.sqrt(x * x + y * y + z * z)
+    height = np.clip(y / length, 0, 1)
+    share = np.sqrt(height * np.float32(1.2)).clip(0, 1)[:, None]
+    colour: Array = sky.horizon * (1 - share) + sky.zenith * share
+    towards = np.clip((x * scene.sun[0] + y * scene.sun[1] + z * scene.sun[2]) / length, 0, 1)
+    for _ in range(4):
+        towards = towards * towards  # the 16th power
+    colour = colour + (np.float32(0.18) * towards)[:, None].astype(np.float32) * sky.sun
+    if sky.clouds:
+        u, v = (axis / length / (height + np.float32(0.12)) for axis in (x, z))
+        cover = sum(smooth_noise(u * scale, v * scale, scene.seed + 20) / scale for scale in (1.3, 2.9, 6.1))
+        cover = np.clip((cover / 1.28 - 0.42) * 4, 0, 1)[:, None] * np.float32(sky.clouds)
+        bright = (sky.horizon * np.float32(0.75) + sky.sun * np.float32(0.14)) * np.float32(1.12)
+        colour = colour * (1 - cover) + bright * cover
+    return colour.astype(np.float32)
 
 
 @dataclass
@@ -35,9 +83,9 @@ class Radiance:
 
 @dataclass(frozen=True)
 class View:
-    """All pixels in one row. place: (3, pixel), meaningless in the sky; direction: per metre of depth, (3, pixel)."""
+    """All pixels in one row. position: (3, pixel), none in the sky; direction: per metre of depth, (3, pixel)."""
 
-    place: Array
+    position: Array
     direction: Array
     depth: Array
     surface: Array
@@ -59,11 +107,11 @@ def illuminate(scene: Scene, surfaces: Surfaces, conditions: Conditions) -> Radi
     # Sorting small integers is cheaper than a search for each of them.
     order = np.argsort(view.material, kind="stable")
     bounds = np.searchsorted(view.material[order], np.arange(len(Material) + 1))
-    for material, shade in {**MATERIALS, **GROUND_MATERIALS}.items():
+    for material, shade in MATERIALS.items():
         chosen = order[bounds[material] : bounds[material + 1]]
         if len(chosen):
             footprint = view.depth[chosen] / np.float32(scene.camera.focal)
-            pixels = Pixels(scene.parts, view.surface[chosen], view.place[:, chosen], view.depth[chosen], footprint)
+            pixels = Pixels(scene.parts, view.surface[chosen], view.position[:, chosen], view.depth[chosen], footprint)
             seen = shade(pixels, setting)
             colour[chosen], light[chosen], gloss[chosen] = seen.colour, seen.light, seen.gloss
     returned = (colour[:, 0] + colour[:, 1] + colour[:, 2]) / 3 * (1 - gloss) ** 2
@@ -77,7 +125,7 @@ def illuminate(scene: Scene, surfaces: Surfaces, conditions: Conditions) -> Radi
 
 
 def make_view(scene: Scene, surfaces: Surfaces) -> View:
-    """Places, normals and materials of all pixels."""
+    """Positions, normals and materials of all pixels."""
     rays = camera_rays(scene.camera)
     direction = np.stack(
         [
@@ -88,7 +136,7 @@ def make_view(scene: Scene, surfaces: Surfaces) -> View:
         ]
     )
     depth, surface = surfaces.depth.ravel(), surfaces.surface.ravel()
-    place = rays.origin[2].astype(np.float32)[:, None] + direction * depth
+    position = rays.origin[2].astype(np.float32)[:, None] + direction * depth
     solid = surface >= 0
     part = np.where(solid, surface // FACES, 0)
     material = np.where(solid, scene.parts.material[part], ground_material(surface)).astype(np.uint8)
@@ -98,12 +146,12 @@ def make_view(scene: Scene, surfaces: Surfaces) -> View:
     normal[:, kerb] = -direction[:, kerb] * np.array([[0.9], [0.0], [0.9]], np.float32)
     shape = scene.parts.shape[part]
     bulging = np.flatnonzero(solid & ((shape == Shape.ELLIPSOID) | (shape == Shape.LEAVES)))
-    away = place[:, bulging] - scene.parts.centre.astype(np.float32).T[:, part[bulging]]
+    away = position[:, bulging] - scene.parts.centre.astype(np.float32).T[:, part[bulging]]
     outward = away / scene.parts.half.astype(np.float32).T[:, part[bulging]] ** 2
     normal[:, bulging] = outward / np.sqrt((outward**2).sum(0))
     panel = np.flatnonzero(solid & (shape >= Shape.RING))
     normal[:, panel] = scene.parts.axes[:, 1].astype(np.float32).T[:, part[panel]]
-    return View(place, direction, depth, surface, material, normal)
+    return View(position, direction, depth, surface, material, normal)
 
 
 def light_arriving(scene: Scene, surfaces: Surfaces, view: View, sky: Sky, conditions: Conditions) -> Array:
@@ -112,7 +160,7 @@ def light_arriving(scene: Scene, surfaces: Surfaces, view: View, sky: Sky, condi
     flat = scene.parts.shape[np.maximum(view.surface, 0) // FACES] >= Shape.RING
     sun = np.where(flat & (view.surface >= 0), np.abs(sun), np.maximum(sun, 0))
     if conditions["shadows"] and sky.sun[0] > WEAK_SUN:
-        lit = cast_shadows(scene, surfaces).lit(view.place, view.normal)
+        lit = cast_shadows(scene, surfaces).lit(view.position, view.normal)
         sun *= 1 - np.float32(min(1.0, 1.2 * conditions["shadows"])) * (1 - lit)
     dome = np.float32(0.62) + np.float32(0.38) * view.normal[1]
     near = contact(scene, view)
@@ -133,7 +181,7 @@ def contact(scene: Scene, view: View) -> Array:
     for part, top, bottom, left, right in footprints(scene):
         pixels = np.arange(top, bottom)[:, None] * width + np.arange(left, right)
         ground = pixels[on_ground[top:bottom, left:right]]
-        away = view.place[:, ground] - parts.centre[part].astype(np.float32)[:, None]
+        away = view.position[:, ground] - parts.centre[part].astype(np.float32)[:, None]
         axes, half = parts.axes[part].astype(np.float32), parts.half[part] + BESIDE
         inside = [half[k] - np.abs(axes[k, 0] * away[0] + axes[k, 1] * away[1] + axes[k, 2] * away[2]) for k in (0, 2)]
         cover = np.clip(np.minimum(*inside) / 0.5, 0, 1)
@@ -165,7 +213,7 @@ def lamp_light(scene: Scene, view: View) -> Array:
     near = sorted(scene.lamps, key=lambda lamp: lamp[2] ** 2 + lamp[0] ** 2)[:LAMPS_SEEN]
     light = np.zeros((len(view.depth), 3), np.float32)
     for x, y, z in near:
-        away = [np.float32(at) - view.place[k] for k, at in enumerate((x, y, z))]
+        away = [np.float32(at) - view.position[k] for k, at in enumerate((x, y, z))]
         square = away[0] ** 2 + away[1] ** 2 + away[2] ** 2 + np.float32(1)
         facing = np.clip(sum(view.normal[k] * away[k] for k in range(3)) / np.sqrt(square), 0, 1)
         light += (np.float32(26) * facing / square)[:, None] * tinted((1.0, 0.70, 0.38))
@@ -194,3 +242,38 @@ def reflection(view: View, sky: Sky, gloss: Array) -> Array:
     )
     light[shiny] = share[:, None] * mirrored
     return light
+
+
+def add_haze(light: Array, depth: Array, haze: float, sky: Sky) -> Array:
+    """Light from far away fades into the haze's: exp(−β·depth), here (1 + β·depth/16)⁻¹⁶ by multiplications."""
+    if not haze:
+        return light
+    density = np.float32(0.035 * haze)
+    distance = np.where(depth > 0, np.minimum(depth, np.float32(SKY_DISTANCE)), np.float32(SKY_DISTANCE))
+    passed = 1 + distance * density / 16
+    for _ in range(4):
+        passed = passed * passed
+    passed = (1 / passed)[..., None]
+    veil = sky.horizon * np.float32(0.97)
+    return light * passed + veil * (1 - passed)
+
+
+def add_rain(light: Array, rain: float, rng: np.random.Generator) -> Array:
+    """Bright streaks that slant, some near and long, many far and short."""
+    if not rain:
+        return light
+    height, width = light.shape[:2]
+    scale = width / KITTI_WIDTH
+    streaks = np.zeros((height, width), np.float32)
+    slant = rng.uniform(-0.35, 0.35)
+    for share, length, strength in ((0.0035, 26, 0.10), (0.0009, 70, 0.16)):
+        steps = max(3, round(length * scale * 2))
+        drops = rng.random((height, width), dtype=np.float32) < share * rain * 1.6 / max(scale, 0.3)
+        row, column = np.nonzero(drops)
+        for step in range(steps):
+            down, right = row + step, column + round(slant * step)
+            inside = (down < height) & (right >= 0) & (right < width)
+            streaks[down[inside], right[inside]] += np.float32(strength)
+    veil = light.mean() * np.float32(1.5)
+    wet: Array = light + np.minimum(streaks, 0.3)[..., None] * (veil - 0.3 * light)
+    return wet

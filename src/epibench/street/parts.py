@@ -90,13 +90,13 @@ class Parts:
 
     def __init__(self) -> None:
         self._rows: list[tuple[float, ...]] = []
-        self._place = (0.0, 0.0, 0.0)
+        self._position = (0.0, 0.0, 0.0)
         self._turn = (1.0, 0.0)
         self._turned: dict[tuple[float, ...], list[float]] = {}
 
     def at(self, x: float, z: float, yaw: float = 0.0, y: float = 0.0) -> Parts:
         """Begin an object that stands at (x, y, z) and faces the direction (sin yaw, 0, cos yaw)."""
-        self._place = (x, y, z)
+        self._position = (x, y, z)
         self._turn = (math.cos(yaw), math.sin(yaw))
         self._turned = {}
         return self
@@ -104,7 +104,7 @@ class Parts:
     @property
     def is_near(self) -> bool:
         """Whether small parts of the object are worth drawing: farther away they are a pixel or two."""
-        return self._place[0] ** 2 + self._place[2] ** 2 < DETAIL**2
+        return self._position[0] ** 2 + self._position[2] ** 2 < DETAIL**2
 
     def box(self, centre: Vector, half: Vector, look: Look, taper: Vector = (0.0, 0.0, 0.0)) -> None:
         """A box; taper: (each side, front, rear)."""
@@ -151,7 +151,7 @@ class Parts:
     ) -> None:
         cos, sin = self._turn
         x, y, z = centre
-        place = (self._place[0] + cos * x + sin * z, self._place[1] + y, self._place[2] - sin * x + cos * z)
+        position = (self._position[0] + cos * x + sin * z, self._position[1] + y, self._position[2] - sin * x + cos * z)
         if (turned := self._turned.get(axes)) is None:
             turned = self._turned[axes] = [
                 number
@@ -159,7 +159,7 @@ class Parts:
                 for number in (cos * row[0] + sin * row[2], row[1], -sin * row[0] + cos * row[2])
             ]
         numbers = (shape, look.label, look.material)
-        self._rows.append((*place, *half, *turned, *taper, *look.colour, *look.style, *numbers))
+        self._rows.append((*position, *half, *turned, *taper, *look.colour, *look.style, *numbers))
 
     def table(self) -> PartTable:
         """All parts as arrays."""

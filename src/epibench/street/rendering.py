@@ -1,20 +1,26 @@
 """From parts to pixels: the nearest surface in every pixel, its depth, normal and class.
 
 Every part is drawn within the rectangle of the picture that holds it, nearest first; a pixel keeps the largest inverse
-depth. Surfaces are numbered part · FACES + face; the ground and the sky have numbers below zero.
+depth. Surfaces are numbered part · FACES + face; the ground and the sky have numbers below zero. Shadows are the same
+parts drawn with the parallel rays of the sun, as a map of how far these get.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from epibench.street.arrays import Array, hash_cells
-from epibench.street.camera import Camera
+from epibench.street.camera import Camera, rotate
 from epibench.street.geometry import (
     BOX_FACES,
     FACES,
+    FRONT,
+    REAR,
     Planes,
     Quadrics,
     Rays,
@@ -25,14 +31,20 @@ from epibench.street.geometry import (
     plane_depths,
     solid_planes,
 )
-from epibench.street.ground import Ground, meet_ground
 from epibench.street.parts import Material, PartTable, Shape
+from epibench.street.scene import Ground, Scene, meet_ground
 
 NEAR = 0.3
 SKY = -1
 GROUND = -2  # the ground of material m is surface GROUND − m
 LEAF = 0.22  # the size of the pieces at a ragged outline, in metres
 RAIL = 0.06  # the share of a fence's half height that its upper and lower rail take
+FINEST_CELL, COARSEST_CELL = 0.12, 0.30  # metres of a cell of the shadow map
+SHADOW_REACH = 30.0  # metres from its middle to its edges
+SHADOW_AHEAD = 27.0  # metres from the camera to its middle
+SHADOW_BIAS = 0.05  # metres that a surface does not shade itself
+SUN_DISTANCE = 300.0
+EYE = 1.65  # about the height of the camera
 
 
 @dataclass(frozen=True)
@@ -189,11 +201,11 @@ def draw_ellipsoid(
     )
     hit = (inside > 0) & (w > nearness)
     if parts.shape[part] == Shape.LEAVES and not canvas.rays.parallel:
-        places = np.nonzero(hit)
-        if not len(places[0]):
+        drawn = np.nonzero(hit)
+        if not len(drawn[0]):
             return
-        facing = root[places] / np.float32(quadrics.facing[row])
-        hit[places] = facing >= _leaf_holes(canvas.rays, parts, part, rows[places[0]], columns[places[1]], w[places])
+        facing = root[drawn] / np.float32(quadrics.facing[row])
+        hit[drawn] = facing >= _leaf_holes(canvas.rays, parts, part, rows[drawn[0]], columns[drawn[1]], w[drawn])
     np.copyto(nearness, w, where=hit)
     np.copyto(surface, np.int32(part * FACES), where=hit)
 
@@ -236,3 +248,139 @@ def draw_panel(canvas: Canvas, rectangle: Rectangle, parts: PartTable, part: int
 def ground_material(surface: Array) -> Array:
     """The material of the ground or sky for surfaces below zero."""
     return np.where(surface == SKY, Material.SKY, GROUND - surface)
+
+
+@dataclass(frozen=True)
+class ShadowMap:
+    """How far the rays of the sun get: depth, (cell, cell); axes: rows across, across and along the rays."""
+
+    depth: Array
+    axes: Array
+    middle: Array
+    cell: float
+
+    def lit(self, position: Array, normal: Array) -> Array:
+        """1 where the sun shines, 0 in the shade; position, normal: (3, pixel).
+
+        Looked up a little above the surface: its own cells are too coarse to tell it from itself.
+        """
+        position = position + normal * np.float32(1.5 * self.cell)
+        axes, middle = self.axes.astype(np.float32), self.middle.astype(np.float32)
+        away = [position[k] - middle[k] for k in range(3)]
+        u, v, t = (axes[row, 0] * away[0] + axes[row, 1] * away[1] + axes[row, 2] * away[2] for row in range(3))
+        # Scattered by a cell, so that edges are soft instead of jagged.
+        scatter = hash_cells(np.arange(len(u), dtype=np.int32))
+        u, v = u + (scatter - 0.5) * np.float32(self.cell), v + (scatter * 57 % 1 - 0.5) * np.float32(self.cell)
+        size = self.depth.shape[0]
+        column = ((u + SHADOW_REACH) / self.cell).astype(np.int32)
+        row = ((v + SHADOW_REACH) / self.cell).astype(np.int32)
+        known = (column >= 0) & (column < size) & (row >= 0) & (row < size)
+        reached = self.depth.ravel()[np.where(known, row * size + column, 0)]
+        return np.where(known & (t > reached + np.float32(SHADOW_BIAS)), np.float32(0), np.float32(1))
+
+
+def cast_shadows(scene: Scene, surfaces: Surfaces) -> ShadowMap:
+    """Draw the parts with the parallel rays of the sun."""
+    along = -np.array(scene.sun)
+    across = np.array([along[2], 0.0, -along[0]]) / math.hypot(along[0], along[2])
+    axes = np.array([across, np.cross(along, across), along])
+    x, z, _ = scene.ground.point(SHADOW_AHEAD, 0.0)
+    middle = np.array([x, 0.0, z])
+    cell = min(max(80 / scene.camera.size[1], FINEST_CELL), COARSEST_CELL)
+    cells = np.arange(-SHADOW_REACH, SHADOW_REACH, cell) + cell / 2
+    origin = np.array([axes[0], axes[1], middle - SUN_DISTANCE * along])
+    direction = np.array([np.zeros(3), np.zeros(3), along])
+    rays = Rays(origin, direction, cells, cells, parallel=True)
+    canvas = Canvas(rays, np.full((len(cells), len(cells)), -np.inf, np.float32), np.zeros((len(cells),) * 2, np.int32))
+    seen = rotate(surfaces.corners - middle, axes)
+    seen[..., 2] += SUN_DISTANCE
+    casts = _casts(scene.parts, cell).tolist()
+    rectangles = {part: rectangle for part, rectangle in visible(seen, rays).items() if casts[part]}
+    draw(scene.parts, surfaces.planes, canvas, rectangles, -seen[..., 2].min(1))
+    return ShadowMap(-canvas.nearness - np.float32(SUN_DISTANCE), axes, middle, cell)
+
+
+def _casts(parts: PartTable, cell: float) -> Array:
+    """Parts that are large enough for a shadow of several cells; flat ones are too thin, single clumps hardly count."""
+    single = (parts.shape == Shape.LEAVES) & (parts.half[:, 0] < 5 * cell)
+    casts: Array = (np.sort(parts.half, axis=1)[:, 1] > cell * 0.5) & (parts.shape < Shape.RING) & ~single
+    return casts
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """position: (3, pixel), in the world; surface, depth, footprint (size of a pixel there, in metres): (pixel,)."""
+
+    parts: PartTable
+    surface: Array
+    position: Array
+    depth: Array
+    footprint: Array
+
+    @cached_property
+    def part(self) -> Array:
+        """Row in the table of parts."""
+        part: Array = self.surface // FACES
+        return part
+
+    @cached_property
+    def face(self) -> Array:
+        """Face of the part."""
+        face: Array = self.surface - self.part * FACES
+        return face
+
+    @cached_property
+    def colour(self) -> Array:
+        """The part's colour, (pixel, 3) float32."""
+        return self.parts.colour.astype(np.float32)[self.part]
+
+    @cached_property
+    def half(self) -> Array:
+        """Half of the part's size, (3, pixel) float32."""
+        return self.parts.half.astype(np.float32).T[:, self.part]
+
+    @cached_property
+    def taper(self) -> Array:
+        """How the part tapers, (3, pixel) float32."""
+        return self.parts.taper.astype(np.float32).T[:, self.part]
+
+    @cached_property
+    def style(self) -> Array:
+        """The part's style, (4, pixel) float32."""
+        return self.parts.style.astype(np.float32).T[:, self.part]
+
+    @cached_property
+    def local(self) -> Array:
+        """Position in the part's own axes, from its centre, in metres, (3, pixel) float32."""
+        away = self.position - self.parts.centre.astype(np.float32).T[:, self.part]
+        axes = self.parts.axes.astype(np.float32)[self.part]
+        return np.stack([sum(axes[:, row, k] * away[k] for k in range(3)) for row in range(3)])
+
+    @cached_property
+    def on_end(self) -> Array:
+        """Whether the face is the front or the rear of a box."""
+        ends: Array = (self.face == FRONT) | (self.face == REAR)
+        return ends
+
+    @cached_property
+    def level(self) -> Array:
+        """Height on the part: 0 at its foot, 1 at its top."""
+        level: Array = (self.local[1] / self.half[1] + 1) / 2
+        return level
+
+    @cached_property
+    def sideways(self) -> tuple[Array, Array]:
+        """Position along an upright face, in metres from its middle, and half the face's width there."""
+        side, front, rear = self.taper * self.level
+        along = np.where(self.on_end, self.local[0], self.local[2])
+        ends = np.where(self.local[2] > 0, 1 - front, 1 - rear)
+        return along, np.where(self.on_end, self.half[0] * (1 - side), self.half[2] * ends)
+
+    def sharpness(self, size: Array | float) -> Array:
+        """1 where a pattern of that size is resolved by the pixels, falling to 0 where it is not."""
+        return np.clip(size / self.footprint / 2 - 0.75, 0, 1).astype(np.float32)
+
+    def flattened(self) -> Pixels:
+        """The same with the footprint on the ground, where pixels far away are long: depth / camera height times."""
+        longer = self.footprint * np.maximum(self.depth / np.float32(EYE), 1)
+        return dataclasses.replace(self, footprint=longer)

@@ -1,14 +1,135 @@
-"""A scene: everything that stands there, before it is looked at."""
+"""A scene before it is looked at: its parts, its ground, what is painted on the road, where camera and sun are.
+
+The ground is a road that is straight or bends, a road that crosses it, kerbs, and bands of paving and grass. The
+road's centre line is a circle of curvature κ through the origin. A point has an offset from it (to the right) and lies
+at an arc length along it. With q = x − κ(x² + z²)/2 the offset is 2q / (1 + √(1 − 2κq)), also for κ → 0.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from epibench.street.arrays import Vector
+import numpy as np
+
+from epibench.street.arrays import Array, Vector
 from epibench.street.camera import Camera
-from epibench.street.ground import Ground
-from epibench.street.parts import PartTable
+from epibench.street.geometry import Rays
+from epibench.street.parts import Material, PartTable
+
+BISECTIONS = 14  # a kerb is found to 2⁻¹⁴ of the way through its height
+
+
+@dataclass(frozen=True)
+class Band:
+    """A strip beside the road, from the offset of its neighbour to its own; `until` is counted away from the road."""
+
+    until: float
+    material: Material
+
+
+@dataclass(frozen=True)
+class Ground:
+    """left, right: offsets of the kerbs. crossing: arc length where another road crosses, and half its width."""
+
+    curvature: float
+    left: float
+    right: float
+    kerb: float
+    left_bands: tuple[Band, ...]
+    right_bands: tuple[Band, ...]
+    crossing: float = math.inf
+    crossing_half_width: float = 0.0
+
+    def point(self, along: float, offset: float) -> tuple[float, float, float]:
+        """(x, z) of a point on the ground, and the direction of the road there."""
+        angle = self.curvature * along
+        if abs(self.curvature) < 1e-9:
+            return offset, along, 0.0
+        radius = 1 / self.curvature
+        x = radius * (1 - math.cos(angle)) + offset * math.cos(angle)
+        return x, radius * math.sin(angle) - offset * math.sin(angle), angle
+
+    def offset(self, x: Array, z: Array) -> Array:
+        """Distance from the centre line, positive to the right."""
+        if self.curvature == 0:
+            return x
+        curvature = np.float32(self.curvature)
+        q = x - curvature / 2 * (x * x + z * z)
+        offset: Array = 2 * q / (1 + np.sqrt(np.maximum(1 - 2 * curvature * q, 0)))
+        return offset
+
+    def along(self, x: Array, z: Array) -> Array:
+        """Arc length along the centre line."""
+        if self.curvature == 0:
+            return z
+        curvature = np.float32(self.curvature)
+        return np.arctan2(curvature * z, 1 - curvature * x) / curvature
+
+    def off_road(self, x: Array, z: Array) -> Array:
+        """Positive off the road, negative on it."""
+        offset = self.offset(x, z)
+        distance: Array = np.maximum(offset - np.float32(self.right), np.float32(self.left) - offset)
+        if math.isinf(self.crossing):
+            return distance
+        across = np.abs(self.along(x, z) - np.float32(self.crossing)) - np.float32(self.crossing_half_width)
+        return np.minimum(distance, across)
+
+    def material(self, x: Array, z: Array, off_road: Array) -> Array:
+        """The material at each point, uint8."""
+        offset = self.offset(x, z)
+        materials = np.full(x.shape, Material.ROAD, np.uint8)
+        left, right = (off_road > 0) & (offset < 0), (off_road > 0) & (offset >= 0)
+        for side, bands, beyond in (
+            (right, self.right_bands, offset - np.float32(self.right)),
+            (left, self.left_bands, np.float32(self.left) - offset),
+        ):
+            edges = np.array([band.until for band in bands[:-1]], np.float32)
+            kinds = np.array([band.material for band in bands], np.uint8)
+            materials[side] = kinds[np.searchsorted(edges, beyond[side])]
+        return materials
+
+
+@dataclass(frozen=True)
+class GroundHits:
+    """Inverse depth and material where rays meet the ground, (height, width); w = 0: they never do."""
+
+    inverse_depth: Array
+    material: Array
+
+
+def meet_ground(ground: Ground, rays: Rays, first_row: int = 0) -> GroundHits:
+    """Intersect the rays of a camera with the ground, from a row of the picture downwards.
+
+    A ray that meets the plane of the pavement off the road ends there; otherwise it goes on to the road, or, if it
+    leaves the road's outline on the way, ends on the face of the kerb.
+    """
+    rows = rays.rows[first_row:]
+    x, y, z = ((rays.direction[1, k] * rows[:, None] + rays.direction[0, k] * rays.columns + rays.direction[2, k])
+               .astype(np.float32) for k in range(3))  # fmt: skip
+    eye = rays.origin[2].astype(np.float32)
+    down = np.maximum(-y, np.float32(1e-9))
+    high, low = down / (eye[1] - np.float32(ground.kerb)), down / eye[1]
+
+    def beyond(w: Array, where: Array | slice = slice(None)) -> Array:
+        return ground.off_road(eye[0] + x[where] / w, eye[2] + z[where] / w)
+
+    sunk = beyond(high) <= 0
+    off_road = np.where(sunk, np.float32(-1), np.float32(1))
+    w = np.where(sunk, low, high)
+    face = np.flatnonzero(sunk)
+    face = face[beyond(low.ravel()[face], np.unravel_index(face, sunk.shape)) > 0]  # type: ignore[arg-type]
+    x_face, z_face = x.ravel()[face], z.ravel()[face]
+    near, far = high.ravel()[face], low.ravel()[face]
+    for _ in range(BISECTIONS):
+        middle = (near + far) / 2
+        past = ground.off_road(eye[0] + x_face / middle, eye[2] + z_face / middle) > 0
+        near, far = np.where(past, near, middle), np.where(past, middle, far)
+    w.ravel()[face] = far
+    material = ground.material(eye[0] + x / w, eye[2] + z / w, off_road)
+    material.ravel()[face] = Material.KERB
+    w[y >= 0] = 0
+    return GroundHits(w, material)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from epibench import randomness
-from epibench.data.batch import Batch
-from epibench.data.loading import Augmentation, Samples, Stream, batches
+from epibench.data.batch import Batch, Samples
+from epibench.data.loading import Augmentation, Stream, batches
 from epibench.errors import InputError
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.training.rules import Step, decay

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from epibench import randomness
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.likelihoods import categorical, gaussian
 from epibench.networks.mlp import StackedMLP
 from epibench.parallel import in_threads

@@ -1,0 +1,207 @@
+"""Metrics of the pixels of each class alone: Brier score, NLL, AUSE; and all that is known of each class at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epibench.metrics import pixel_scores
+from epibench.metrics.checks import check_classes, check_keys, check_numbers, check_probabilities, same_pixels
+from epibench.metrics.confidence_calibration import ConfidenceCalibration
+from epibench.metrics.info import MetricInfo, bound, describe
+from epibench.metrics.prediction_errors import MeanIoU
+from epibench.metrics.ranking import accumulate, accumulate_by_label, bin_edges, bin_index
+from epibench.metrics.sparsification import (
+    Histograms,
+    SparsificationError,
+    ause,
+    binned_curves,
+    check_error,
+)
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
+
+# 16 bins for each octave from 2⁻²⁸ to 8, which is above every entropy of up to 2,980 classes and every Brier score.
+BITS = 12
+BINS_PER_OCTAVE = 1 << (BITS - 8)
+FIRST = (127 - 28) * BINS_PER_OCTAVE
+LAST = (127 + 3) * BINS_PER_OCTAVE
+NUM_BINS = LAST - FIRST + 3  # zeros, what is too small, the octaves, what is too large
+
+BRIER = MetricInfo(
+    "brier_per_class", "Brier score per class", "Brier score over the pixels of each class.", "lower", "Proper scores"
+)
+NLL = MetricInfo(
+    "nll_per_class", "NLL per class", "Negative log-likelihood over the pixels of each class.", "lower", "Proper scores"
+)
+AUSE = MetricInfo(
+    "ause_per_class",
+    "AUSE per class",
+    "Does high uncertainty mark the errors within a class?",
+    "lower",
+    "Ranking of errors",
+)
+
+
+class ClassScores(StreamingMetric):
+    """Mean scores over the pixels of each true class, (…, class): `brier_per_class` and `nll_per_class`.
+
+    `update(probs, target)` with the class axis last. NaN where a class has no pixels, or an infinite NLL.
+    """
+
+    higher_is_better = False
+    info = describe(BRIER, NLL)
+    settings = ("num_draws", "num_classes")
+    class_counts: Tensor
+    class_brier: Tensor
+    class_nll: Tensor
+
+    def __init__(self, num_classes: int, num_draws: int | None = None, **kwargs: Any) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.num_classes = num_classes
+        self.add_counts("class_counts", num_classes)
+        self.add_sums("class_brier", num_classes)
+        self.add_sums("class_nll", num_classes)
+
+    def update(
+        self,
+        probs: Array | None = None,
+        target: Array | None = None,
+        *,
+        brier: Array | None = None,
+        target_probability: Array | None = None,
+    ) -> None:
+        """Add pixels by their `probs` or, where these are known already, by the two others.
+
+        probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); the others: (draw, …) or (…).
+        """
+        if target is None:
+            raise TypeError("ClassScores.update needs target")
+        targets = self.shared(target)
+        check_numbers(targets, self.num_classes, "target")
+        if brier is not None and target_probability is not None:
+            scores, own = self.rows(brier), self.rows(target_probability)
+            same_pixels(brier=scores, target_probability=own, target=targets)
+            check_keys(scores, "brier", finite=True)
+            check_probabilities(target_probability=own)
+            each_row(self._add, scores, own, targets)
+        elif probs is not None:
+            classes = self.rows(probs, 1)
+            same_pixels(probs=classes, target=targets)
+            check_classes(classes, self.num_classes)
+            check_probabilities(probs=classes)
+            each_row(self._add_probs, classes, targets)
+        else:
+            raise TypeError("ClassScores.update needs probs, or brier and target_probability")
+        seen = torch.zeros_like(self.class_counts[:1])
+        accumulate(targets.to(torch.int64), (seen, None))
+        self.class_counts += seen  # the same for every draw
+
+    def _add_probs(self, rows: slice, probs: Tensor, target: Tensor) -> None:
+        brier, own = pixel_scores.brier_score(probs, target), pixel_scores.target_probability(probs, target)
+        self._add(rows, brier, own, target)
+
+    def _add(self, rows: slice, brier: Tensor, own: Tensor, target: Tensor) -> None:
+        nll = -own.to(torch.float64).log()  # an infinite one makes an infinite sum
+        accumulate_by_label(target.to(torch.int64), (self.class_brier[rows], brier), (self.class_nll[rows], nll))
+
+    def compute(self) -> dict[str, Tensor]:
+        """Each score, one row per draw and one column per class."""
+        nll = self.class_nll / self.class_counts
+        return {
+            "brier_per_class": self.result(self.class_brier / self.class_counts),
+            "nll_per_class": self.result(torch.where(nll.isinf(), torch.nan, nll)),
+        }
+
+
+def scores_per_class(probs: Array, target: Array, bins: int = 10) -> dict[str, Tensor]:
+    """All metrics whose names end in `_per_class` but AUSE, of whole arrays; each (class,). probs: (…, class)."""
+    classes = to_tensor(probs).shape[-1]
+    values: dict[str, Tensor] = {}
+    for metric in (MeanIoU(classes), ClassScores(classes), ConfidenceCalibration(bins, num_classes=classes)):
+        metric.update(probs, target)
+        values |= metric.compute()
+    return {name: value for name, value in values.items() if name.endswith("_per_class")}
+
+
+class ClassSparsification(StreamingMetric):
+    """AUSE among the pixels of each true class, streamed through few bins: 20 KB for each draw and class.
+
+    `update(uncertainty, loss, target)`. `compute()` gives `ause_per_class` and `ause_per_class_bound`, (…, class): the
+    exact value is no farther. Keys outside 2⁻²⁸ … 8 share a bin each, and the bound says what that costs. NaN for a
+    class without pixels.
+    """
+
+    higher_is_better = False
+    info = describe(AUSE, bound(AUSE))
+    settings = ("num_draws", "num_classes", "error")
+    class_uncertainty_counts: Tensor
+    class_uncertainty_losses: Tensor
+    class_uncertainty_squares: Tensor
+    class_loss_counts: Tensor
+    class_loss_losses: Tensor
+
+    def __init__(
+        self, num_classes: int, error: SparsificationError = "brier", num_draws: int | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.num_classes = num_classes
+        self.error = check_error(error)
+        self.add_counts("class_uncertainty_counts", num_classes * NUM_BINS)
+        self.add_sums("class_uncertainty_losses", num_classes * NUM_BINS)
+        self.add_sums("class_uncertainty_squares", num_classes * NUM_BINS)
+        self.add_counts("class_loss_counts", num_classes * NUM_BINS)
+        self.add_sums("class_loss_losses", num_classes * NUM_BINS)
+
+    def update(self, uncertainty: Array, loss: Array, target: Array) -> None:
+        """Add pixels. uncertainty, loss: (draw, …) with `num_draws`, otherwise (…); target: (…), their classes."""
+        keys, losses, targets = self.rows(uncertainty), self.rows(loss), self.shared(target)
+        same_pixels(uncertainty=keys, loss=losses, target=targets)
+        check_keys(keys, "uncertainty")
+        check_keys(losses, "loss", finite=True)
+        check_numbers(targets, self.num_classes, "target")
+        each_row([self._add_by_uncertainty, self._add_by_loss], keys, losses, targets.to(torch.int64) * NUM_BINS)
+
+    def _add_by_uncertainty(self, rows: slice, key: Tensor, loss: Tensor, offset: Tensor) -> None:
+        loss = loss.to(torch.float64)
+        counts, losses = self.class_uncertainty_counts[rows], self.class_uncertainty_losses[rows]
+        squares = self.class_uncertainty_squares[rows]
+        accumulate(narrow_bin(key) + offset, (counts, None), (losses, loss), (squares, loss.square()))
+
+    def _add_by_loss(self, rows: slice, key: Tensor, loss: Tensor, offset: Tensor) -> None:
+        counts, losses = self.class_loss_counts[rows], self.class_loss_losses[rows]
+        accumulate(narrow_bin(loss) + offset, (counts, None), (losses, loss))
+
+    def compute(self) -> dict[str, Tensor]:
+        """The area of each class and its bound, one row per draw."""
+        edges = narrow_edges(self.device)
+        tables = [getattr(self, name).unflatten(1, (self.num_classes, NUM_BINS)) for name in self.state_names]
+        curves = [binned_curves(Histograms(edges, *draw), self.error) for draw in zip(*tables, strict=True)]
+        return {
+            "ause_per_class": self.result(torch.stack([draw.area() for draw in curves])),
+            "ause_per_class_bound": self.result(torch.stack([draw.bound() for draw in curves])),
+        }
+
+
+def narrow_bin(keys: Tensor) -> Tensor:
+    """The bin of each key ≥ 0: exact zeros, what is too small, 16 for each octave, what is too large."""
+    index = bin_index(keys, BITS)
+    return torch.minimum(index, (index - (FIRST - 1)).clamp_(1, NUM_BINS - 1))
+
+
+def narrow_edges(device: torch.device) -> Tensor:
+    """Upper edge of each bin, float64."""
+    octaves = bin_edges(BITS, device)[FIRST : LAST + 1]
+    return torch.cat([octaves.new_zeros(1), octaves, octaves.new_full((1,), torch.inf)])
+
+
+def ause_per_class(
+    uncertainty: Array, loss: Array, target: Array, num_classes: int, error: SparsificationError = "brier"
+) -> Tensor:
+    """AUSE among the pixels of each class of whole arrays, (class,), exactly, by sorting."""
+    keys, losses, targets = (to_tensor(values).reshape(1, -1) for values in (uncertainty, loss, target))
+    same_pixels(uncertainty=keys, loss=losses, target=targets)
+    check_numbers(targets, num_classes, "target")
+    own = [targets == label for label in range(num_classes)]
+    return torch.stack([ause(keys[pixels], losses[pixels], error) for pixels in own])

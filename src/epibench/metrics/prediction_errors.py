@@ -1,0 +1,237 @@
+"""How far predictions are from the truth: RMSE, MAE, accuracy, intersection over union."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from epibench.conventions import Convention, check_convention
+from epibench.metrics.checks import check_classes, check_finite, check_numbers, check_probabilities, same_pixels
+from epibench.metrics.info import MetricInfo, describe
+from epibench.metrics.ranking import accumulate
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
+
+GROUP_OF_IMAGES = 4
+
+
+RMSE = MetricInfo("rmse", "RMSE", "Root mean squared error of the predicted mean.", "lower", "Accuracy", in_unit=True)
+MAE = MetricInfo("mae", "MAE", "Mean absolute error of the predicted mean.", "lower", "Accuracy", in_unit=True)
+
+
+class RootMeanSquaredError(StreamingMetric):
+    """√mean squared error over all pixels, however they were batched. `update(mean, target)`; gives `rmse`."""
+
+    higher_is_better = False
+    info = describe(RMSE)
+    squared_error_sum: Tensor
+    squared_error_count: Tensor
+
+    def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.add_sums("squared_error_sum")
+        self.add_counts("squared_error_count")
+
+    def update(self, mean: Array, target: Array) -> None:
+        """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
+        means, targets = self.rows(mean), self.shared(target)
+        same_pixels(mean=means, target=targets)
+        check_finite(mean=means, target=targets)
+        each_row(self._add, means, targets)
+        self.squared_error_count += means.shape[1]
+
+    def _add(self, rows: slice, mean: Tensor, target: Tensor) -> None:
+        self.squared_error_sum[rows] += squared_error(mean, target).sum(1)
+
+    def compute(self) -> dict[str, Tensor]:
+        """The error in the target's unit, one value per draw."""
+        return {"rmse": self.result((self.squared_error_sum / self.squared_error_count).sqrt())}
+
+
+class GroupedRootMeanSquaredError(StreamingMetric):
+    """`rmse` under `gustafsson2020`: the mean of the RMSEs of consecutive groups of 4 images.
+
+    `update(mean, target, image)` with the index of each pixel's image. Groups without a valid pixel do not count.
+    """
+
+    higher_is_better = False
+    info = describe(RMSE)
+    settings = ("num_draws", "num_images")
+    group_squared_error: Tensor
+    group_count: Tensor
+
+    def __init__(self, num_images: int, num_draws: int | None = None, **kwargs: Any) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.num_images = num_images
+        groups = -(-num_images // GROUP_OF_IMAGES)
+        self.add_sums("group_squared_error", groups)
+        self.add_counts("group_count", groups)
+
+    def update(self, mean: Array, target: Array, image: Array) -> None:
+        """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target and image: (…)."""
+        means, targets, images = self.rows(mean), self.shared(target), self.shared(image)
+        same_pixels(mean=means, target=targets, image=images)
+        check_finite(mean=means, target=targets)
+        check_numbers(images, self.num_images, "image")
+        each_row(self._add, means, targets, images.to(torch.int64) // GROUP_OF_IMAGES)
+
+    def _add(self, rows: slice, mean: Tensor, target: Tensor, group: Tensor) -> None:
+        error = squared_error(mean, target)
+        accumulate(group.expand_as(error), (self.group_squared_error[rows], error), (self.group_count[rows], None))
+
+    def compute(self) -> dict[str, Tensor]:
+        """The error in the target's unit, one value per draw."""
+        error = (self.group_squared_error / self.group_count).sqrt()
+        return {"rmse": self.result(error.nanmean(1))}
+
+
+class MeanAbsoluteError(StreamingMetric):
+    """Mean absolute error over all pixels. `update(mean, target)`; gives `mae`."""
+
+    higher_is_better = False
+    info = describe(MAE)
+    absolute_error_sum: Tensor
+    absolute_error_count: Tensor
+
+    def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.add_sums("absolute_error_sum")
+        self.add_counts("absolute_error_count")
+
+    def update(self, mean: Array, target: Array) -> None:
+        """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
+        means, targets = self.rows(mean), self.shared(target)
+        same_pixels(mean=means, target=targets)
+        check_finite(mean=means, target=targets)
+        each_row(self._add, means, targets)
+        self.absolute_error_count += means.shape[1]
+
+    def _add(self, rows: slice, mean: Tensor, target: Tensor) -> None:
+        self.absolute_error_sum[rows] += (mean.to(torch.float64) - target).abs().sum(1)
+
+    def compute(self) -> dict[str, Tensor]:
+        """The error in the target's unit, one value per draw."""
+        return {"mae": self.result(self.absolute_error_sum / self.absolute_error_count)}
+
+
+class MeanIoU(StreamingMetric):
+    """Intersection over union and accuracy from one confusion matrix over the data set.
+
+    `update(probs, target)` with the class axis last. `compute()` gives `miou` over the classes with a non-empty union
+    (`gustafsson2020`: over all, an empty union as 0), `accuracy`, and of each class, (…, class), `iou_per_class`, NaN
+    where the union is empty, `accuracy_per_class` (recall: the share of its pixels that are predicted as it), NaN where
+    it has no pixels, and `share_per_class` of all pixels.
+    """
+
+    higher_is_better = True
+    info = describe(
+        MetricInfo("miou", "mIoU", "Intersection over union, mean over the classes.", "higher", "Accuracy"),
+        MetricInfo("iou_per_class", "IoU per class", "Intersection over union of each class.", "higher", "Accuracy"),
+        MetricInfo("accuracy", "Accuracy", "Share of pixels whose most probable class is right.", "higher", "Accuracy"),
+        MetricInfo(
+            "accuracy_per_class",
+            "Accuracy per class",
+            "Share of a class's pixels predicted as it.",
+            "higher",
+            "Accuracy",
+        ),
+        MetricInfo(
+            "share_per_class",
+            "Share of pixels",
+            "Share of the valid pixels that are of each class.",
+            "neither",
+            "Other metrics",
+        ),
+    )
+    settings = ("num_draws", "num_classes", "convention")
+    confusion: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        num_draws: int | None = None,
+        *,
+        convention: Convention = "pooled",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_draws, **kwargs)
+        self.num_classes = num_classes
+        self.convention = check_convention(convention)
+        self.add_counts("confusion", num_classes * num_classes)
+
+    def update(
+        self, probs: Array | None = None, target: Array | None = None, *, predicted: Array | None = None
+    ) -> None:
+        """Add pixels by their `probs` or, where it is known already, by their `predicted` class.
+
+        probs: (draw, …, class) with `num_draws`, otherwise (…, class); predicted: (draw, …) or (…); target: (…).
+        """
+        if target is None or (probs is None and predicted is None):
+            raise TypeError("MeanIoU.update needs target, and probs or predicted")
+        targets = self.shared(target)
+        check_numbers(targets, self.num_classes, "target")
+        if predicted is not None:
+            labels = self.rows(predicted)
+            same_pixels(predicted=labels, target=targets)
+            check_numbers(labels, self.num_classes, "predicted")
+            each_row(self._add, labels, targets)
+        else:
+            classes = self.rows(cast(Array, probs), 1)
+            same_pixels(probs=classes, target=targets)
+            check_classes(classes, self.num_classes)
+            check_probabilities(probs=classes)
+            each_row(lambda rows, piece, truth: self._add(rows, piece.max(2).indices, truth), classes, targets)
+
+    def _add(self, rows: slice, predicted: Tensor, target: Tensor) -> None:
+        accumulate(target.to(torch.int64) * self.num_classes + predicted, (self.confusion[rows], None))
+
+    def compute(self) -> dict[str, Tensor]:
+        """The mean, the share of right pixels and what each class has of its own, one row per draw."""
+        confusion = self.confusion.view(-1, self.num_classes, self.num_classes)
+        hits = confusion.diagonal(dim1=1, dim2=2).to(torch.float64)
+        true = confusion.sum(2).to(torch.float64)
+        iou = hits / (confusion.sum(1) + true - hits)
+        total = true.sum(1)
+        mean = iou.nan_to_num().mean(1) if self.convention == "gustafsson2020" else iou.nanmean(1)
+        mean = torch.where(total > 0, mean, torch.nan)
+        return {
+            "miou": self.result(mean),
+            "iou_per_class": self.result(iou),
+            "accuracy": self.result(hits.sum(1) / total),
+            "accuracy_per_class": self.result(hits / true),
+            "share_per_class": self.result(true / total[:, None]),
+        }
+
+
+def squared_error(mean: Tensor, target: Tensor) -> Tensor:
+    """(y − μ)² in float64."""
+    return (mean.to(torch.float64) - target).square()
+
+
+def rmse(mean: Array, target: Array) -> Tensor:
+    """√mean squared error of whole arrays."""
+    metric = RootMeanSquaredError()
+    metric.update(mean, target)
+    return metric.compute()["rmse"]
+
+
+def mae(mean: Array, target: Array) -> Tensor:
+    """Mean absolute error of whole arrays."""
+    metric = MeanAbsoluteError()
+    metric.update(mean, target)
+    return metric.compute()["mae"]
+
+
+def miou(probs: Array, target: Array, *, convention: Convention = "pooled") -> Tensor:
+    """Mean intersection over union of whole arrays. probs: (…, class)."""
+    metric = MeanIoU(to_tensor(probs).shape[-1], convention=convention)
+    metric.update(probs, target)
+    return metric.compute()["miou"]
+
+
+def accuracy(probs: Array, target: Array) -> Tensor:
+    """Share of pixels whose most probable class, the first of equals, is the target. probs: (…, class)."""
+    metric = MeanIoU(to_tensor(probs).shape[-1])
+    metric.update(probs, target)
+    return metric.compute()["accuracy"]
