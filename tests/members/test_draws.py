@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from epibench.errors import InputError
-from epibench.members.draws import Draws, make_draws, powers_of_two
+from epibench.members.draws import Draws, default_sizes, make_draws
 from epibench.plans import evenly_spaced
 
 PLANS = ("random", "disjoint", "prefix", "spread")
@@ -88,17 +88,21 @@ def test_max_draws_is_a_maximum(plan: str, group: list[str] | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "sizes"), [(1, (1,)), (2, (1, 2)), (7, (1, 2, 4)), (8, (1, 2, 4, 8)), (33, (1, 2, 4, 8, 16, 32))]
+    ("pool", "sizes"), [(1, (1,)), (2, (1, 2)), (7, (1, 2, 4, 7)), (8, (1, 2, 4, 8)), (33, (1, 2, 4, 8, 16, 32, 33))]
 )
 @pytest.mark.parametrize("plan", PLANS)
-def test_m_is_by_default_the_powers_of_two_up_to_the_pool(plan: str, pool: int, sizes: tuple[int, ...]) -> None:
+def test_m_is_by_default_the_powers_of_two_up_to_the_pool_and_the_pool(
+    plan: str, pool: int, sizes: tuple[int, ...]
+) -> None:
     assert make_draws(pool, plan=plan).sizes == sizes
 
 
-@given(st.integers(1, 10**6))
-def test_powers_of_two_end_at_the_limit(limit: int) -> None:
-    powers = powers_of_two(limit)
-    assert powers[-1] <= limit < 2 * powers[-1]
+@given(pool=st.integers(1, 10**6))
+def test_default_sizes_double_until_the_pool(pool: int) -> None:
+    *powers, last = default_sizes(pool)
+    assert last == pool
+    assert powers == [2**power for power in range(len(powers))]
+    assert not powers or powers[-1] < pool <= 2 * powers[-1]
 
 
 @in_any_time
@@ -187,7 +191,7 @@ def test_groups_may_be_a_numpy_array_of_names(plan: str) -> None:
 
 @pytest.mark.parametrize("plan", ["prefix", "spread"])
 def test_the_smallest_group_limits_the_default_m(plan: str) -> None:
-    assert make_draws(9, plan=plan, group=list("aaabbbbbb")).sizes == (1, 2)
+    assert make_draws(9, plan=plan, group=list("aaabbbbbb")).sizes == (1, 2, 3)
 
 
 def test_spread_acts_within_each_group_of_unequal_size() -> None:

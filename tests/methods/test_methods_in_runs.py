@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -16,9 +16,11 @@ from small_dense_recipe import small_dense
 from small_recipes import small
 from torch import Tensor
 
+from epibench.errors import InputError
 from epibench.members.networks import NetworkPool
 from epibench.members.stacked import StackedPool
 from epibench.methods import METHODS
+from epibench.methods.optimised import Optimised
 from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
@@ -27,6 +29,22 @@ from epibench.runs.train import Machine, Run, Trained, train_method
 from epibench.runs.trainers import TrainJob, train_job
 from epibench.training import network, stacked
 from epibench.training.state import Pacer
+
+
+class Mixed(Optimised):
+    """Random sets of all snapshots of all networks."""
+
+    name: ClassVar[str] = "mixed"
+    label: ClassVar[str] = "Mixed"
+
+    @property
+    def num_trained(self) -> int:
+        return 3
+
+    @property
+    def keep(self) -> tuple[int, ...]:
+        return (self.num_epochs - 1, self.num_epochs)
+
 
 NAMES = (*METHODS, "swag")
 KINDS = ("toy", "images")
@@ -127,6 +145,14 @@ def test_a_network_that_is_trained_by_itself_is_the_one_among_others(case: Case,
     alone = replace(among, networks=(1,), members=tmp_path)
     train_job(alone, lambda message: None)
     assert_same(kept(alone, 1), kept(among, 1))
+
+
+def test_random_sets_may_mix_the_snapshots_of_all_networks() -> None:
+    settings = ['methods=["test_methods_in_runs:Mixed"]', "members=[6]"]
+    recipe = apply_settings(small("toy-regression"), settings)
+    assert recipe.method("Mixed").largest_draw == 6
+    with pytest.raises(InputError, match="M = 7 is impossible, the pool of Mixed has 6 members"):
+        apply_settings(recipe, ["members=[7]"])
 
 
 class StoppedError(Exception):

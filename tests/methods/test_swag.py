@@ -22,7 +22,6 @@ from torch import Tensor
 from epibench import randomness
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods import AFTER_TRAINING, Member, TrainedNetwork
-from epibench.methods.contract import no_data
 from epibench.recipes import Recipe, apply_settings
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
@@ -56,7 +55,7 @@ def fitted(method: SWAG, kept: list[dict[str, Tensor]]) -> TrainedNetwork:
         raise AssertionError("SWAG needs no outputs")
 
     view = partial(
-        TrainedNetwork, 0, kept.__getitem__, key=partial(randomness.key, 0, "swag", 0), batches=no_data, raw=raw
+        TrainedNetwork, 0, kept.__getitem__, key=partial(randomness.key, 0, "swag", 0), batches=tuple, raw=raw
     )
     return view(posterior=method.posterior(view(posterior={})))
 
