@@ -28,6 +28,10 @@ from epibench.training.state import LogRow, TrainingState, Weights
 MADE_ANEW = "remove it, and it is made anew"
 
 
+class OtherSettingsError(InputError):
+    """A file was made with other settings or other data."""
+
+
 @dataclass(frozen=True)
 class TensorFile:
     """The content of a file of tensors and notes, which complains of what it lacks."""
@@ -134,7 +138,7 @@ def load_tensors(path: Path, fingerprint: str, only_notes: bool = False) -> Tens
     if damaged or (not only_notes and metadata["checksum"] != checksum(tensors)):
         raise loaded.complaint("damaged: its checksum does not fit what it holds")
     if loaded.notes.get("fingerprint") != fingerprint:
-        raise loaded.complaint("made with other settings or other data than these")
+        raise OtherSettingsError(str(loaded.complaint("made with other settings or other data than these")))
     return loaded
 
 

@@ -64,8 +64,10 @@ class Fitted:
         """Of everything that decides its numbers, and of what else is given."""
         options = recipe.evaluation.model_dump(mode="json", exclude={"store"})
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
-        method = [self.pool.method, self.pool.rate, self.pool.seed]
-        return fingerprint(self.trained.fingerprints, members, method, self.draws.sets, options, *more)
+        # Any option may decide the weights of a member, also one that decides nothing in training.
+        method = self.trained.method.model_dump(mode="json", exclude={"diverged"})
+        names = [self.pool.method, self.pool.seed]
+        return fingerprint(self.trained.fingerprints, members, names, method, self.draws.sets, options, *more)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from epibench.recipes import DenseRecipe, Recipe
 from epibench.results import TrainingLog
 from epibench.runs.folder import RunFolder, share_work
 from epibench.runs.jobs import run_jobs
-from epibench.runs.trainers import TrainJob, train_job, view_of
+from epibench.runs.trainers import TrainJob, finite_networks, train_job, view_of
 from epibench.training.state import Weights
 
 
@@ -123,7 +123,8 @@ def jobs_of(run: Run, name: str) -> list[TrainJob]:
 def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
     """Train these networks, less those that another process trains. One that diverges does not stop the others."""
     steps = run.recipe.training_steps(name)
-    stand = {number: job.files.step() for number, job in enumerate(jobs)}
+    # What is trained may still have to be fitted.
+    stand = {n: job.files.step() if job.files.finished() is None else steps for n, job in enumerate(jobs)}
     with run.reporter.step(f"train {name}", steps * len(jobs), sum(stand.values())) as advance:
 
         def receive(number: int, message: Any) -> None:
@@ -159,14 +160,3 @@ def usable(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
         networks |= dict.fromkeys(finite, job)
         diverged += [f"network {number} diverged" for number in job.networks if number not in finite]
     return Trained(run.recipe.method(name), networks, diverged, seconds, logs)
-
-
-def finite_networks(job: TrainJob) -> list[int]:
-    """The networks of a job whose weights are finite; a large one that is kept always has such."""
-    if len(job.networks) == 1 and isinstance(job.recipe, DenseRecipe):
-        return list(job.networks)
-    finite = torch.ones(len(job.networks), dtype=torch.bool)
-    for snapshot in range(len(job.files.keep)):
-        for tensor in job.files.load_weights(snapshot).values():
-            finite &= torch.isfinite(tensor).flatten(1).all(1)
-    return [number for number, fine in zip(job.networks, finite.tolist(), strict=True) if fine]

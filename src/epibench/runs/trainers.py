@@ -31,7 +31,7 @@ from epibench.methods.map import Direct
 from epibench.networks.mlp import StackedMLP
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, ToyRecipe
-from epibench.runs.checkpoints import Checkpoints, load_tensors, save_tensors
+from epibench.runs.checkpoints import Checkpoints, OtherSettingsError, load_tensors, save_tensors
 from epibench.runs.domains import classes_of
 from epibench.runs.folder import locked
 from epibench.runs.jobs import JobFailedError, Send, end_with
@@ -75,8 +75,21 @@ class TrainJob:
         files, method = self.files, self.recipe.method(self.method)
         if files.failure() is not None:
             return True
-        fitted = not fits_posterior(method) or all(files.posterior(network).exists() for network in self.networks)
+        fitted = not fits_posterior(method) or all(self.is_fitted(network) for network in self.networks)
         return fitted and files.finished() is not None
+
+    @cached_property
+    def posterior_key(self) -> str:
+        """Of everything that decides what is fitted to trained networks: any option may."""
+        options = self.recipe.method(self.method).model_dump(mode="json", exclude={"diverged"})
+        return fingerprint(self.files.fingerprint, options)
+
+    def is_fitted(self, network: int) -> bool:
+        """Whether the method was fitted to a network with the options that it has now."""
+        try:
+            return load_tensors(self.files.posterior(network), self.posterior_key, only_notes=True) is not None
+        except OtherSettingsError:
+            return False
 
 
 def fits_posterior(method: Method) -> bool:
@@ -90,7 +103,8 @@ def train_job(job: TrainJob, send: Send) -> None:
     with locked(files.claim) as mine:
         if mine and not job.over:
             if files.finished() is None:
-                TRAINERS[type(job.recipe)](job, files, send)
+                train = train_large if isinstance(job.recipe, DenseRecipe) else train_stacked
+                train(job, files, send)
             fit_posterior(job, files)
 
 
@@ -98,10 +112,21 @@ def fit_posterior(job: TrainJob, files: Checkpoints) -> None:
     """Let the method fit what it needs to every trained network, and save it beside."""
     method = job.recipe.method(job.method)
     if fits_posterior(method):
-        view = view_of(job)
-        for network in job.networks:
-            tensors = method.posterior(view(network))
-            save_tensors(files.posterior(network), tensors, {"fingerprint": files.fingerprint})
+        view, finite = view_of(job), finite_networks(job)
+        for network in (network for network in job.networks if not job.is_fitted(network)):
+            tensors = method.posterior(view(network)) if network in finite else {}
+            save_tensors(files.posterior(network), tensors, {"fingerprint": job.posterior_key})
+
+
+def finite_networks(job: TrainJob) -> list[int]:
+    """The networks of a job whose weights are finite; a large one that is kept always has such."""
+    if len(job.networks) == 1 and isinstance(job.recipe, DenseRecipe):
+        return list(job.networks)
+    finite = torch.ones(len(job.networks), dtype=torch.bool)
+    for snapshot in range(len(job.files.keep)):
+        for tensor in job.files.load_weights(snapshot).values():
+            finite &= torch.isfinite(tensor).flatten(1).all(1)
+    return [number for number, fine in zip(job.networks, finite.tolist(), strict=True) if fine]
 
 
 def view_of(job: TrainJob) -> Callable[[int], TrainedNetwork]:
@@ -109,8 +134,9 @@ def view_of(job: TrainJob) -> Callable[[int], TrainedNetwork]:
     recipe, files = job.recipe, job.files
     make = stacked_view(job, recipe) if isinstance(recipe, ToyRecipe) else large_view(job)
 
+    @lru_cache(maxsize=1)  # members of one network follow each other
     def view(number: int) -> TrainedNetwork:
-        fitted = load_tensors(files.posterior(number), files.fingerprint)
+        fitted = load_tensors(files.posterior(number), job.posterior_key) if job.is_fitted(number) else None
         key = partial(randomness.key, recipe.seed, recipe.method(job.method).name, number)
         return make(number, posterior={} if fitted is None else fitted.tensors, key=key)
 
@@ -149,9 +175,12 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
         for batch in batches(InOrder(samples), range(len(samples)), size, job.workers, uneven=True):
             yield batch.inputs, batch.target, batch.valid
 
+    @lru_cache(maxsize=1)
+    def network() -> torch.nn.Module:
+        return recipe.builder(num_classes_of(recipe, open_training_data(recipe)))().eval()
+
     def raw(weights: Weights, inputs: Any) -> torch.Tensor:
-        network = recipe.builder(num_classes_of(recipe, open_training_data(recipe)))().eval()
-        outputs: torch.Tensor = functional_call(network, dict(weights), (inputs,))
+        outputs: torch.Tensor = functional_call(network(), dict(weights), (inputs,))
         return outputs
 
     def make(number: int, **fitted: Any) -> TrainedNetwork:
@@ -202,7 +231,7 @@ def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
         return before + time.perf_counter() - begun
 
     def save(state: TrainingState) -> None:
-        if state.step < training.num_epochs and pacer.due():
+        if state.step < training.last_epoch and pacer.due():
             with pacer:
                 files.save_state(state, seconds(), device.type)
 
@@ -230,7 +259,7 @@ def check_stacked_state(state: TrainingState, training: StackedTraining, network
     fits = state.parameters.shape == shape and all(
         name in state.rule and state.rule[name].shape == each.shape for name, each in wanted.items()
     )
-    if not fits or not 0 < state.step < training.num_epochs:
+    if not fits or not 0 < state.step < training.last_epoch:
         raise InputError(f"{files.unfinished}: not the state of this training; remove it, and it is made anew")
 
 
@@ -404,9 +433,6 @@ def augment_of(recipe: DenseRecipe) -> Augment:
         pad=options.pad,
         colours=Colours(**options.colours.model_dump()),
     )
-
-
-TRAINERS = {ToyRecipe: train_stacked, DenseRecipe: train_large}
 
 
 def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Reporter) -> list[int]:
