@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from epibench.evaluation.divergence import DIRECTIONS
+from epibench.metrics.divergence import DIRECTIONS
 from small_recipes import SETTINGS
 
 from epibench.recipes import RECIPES, apply_settings, find_recipe
