@@ -16,7 +16,6 @@ import typer
 from epibench import __version__
 from epibench.cli import recipes, reference, run, score
 from epibench.cli.options import Command, at_least
-from epibench.data.sets import DATA_SETS
 from epibench.errors import InputError
 
 # Plain help reads well in any log; rich would colour and frame it wherever it takes itself to be on a terminal.
@@ -112,7 +111,7 @@ def check(
         str,
         typer.Argument(
             metavar="NAME",
-            help=f"The data set: {', '.join(each for each in DATA_SETS if DATA_SETS[each].checked)}.",
+            help="The data set, as kitti, cityscapes, or folder for your own; an unknown name lists all.",
         ),
     ],
     root: Annotated[
