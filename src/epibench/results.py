@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from epibench.errors import InputError
+from epibench.files import fingerprint
 
 VERSION = 1
 RESULTS_NAME = "results.json"
@@ -287,6 +288,7 @@ class RunResults(Part):
     cost: dict[str, Cost]
     failed: dict[Text, Text] = {}
     seconds: Finite
+    checksum: str | None = None  # of everything else; an earlier version wrote none
 
     kl: dict[str, KL] = {}
     kl_draws: dict[str, KLDraws] = {}
@@ -300,6 +302,16 @@ class RunResults(Part):
     domains: dict[Text, DomainFacts] = {}
     overlap: dict[str, dict[int, Number]] = {}
     training: dict[str, list[TrainingLog]] = {}
+
+    @property
+    def intact(self) -> bool:
+        """Whether they are as they were written, as far as their checksum tells."""
+        return self.checksum is None or self.checksum == self.with_checksum().checksum
+
+    def with_checksum(self) -> RunResults:
+        """The same results with the checksum of all that they hold."""
+        content = self.model_dump(mode="json", exclude={"checksum"})
+        return self.model_copy(update={"checksum": fingerprint(content)})
 
 
 Results = TypeVar("Results", bound=Part)
@@ -329,16 +341,18 @@ def parse_results(model: type[Results], text: bytes | str, where: str) -> Result
 def _problem(model: type[Part], text: bytes | str, error: ValidationError) -> str:
     """What is wrong with results, in words: another version, or the first thing that does not fit."""
     first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return f"not a JSON file ({first['msg'].removeprefix('Invalid JSON: ')})"
-    found = json.loads(text)
+    remedy = "remove the file and run the command again"
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as invalid:
+        return f"not a JSON file ({str(invalid).partition(chr(10))[0]}); {remedy}"
     if isinstance(found, dict) and found.get("version", VERSION) != VERSION:
-        return f"results of version {found['version']}; this epibench reads version {VERSION}"
+        return f"results of version {found['version']}; this epibench reads version {VERSION}; {remedy}"
     if model is RunResults and (
         not isinstance(found, dict) or "files" in found or not isinstance(found.get("methods"), dict)
     ):
-        return "not the results of a run (no 'methods'); pages of scores come from epibench score"
+        return f"not the results of a run (no 'methods'): pages of scores come from epibench score, otherwise {remedy}"
     key = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     message = first["msg"][:1].lower() + first["msg"][1:]
-    return f"not results as this version writes them: {key}: {message}{more}; remove the file and run the command again"
+    return f"not results as this version writes them: {key}: {message}{more}; {remedy}"

@@ -24,7 +24,7 @@ from epibench.data.batch import Points, Samples
 from epibench.data.loading import InOrder, batches
 from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.errors import InputError
-from epibench.files import fingerprint, read_json, write_json, write_text
+from epibench.files import fingerprint, read_json, write_json
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Method, TrainedNetwork
 from epibench.methods.map import Direct
@@ -34,7 +34,7 @@ from epibench.recipes import DenseRecipe, Recipe, ToyRecipe
 from epibench.runs.checkpoints import Checkpoints, OtherSettingsError, load_tensors, save_tensors
 from epibench.runs.domains import classes_of
 from epibench.runs.folder import locked
-from epibench.runs.jobs import JobFailedError, Tell, end_with
+from epibench.runs.jobs import JobFailedError, Send, end_with
 from epibench.training import stacked
 from epibench.training.network import NetworkKeys, NetworkTraining, train_network
 from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
@@ -73,9 +73,10 @@ class TrainJob:
     def over(self) -> bool:
         """Whether it has ended, well or not, with all that its method fits afterwards."""
         files, method = self.files, self.recipe.method(self.method)
-        if files.diverged.exists() or not files.over:
-            return files.diverged.exists()
-        return not fits_posterior(method) or all(self.is_fitted(network) for network in self.networks)
+        if files.failure() is not None:
+            return True
+        fitted = not fits_posterior(method) or all(self.is_fitted(network) for network in self.networks)
+        return fitted and files.finished() is not None
 
     @cached_property
     def posterior_key(self) -> str:
@@ -96,20 +97,14 @@ def fits_posterior(method: Method) -> bool:
     return type(method).posterior is not Method.posterior
 
 
-class HeldElsewhere:
-    """What a job tells that another process works on."""
-
-
-def train_job(job: TrainJob, tell: Tell) -> None:
+def train_job(job: TrainJob, send: Send) -> None:
     """Carry a job out, unless another process has it; what is finished is not done again."""
     files = job.files
     with locked(files.claim) as mine:
-        if not mine:
-            tell(HeldElsewhere())
-        elif not job.over:
+        if mine and not job.over:
             if files.finished() is None:
                 train = train_large if isinstance(job.recipe, DenseRecipe) else train_stacked
-                train(job, files, tell)
+                train(job, files, send)
             fit_posterior(job, files)
 
 
@@ -220,7 +215,7 @@ def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> Stac
     )
 
 
-def train_stacked(job: TrainJob, files: Checkpoints, tell: Tell) -> None:
+def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
     """Train all stacked networks of a method together."""
     recipe, device = job.recipe, torch.device(job.device)
     assert isinstance(recipe, ToyRecipe)
@@ -241,7 +236,7 @@ def train_stacked(job: TrainJob, files: Checkpoints, tell: Tell) -> None:
                 files.save_state(state, seconds(), device.type)
 
     watch = Watch(
-        progress=lambda epoch, note: tell((epoch, note)),
+        progress=lambda epoch, note: send((epoch, note)),
         save=save,
         keep=lambda epoch, weights: files.save_weights(epoch, weights, (), seconds()),
     )
@@ -272,14 +267,14 @@ class DivergedNetworkError(InputError):
     """A network whose loss is no longer finite; a file beside its weights says so."""
 
 
-def train_large(job: TrainJob, files: Checkpoints, tell: Tell) -> None:
+def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
     """Train a large network to its end, on one device or shared among several."""
     recipe = job.recipe
     assert isinstance(recipe, DenseRecipe)
     if recipe.training.devices > 1:
         train_shared(job, recipe, files)
     else:
-        train_with(make_fabric(recipe, job, 1), job, tell)
+        train_with(make_fabric(recipe, job, 1), job, send)
 
 
 def train_shared(job: TrainJob, recipe: DenseRecipe, files: Checkpoints) -> None:
@@ -337,7 +332,7 @@ def _silent(content: Any) -> None:
     """Several processes of one job have nobody to talk to."""
 
 
-def train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
+def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     """Train a large network where fabric says."""
     recipe, files = job.recipe, job.files
     assert isinstance(recipe, DenseRecipe)
@@ -361,7 +356,7 @@ def train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
             log.write(rows)  # first: with the last network training is finished
             files.save_weights(epoch, weights, rows, before + time.perf_counter() - begun)
 
-    watch = Watch(lambda step, note: tell((step, note)), add, save, keep)
+    watch = Watch(lambda step, note: send((step, note)), add, save, keep)
     try:
         samples = open_training_data(recipe)
         training = large_training(recipe, job.method, samples, fabric.device, class_weights(recipe, job.members))
@@ -374,8 +369,7 @@ def train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
         setting = recipe.setting(job.method, "learning_rate")
         text = f"{job.method}: network {job.networks[0]}: {error}; lower {setting}"
         if fabric.is_global_zero:
-            write_text(files.diverged, f"{text}\n")
-            files.unfinished.unlink(missing_ok=True)
+            files.save_failure(text)
         raise DivergedNetworkError(text) from None
     finally:
         log.close()
