@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from epibench.errors import InputError
 from epibench.files import fingerprint
 
-VERSION = 1
+VERSION: Final = 1
 RESULTS_NAME = "results.json"
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
@@ -129,7 +129,7 @@ class FileResults(Part):
 class ScoreResults(Part):
     """What `epibench score --json` writes."""
 
-    version: int = VERSION
+    version: Literal[1] = VERSION
     epibench: str
     torch: str
     convention: str
@@ -264,7 +264,7 @@ KLDraws = dict[str, dict[str, dict[str, dict[int, Values]]]]
 class RunResults(Part):
     """What a run writes; `kl`, `kl_draws` and `reference` are of toy problems, `domains` and what follows of images."""
 
-    version: int = VERSION
+    version: Literal[1] = VERSION
     epibench: str
     torch: str
     python: str
@@ -342,7 +342,8 @@ def _problem(model: type[Part], text: bytes | str, error: ValidationError) -> st
     except (ValueError, RecursionError) as invalid:
         return f"not a JSON file ({str(invalid).partition(chr(10))[0]}); {remedy}"
     if isinstance(found, dict) and found.get("version", VERSION) != VERSION:
-        return f"results of version {found['version']}; this epibench reads version {VERSION}; install the one that wrote it, or {remedy}"
+        there = f"results of version {found['version']}; this epibench reads version {VERSION}"
+        return f"{there}; install the one that wrote it, or {remedy}"
     if model is RunResults and (not isinstance(found, dict) or not isinstance(found.get("methods"), dict)):
         return f"not the results of a run (no 'methods'): pages of scores come from epibench score, otherwise {remedy}"
     key = ".".join(str(part) for part in first["loc"])

@@ -1,4 +1,4 @@
-"""Train the networks of a method: as independent jobs, several at once; those that are trained are not trained again."""
+"""Train the networks of a method: as independent jobs, several at once; what is trained is not trained again."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Trained:
-    """The trained networks of a method that can be used, and why others diverged. seconds: of all trainings together."""
+    """The trained networks of a method that can be used, and why others diverged. seconds: of all trainings."""
 
     method: Method
     jobs: Mapping[int, TrainJob]  # by the number of the network
