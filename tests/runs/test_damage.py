@@ -235,7 +235,7 @@ def drop(*keys: Any) -> Callable[[Path], None]:
     return edit(change)
 
 
-def copied(source: str) -> Callable[[Path, Path], None]:
+def copied(source: str) -> Callable[[Path, Path, Path], None]:
     """Another file in its place; source: below the folder of all runs, or below the same run if it begins with `./`."""
 
     def damage(path: Path, folder: Path, place: Path) -> None:
@@ -290,7 +290,9 @@ TENSOR_DAMAGES = {
     "no metadata": bare,
     "a tensor less": tensors(lambda values: values.pop(min(values))),
     "a tensor more": tensors(lambda values: values.update(more=next(iter(values.values())).clone())),
-    "NaN": tensors(lambda values: next(each for each in values.values() if each.is_floating_point()).fill_(float("nan"))),
+    "NaN": tensors(
+        lambda values: next(each for each in values.values() if each.is_floating_point()).fill_(float("nan"))
+    ),
 }
 JSON_DAMAGES = {
     "empty": fill(b""),
@@ -331,9 +333,22 @@ RESULT_DAMAGES = {
 CASES = [
     *(Case("images-trained", WEIGHTS, what, damage, REFUSED) for what, damage in TENSOR_DAMAGES.items()),
     *(Case("images-training", STATE, what, damage, REFUSED) for what, damage in TENSOR_DAMAGES.items()),
-    *(Case("images-evaluating", SCORING, what, damage, REFUSED) for what, damage in TENSOR_DAMAGES.items()),
-    *(Case("toy-evaluated", SNAPSHOTS[0], what, damage, REFUSED) for what, damage in TENSOR_DAMAGES.items()),
-    *(Case("toy-training", TOY_STATE, what, damage, REFUSED) for what, damage in TENSOR_DAMAGES.items()),
+    *(
+        Case(state, file, what, TENSOR_DAMAGES[what], REFUSED)
+        for state, file in (
+            ("images-evaluating", SCORING),
+            ("toy-evaluated", SNAPSHOTS[0]),
+            ("toy-training", TOY_STATE),
+        )
+        for what in (
+            "a bit of the tensors",
+            "cut in half",
+            "other notes",
+            "other fingerprint",
+            "a tensor less",
+            "a folder",
+        )
+    ),
     *(
         Case("images-training", STATE, f"{name} {value} {word}", notes(fixed, **{name: value}), REFUSED)
         for fixed, word in ((False, "alone"), (True, "with its checksum"))
@@ -360,7 +375,7 @@ CASES = [
     Case("toy-evaluated", SNAPSHOTS[0], "removed", remove, ANEW),
     Case("toy-evaluated", SNAPSHOTS[1], "removed", remove, ANEW),
     Case("toy-training", TOY_STATE, "removed", remove, ANEW),
-    *(Case("images-evaluated", WEIGHTS, what, TENSOR_DAMAGES[what], SAME) for what in ("a bit of the tensors",)),
+    Case("images-evaluated", WEIGHTS, "a bit of the tensors", flip(0.9), SAME),
     *(
         Case("images-evaluated", file, what, damage, REFUSED if what == "a folder" else ANEW)
         for file in (SCORED, COST)
@@ -379,7 +394,7 @@ CASES = [
     Case("images-finished", "results.json", "removed", remove, ANEW),
     *(
         Case(state, "recipe.json", what, damage, REFUSED)
-        for state in ("images-finished", "toy-training")
+        for state in ("toy-finished", "toy-training")
         for what, damage in JSON_DAMAGES.items()
     ),
     Case("images-finished", "recipe.json", "removed", remove, REFUSED),

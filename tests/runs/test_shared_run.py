@@ -20,7 +20,7 @@ from small_recipes import small
 
 from epibench.recipes import Recipe
 
-# What is begun is noted in a file, a line each; steps are slow enough for two processes to meet.
+# What is begun is noted in a file, a line each; training and evaluation begin once their gates are there.
 SCRIPT = """
 import os, sys, time
 
@@ -29,7 +29,7 @@ from epibench.runs import images, trainers
 from epibench.training import network, stacked
 from epibench.training.state import Pacer
 
-note, pause = os.environ["EPIBENCH_TEST_NOTES"], float(os.environ["EPIBENCH_TEST_PAUSE"])
+note, gates = os.environ["EPIBENCH_TEST_NOTES"], os.environ["EPIBENCH_TEST_GATES"]
 Pacer.due = lambda pacer: True
 network.LOG_EVERY = 2
 
@@ -43,9 +43,10 @@ def noted(function, describe):
     return call
 
 
-def slow(function):
+def gated(function, name):
     def call(*arguments):
-        time.sleep(pause)
+        while not os.path.exists(os.path.join(gates, name)):
+            time.sleep(0.02)
         return function(*arguments)
 
     return call
@@ -59,9 +60,9 @@ images.DomainTask.carry_out = noted(
 images.ImageExperiment.measure_cost = noted(
     images.ImageExperiment.measure_cost, lambda self, fitted, sample: f"measure {fitted.name}"
 )
-network._Run.take_step = slow(network._Run.take_step)
-stacked.Block.run = slow(stacked.Block.run)
-images.DomainTask.evaluate = slow(images.DomainTask.evaluate)
+network._Run.take_step = gated(network._Run.take_step, "train")
+stacked.Block.run = gated(stacked.Block.run, "train")
+images.DomainTask.evaluate = gated(images.DomainTask.evaluate, "evaluate")
 if __name__ == "__main__":
     main()
 """
@@ -71,15 +72,17 @@ SAME = ("summary", "draws", "curves", "pictures", "methods", "overlap", "trainin
 class Started:
     """Processes that run the same recipe in one folder."""
 
-    def __init__(self, place: Path, recipe: Recipe, pause: float):
+    def __init__(self, place: Path, recipe: Recipe):
         self.place, self.folder, self.notes = place, place / "run", place / "notes.txt"
+        self.gates = place / "gates"
+        self.gates.mkdir()
         (place / "recipe.json").write_text(recipe.model_dump_json())
         (place / "script.py").write_text(SCRIPT)
         self.environment = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
             "EPIBENCH_TEST_NOTES": str(self.notes),
-            "EPIBENCH_TEST_PAUSE": str(pause),
+            "EPIBENCH_TEST_GATES": str(self.gates),
         }
         self.processes: list[subprocess.Popen[str]] = []
 
@@ -90,6 +93,10 @@ class Started:
             process = subprocess.Popen(command, cwd=self.place, env=self.environment, text=True, **pipes)
         self.processes.append(process)
         return process
+
+    def open(self, *gates: str) -> None:
+        for gate in gates:
+            (self.gates / gate).touch()
 
     def said(self, number: int) -> str:
         return (self.place / f"said-{number}.txt").read_text()
@@ -123,8 +130,8 @@ def start(tmp_path: Path):
     """Starts processes on one folder; none is left at the end."""
     everything: list[Started] = []
 
-    def make(recipe: Recipe, pause: float) -> Started:
-        everything.append(Started(tmp_path, recipe, pause))
+    def make(recipe: Recipe) -> Started:
+        everything.append(Started(tmp_path, recipe))
         return everything[-1]
 
     yield make
@@ -135,7 +142,7 @@ def start(tmp_path: Path):
 def wait_until(happened: Callable[[], bool], started: Started, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not happened():
-        assert time.monotonic() < end, started.said(0) + started.lines().__repr__()
+        assert time.monotonic() < end, f"{started.said(0)} {started.lines()}"
         assert all(process.poll() in (None, 0, -signal.SIGKILL) for process in started.processes)
         time.sleep(0.02)
 
@@ -173,8 +180,10 @@ EVERYTHING = {
 
 
 def test_two_processes_do_everything_once_and_find_the_same(image_recipe: Recipe, alone, start) -> None:
-    started = start(image_recipe, pause=0.1)
+    started = start(image_recipe)
     both = [started.start(), started.start()]
+    wait_until(lambda: len(started.workers()) == 2, started)
+    started.open("train", "evaluate")
     seen = []
     while any(process.poll() is None for process in both):  # whoever writes it, it is whole
         if (started.folder / "results.json").exists():
@@ -192,25 +201,19 @@ def test_two_processes_do_everything_once_and_find_the_same(image_recipe: Recipe
         assert max(Counter(started.said(number).splitlines()).values()) == 1
 
 
-def test_costs_are_measured_once_for_both(image_recipe: Recipe, start) -> None:
-    started = start(image_recipe, pause=0.0)
-    both = [started.start(), started.start()]
-    started.wait(both)
-    first = {name: each["per_image"] for name, each in started.results()["cost"].items()}
-    (started.folder / "results.json").unlink()
-    started.wait([started.start()])
-    assert {name: each["per_image"] for name, each in started.results()["cost"].items()} == first
-
-
 @pytest.mark.parametrize("moment", ["train ensemble 1", "evaluate ensemble clean"])
 def test_if_one_is_killed_the_other_takes_over(moment: str, image_recipe: Recipe, alone, start) -> None:
-    started = start(image_recipe, pause=0.2)
+    started = start(image_recipe)
     both = [started.start(), started.start()]
+    if moment.startswith("evaluate"):
+        wait_until(lambda: len(started.workers()) == 2, started)
+        started.open("train")
     wait_until(lambda: moment in started.done(), started)
     killed = next(int(line.split()[0]) for line in started.lines() if line.endswith(moment))
     victim = next(process for process in both if process.pid == killed)
     victim.send_signal(signal.SIGKILL)
     victim.wait()
+    started.open("train", "evaluate")
     (other,) = (process for process in both if process is not victim)
     other.wait(180)
     assert other.returncode == 0
@@ -222,8 +225,10 @@ def test_if_one_is_killed_the_other_takes_over(moment: str, image_recipe: Recipe
 
 def test_two_processes_train_the_networks_of_a_toy_problem_once(start, tmp_path_factory) -> None:
     recipe = small("toy-regression", 'methods=["ensemble", "map", "sgld"]')
-    started = start(recipe, pause=0.3)
+    started = start(recipe)
     both = [started.start(), started.start()]
+    wait_until(lambda: "waiting for process" in started.said(0) + started.said(1), started)
+    started.open("train")
     started.wait(both)
     assert [process.returncode for process in both] == [0, 0], started.said(0) + started.said(1)
     assert started.done() == {f"train {method} 0": 1 for method in ("ensemble", "map", "sgld")}
@@ -233,7 +238,7 @@ def test_two_processes_train_the_networks_of_a_toy_problem_once(start, tmp_path_
 
 def test_if_one_is_killed_in_a_toy_problem_the_other_takes_over(start, tmp_path_factory) -> None:
     recipe = small("toy-regression", 'methods=["sgld"]')
-    started = start(recipe, pause=1.0)
+    started = start(recipe)
     first = started.start()
     wait_until(lambda: "train sgld 0" in started.done(), started)
     second = started.start()
@@ -241,6 +246,7 @@ def test_if_one_is_killed_in_a_toy_problem_the_other_takes_over(start, tmp_path_
     assert f"waiting for process {first.pid} on " in started.said(1)
     first.send_signal(signal.SIGKILL)
     first.wait()
+    started.open("train")
     second.wait(180)
     assert second.returncode == 0
     whole, results = run_in(tmp_path_factory.mktemp("toy") / "run", recipe), started.results()
