@@ -98,4 +98,11 @@ def test_score_loads_nothing_of_methods_training_networks_and_recipes(tmp_path: 
     )
     loaded = done.stdout.splitlines()[-1].split()[1:]
     assert "epibench.evaluation.loop" in loaded
-    assert not {name.split(".")[1] for name in loaded} & {"methods", "training", "networks", "recipes", "runs", "street"}
+    assert not {name.split(".")[1] for name in loaded} & {
+        "methods",
+        "training",
+        "networks",
+        "recipes",
+        "runs",
+        "street",
+    }

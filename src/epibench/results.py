@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from epibench.errors import InputError
 from epibench.files import fingerprint
 
-VERSION = 1
+VERSION: Final = 1
 RESULTS_NAME = "results.json"
 QUICK = "-quick"  # how the names of recipes end that are a smaller variant of another
 # Toy problems: where training data comes from, which is the region `train` of KLs, and the circle between the classes.
@@ -134,7 +134,7 @@ class FileResults(Part):
 class ScoreResults(Part):
     """What `epibench score --json` writes."""
 
-    version: int = VERSION
+    version: Literal[1] = VERSION
     epibench: Text
     torch: Text
     convention: Text
@@ -269,7 +269,7 @@ KLDraws = dict[str, dict[str, dict[str, dict[int, Values]]]]
 class RunResults(Part):
     """What a run writes; `kl`, `kl_draws` and `reference` are of toy problems, `domains` and what follows of images."""
 
-    version: int = VERSION
+    version: Literal[1] = VERSION
     epibench: Text
     torch: Text
     python: Text
@@ -347,7 +347,7 @@ def _problem(model: type[Part], text: bytes | str, error: ValidationError) -> st
     except (ValueError, RecursionError) as invalid:
         return f"not a JSON file ({str(invalid).partition(chr(10))[0]}); {remedy}"
     if isinstance(found, dict) and found.get("version", VERSION) != VERSION:
-        return f"results of version {found['version']}; this epibench reads version {VERSION}; {remedy}"
+        return f"results of version {found['version']}; this epibench reads version {VERSION}; install the one that wrote it, or {remedy}"
     if model is RunResults and (
         not isinstance(found, dict) or "files" in found or not isinstance(found.get("methods"), dict)
     ):

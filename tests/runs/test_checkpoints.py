@@ -127,7 +127,8 @@ def test_a_state_comes_back(tmp_path: Path) -> None:
 def test_a_state_replaces_the_one_before(tmp_path: Path) -> None:
     files, state = make_files(tmp_path), make_state()
     files.save_state(state, 1.0, MACHINE)
-    files.save_state(TrainingState(6, state.parameters, state.rule, state.buffers, LOG), 2.0, MACHINE)
+    longer = (*LOG, LogRow(6, 0.1, 1e-4))
+    files.save_state(TrainingState(6, state.parameters, state.rule, state.buffers, longer), 2.0, MACHINE)
     assert files.load_state(MACHINE)[0].step == 6
 
 
@@ -222,6 +223,7 @@ def write_state(files: Checkpoints, tensors: dict[str, Tensor], **notes: object)
         ({"log": [[1, 2]]}, "its log cannot be read"),
         ({"log": [["a", 2, 3]]}, "its log cannot be read"),
         ({"log": 5}, "its log cannot be read"),
+        ({"log": [[2, 0.5, 0.1]]}, "its log ends at step 2, not at 4"),
     ],
 )
 def test_notes_that_make_no_sense_are_refused(notes: dict[str, object], words: str, tmp_path: Path) -> None:

@@ -214,14 +214,20 @@ class Checkpoints:
         """The notes on the last kept weights, if all are there."""
         if not all(self.weights(snapshot).exists() for snapshot in range(len(self.keep))):
             return None
-        return load_tensors(self.weights(len(self.keep) - 1), self.fingerprint, only_notes=True)
+        return self._kept(len(self.keep) - 1, only_notes=True)
+
+    def _kept(self, snapshot: int, only_notes: bool = False) -> TensorFile | None:
+        """The file of a snapshot, which must be of its epoch."""
+        kept = load_tensors(self.weights(snapshot), self.fingerprint, only_notes)
+        if kept is not None and kept.notes.get("epoch") != self.keep[snapshot]:
+            raise kept.complaint(f"it does not hold the weights after epoch {self.keep[snapshot]}")
+        return kept
 
     def load_weights(self, snapshot: int) -> dict[str, Tensor]:
         """The weights that were kept."""
-        path = self.weights(snapshot)
-        kept = load_tensors(path, self.fingerprint)
+        kept = self._kept(snapshot)
         if kept is None:
-            raise InputError(f"{path}: trained weights are missing; run the same command again")
+            raise InputError(f"{self.weights(snapshot)}: trained weights are missing; run the same command again")
         return kept.tensors
 
     def save_weights(self, epoch: int, weights: Weights, log: Sequence[LogRow], seconds: float) -> None:
@@ -249,6 +255,8 @@ class Checkpoints:
         rule = {name: tensor.to(device) for name, tensor in saved.part("rule.").items()}
         parameters = saved.tensors["parameters"].to(device)
         state = TrainingState(int(saved.number("step")), parameters, rule, saved.part("buffer."), saved.log())
+        if state.log and state.log[-1].step != state.step:
+            raise saved.complaint(f"its log ends at step {state.log[-1].step}, not at {state.step}")
         seconds = saved.number("seconds")
         if (there := saved.notes.get("machine")) != machine:
             raise InputError(

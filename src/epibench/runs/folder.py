@@ -59,6 +59,7 @@ class RunFolder:
         """Write the recipe; where there is one already, it must train the same networks: then the run goes on."""
         try:
             self._claim(recipe)
+            self._check_parts()
             remove_leftovers(self.path)
         except OSError as error:
             place = error.filename or self.path
@@ -87,6 +88,12 @@ class RunFolder:
         elif self.path.exists() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             raise InputError(f"--out {self.path} is not empty and holds no run: give a new folder")
         write_json(self.recipe, wanted)
+
+    def _check_parts(self) -> None:
+        """Refuse files where folders belong."""
+        for path in (self.members, self.path / "evaluation", self.path / "predictions"):
+            if path.exists() and not path.is_dir():
+                raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
 
     def _read_recipe(self, kind: type[Recipe]) -> Recipe:
         try:

@@ -30,6 +30,7 @@ from epibench.progress import Reporter
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import Grid, Picture, PredictedPicture
 from epibench.runs.domains import DomainData
+from epibench.store.formats import KINDS, OUTPUTS
 from epibench.store.writer import StoreWriter
 from epibench.street import StreetDataset
 
@@ -229,9 +230,12 @@ def is_whole(path: Path) -> bool:
     """Whether a store is complete, with all its files."""
     try:
         root = zarr.open_group(path, mode="r")
-        return bool(root.attrs.get("complete")) and all(
-            array.nchunks_initialized == array.nchunks for _, array in root.arrays()
-        )
+        arrays = dict(root.arrays())
+        outputs = [array for name, array in arrays.items() if name in OUTPUTS]
+        number = len(KINDS["gaussian"]) if root.attrs["kind"] == "gaussian" else 1
+        # Chunks of targets and masks may be left out where they hold nothing but what is read there anyway.
+        written = all(array.nchunks_initialized == array.nchunks for array in outputs)
+        return bool(root.attrs["complete"]) and "target" in arrays and len(outputs) == number and written
     except Exception:  # whatever zarr makes of what is there, it is not whole
         return False
 
@@ -261,19 +265,22 @@ class StoreObserver:
             discard_store(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         kind: Any = recipe.likelihood
-        self.writer = StoreWriter(
-            path,
-            kind=kind,
-            method=recipe.label(method),
-            domain=recipe.data.domains[domain].label,
-            unit=recipe.unit,
-            num_members=pool.num_members,
-            num_images=len(data.samples),
-            size=size,
-            class_names=None if data.classes is None else data.classes.names,
-            group=pool.group,
-            resume=True,
-        )
+        try:
+            self.writer = StoreWriter(
+                path,
+                kind=kind,
+                method=recipe.label(method),
+                domain=recipe.data.domains[domain].label,
+                unit=recipe.unit,
+                num_members=pool.num_members,
+                num_images=len(data.samples),
+                size=size,
+                class_names=None if data.classes is None else data.classes.names,
+                group=pool.group,
+                resume=True,
+            )
+        except InputError as error:
+            raise InputError(f"{error}, or remove it, and it is made anew") from None
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Write what these members predict, and the targets with the first of them."""
