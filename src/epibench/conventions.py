@@ -25,7 +25,7 @@ def check_convention(name: str) -> Convention:
     for convention in CONVENTIONS:
         if name == convention:
             return convention
-    raise ValueError(f"convention '{name}' is unknown; there are {', '.join(CONVENTIONS)}")
+    raise InputError(f"convention '{name}' is unknown; there are {', '.join(CONVENTIONS)}")
 
 
 def check_uncertainty(kind: str, name: str | None) -> str:

@@ -108,6 +108,9 @@ class Tally(Part):
     ignored: int = 0
     skipped: int = 0
 
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(**{name: getattr(self, name) + getattr(other, name) for name in Tally.model_fields})
+
 
 class FileResults(Part):
     """What came out of one file of stored predictions."""
@@ -347,7 +350,8 @@ def _problem(model: type[Part], text: bytes | str, error: ValidationError) -> st
     except (ValueError, RecursionError) as invalid:
         return f"not a JSON file ({str(invalid).partition(chr(10))[0]}); {remedy}"
     if isinstance(found, dict) and found.get("version", VERSION) != VERSION:
-        return f"results of version {found['version']}; this epibench reads version {VERSION}; install the one that wrote it, or {remedy}"
+        there = f"results of version {found['version']}; this epibench reads version {VERSION}"
+        return f"{there}; install the one that wrote it, or {remedy}"
     if model is RunResults and (
         not isinstance(found, dict) or "files" in found or not isinstance(found.get("methods"), dict)
     ):

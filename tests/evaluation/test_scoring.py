@@ -9,7 +9,7 @@ from epibench.errors import InputError
 from epibench.evaluation import scoring
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.members import pool
-from epibench.store.structure import open_store
+from epibench.store.formats import open_store
 from epibench.store.writer import write_store
 
 NUM_MEMBERS = 5

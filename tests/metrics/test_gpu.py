@@ -6,7 +6,7 @@ import torch
 
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.likelihoods import categorical, gaussian
-from epibench.store.structure import open_store
+from epibench.store.formats import open_store
 from epibench.store.writer import write_store
 from metrics.cases import CASES, Case
 

@@ -33,7 +33,7 @@ from epibench.runs import images, trainers
 from epibench.runs.checkpoints import Checkpoints, save_tensors
 from epibench.runs.folder import RunFolder
 from epibench.runs.trainers import TrainJob, train_job
-from epibench.store.structure import open_store
+from epibench.store.formats import open_store
 from epibench.street import StreetDataset
 from epibench.street.dataset import as_sample
 from epibench.training import network as training

@@ -10,9 +10,9 @@ import pytest
 import zarr
 
 from epibench.errors import InputError
+from epibench.members.stored import StoredPredictions
 from epibench.store import formats as store_module
-from epibench.store.reader import PixelReader
-from epibench.store.structure import open_store
+from epibench.store.formats import open_store
 from epibench.store.writer import write_store
 
 RNG = np.random.default_rng(0)
@@ -52,7 +52,7 @@ def zarr_group(path, arrays, zarr_format=3, **attributes):
 
 def outputs_of(store, name):
     """(member, pixel, …)"""
-    return np.concatenate([pixels.outputs[name].numpy() for pixels in PixelReader(store)], axis=1)
+    return np.concatenate([pixels.outputs[name].numpy() for pixels in StoredPredictions(store)], axis=1)
 
 
 def error(path):
@@ -132,7 +132,7 @@ def test_folder_of_npz_whose_targets_differ_is_refused(tmp_path):
     npz(tmp_path, "run/a.npz", probs=PROBS[0], target=LABELS)
     npz(tmp_path, "run/b.npz", probs=PROBS[1], target=(LABELS + 1) % 5)
     with pytest.raises(InputError, match=r"b\.npz: 'target' differs from that in a\.npz"):
-        list(PixelReader(open_store(tmp_path / "run")))
+        list(StoredPredictions(open_store(tmp_path / "run")))
 
 
 def test_folder_of_npz_whose_shapes_differ_is_refused(tmp_path):
@@ -298,7 +298,7 @@ def test_dtypes_of_gaussian_stores_are_checked(tmp_path, changes, name):
 
 def test_integer_targets_of_gaussian_stores_are_accepted(tmp_path):
     store = open_store(npz(tmp_path, **{**GAUSSIAN, "target": LABELS}))
-    assert next(iter(PixelReader(store))).target.dtype.is_floating_point
+    assert next(iter(StoredPredictions(store))).target.dtype.is_floating_point
 
 
 @pytest.mark.parametrize("target", [LABELS.astype(float), LABELS > 2])

@@ -15,8 +15,8 @@ import torch
 import zarr
 
 from epibench.errors import InputError
-from epibench.store.reader import PixelReader, validate
-from epibench.store.structure import open_store
+from epibench.members.stored import StoredPredictions, validate
+from epibench.store.formats import open_store
 from epibench.store.writer import StoreWriter, write_store
 
 RNG = np.random.default_rng(0)
@@ -29,7 +29,7 @@ LABELS = RNG.integers(0, 3, size=(2, 4, 5))
 
 def read(path, name):
     """(member, pixel, …), and the targets."""
-    blocks = list(PixelReader(open_store(path)))
+    blocks = list(StoredPredictions(open_store(path)))
     outputs = torch.cat([pixels.outputs[name] for pixels in blocks], dim=1)
     return outputs.numpy(), torch.cat([pixels.target for pixels in blocks]).numpy()
 

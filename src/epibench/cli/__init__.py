@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from epibench import __version__
-from epibench.cli import recipes, reference, run, score
-from epibench.cli.options import Command, at_least
+from epibench.cli import data, recipes, reference, run, score
+from epibench.cli.console import printable
+from epibench.cli.options import Command
 from epibench.errors import InputError
 
 # Plain help reads well in any log; rich would colour and frame it wherever it takes itself to be on a terminal.
@@ -43,6 +44,7 @@ app.command(cls=Command, short_help="Score predictions that any framework has sa
 app.command(cls=Command, short_help="Train, evaluate, report.")(run.run)
 app.command(cls=Command, short_help="List recipes, or write one in full.")(recipes.recipes)
 app.command(cls=Command, short_help="Sample the posterior of a toy problem.")(reference.reference)
+app.add_typer(data.commands, name="data")
 
 
 @app.command(cls=Command, short_help="Make the page of one run or several.")
@@ -59,86 +61,6 @@ def report(
     from epibench.cli.report import run_report
 
     run_report(runs, out, markdown)
-
-
-data_commands = typer.Typer(help="Data sets: look at them, write them out, check them.", rich_markup_mode=None)
-app.add_typer(data_commands, name="data")
-
-NAME = typer.Argument(metavar="NAME", help="The data set: street.")
-DOMAIN = typer.Option(
-    metavar="DOMAIN", help="clean, wild, or factors of the shift, as haze or night+noise (see docs/street.md)."
-)
-SEVERITY = typer.Option(metavar="LEVEL", help="From 0 (clean) to 5. Default: 5; clean has 0.")
-SIZE = typer.Option(metavar="HxW", help="Height and width, as 256x512.")
-
-
-@data_commands.command(cls=Command, short_help="Draw a sheet of scenes.")
-def preview(
-    name: Annotated[str, NAME],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The picture (.png).")],
-    domain: Annotated[str, DOMAIN] = "clean",
-    severity: Annotated[float | None, SEVERITY] = None,
-    size: Annotated[str, SIZE] = "256x512",
-    seed: Annotated[int, typer.Option(metavar="N", callback=at_least(0), help="Seed of the scenes.")] = 0,
-    count: Annotated[int, typer.Option(metavar="N", callback=at_least(1), help="Number of scenes.")] = 6,
-) -> None:
-    """Draw a sheet of scenes: image, classes, depth, sparse depth, target."""
-    from epibench.cli.data import run_preview
-
-    run_preview(name, out, domain, severity, size, seed, count)
-
-
-@data_commands.command(cls=Command, short_help="Write scenes as a data set's folder.")
-def export(
-    name: Annotated[str, NAME],
-    layout: Annotated[str, typer.Option(metavar="LAYOUT", help="cityscapes or kitti.")],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="A new or empty folder, or one to go on with.")],
-    domain: Annotated[str, DOMAIN] = "clean",
-    severity: Annotated[float | None, SEVERITY] = None,
-    count: Annotated[int, typer.Option(metavar="N", callback=at_least(1), help="Number of scenes.")] = 100,
-    size: Annotated[str, SIZE] = "256x512",
-    seed: Annotated[int, typer.Option(metavar="N", callback=at_least(0), help="Seed of the scenes.")] = 0,
-) -> None:
-    """Write scenes as a folder in the official layout of Cityscapes or KITTI depth completion."""
-    from epibench.cli.data import run_export
-
-    run_export(name, layout, out, domain, severity, count, size, seed)
-
-
-@data_commands.command(cls=Command, short_help="Say whether a data set can be used.")
-def check(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="The data set, as kitti, cityscapes, or folder for your own; an unknown name lists all.",
-        ),
-    ],
-    root: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="The folder that it was unpacked into (see docs/data.md).")
-    ] = None,
-    raw_root: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="kitti: where the images of KITTI raw are. Default: ROOT, or ROOT/raw."),
-    ] = None,
-    images: Annotated[Path | None, typer.Option(metavar="FOLDER", help="folder: where the images are.")] = None,
-    labels: Annotated[Path | None, typer.Option(metavar="FOLDER", help="folder: where the label images are.")] = None,
-    classes: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="folder: a class table (.csv), or one that is built in.")
-    ] = None,
-    image_suffix: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="folder: what names of images end in.")
-    ] = None,
-    label_suffix: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="folder: what names of labels end in, as _L.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Open all images with their labels, not only some.")] = False,
-) -> None:
-    """Say whether a data set can be used, what is in it, and where to get what is missing."""
-    from epibench.cli.data import run_check
-
-    options = {"root": root, "raw_root": raw_root, "images": images, "labels": labels, "classes": classes}
-    run_check(name, {**options, "image_suffix": image_suffix, "label_suffix": label_suffix}, every)
 
 
 def main() -> None:
@@ -188,7 +110,5 @@ def _warning(message: Warning | str, category: type[Warning], filename: str, *pl
 
 
 def _complain(text: str, status: int) -> int:
-    from epibench.cli.console import printable
-
     print(f"epibench: {printable(text)}", file=sys.stderr)
     return status

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import ValidationError
 from rich.text import Text
 
 from epibench.cli.console import NO_WIDTH, ConsoleReporter, output, say, show
-from epibench.data.checks import DepthFrame, Frame, LabelledFrames, SplitReport, check_split, spread
+from epibench.cli.options import Command, at_least
+from epibench.data.checks import LabelledFrames, SplitReport, check_split, spread
 from epibench.data.sets import DATA_SETS
 from epibench.data.source import Source
 from epibench.errors import InputError
@@ -17,13 +20,39 @@ from epibench.files import replacing
 from epibench.street import StreetDataset, make_domain
 from epibench.street.export import export, make_sheet, writing_to
 
-NAMES = ("street",)
+commands = typer.Typer(help="Data sets: look at them, write them out, check them.", rich_markup_mode=None)
 MAX_SHEET = 100
 MAX_NAMED = 3
 
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set: street.")]
+Domain = Annotated[
+    str,
+    typer.Option(
+        metavar="DOMAIN", help="clean, wild, or factors of the shift, as haze or night+noise (see docs/street.md)."
+    ),
+]
+Severity = Annotated[float | None, typer.Option(metavar="LEVEL", help="From 0 (clean) to 5. Default: 5; clean has 0.")]
+Size = Annotated[str, typer.Option(metavar="HxW", help="Height and width, as 256x512.")]
+Seed = Annotated[int, typer.Option(metavar="N", callback=at_least(0), help="Seed of the scenes.")]
+Count = Annotated[int, typer.Option(metavar="N", callback=at_least(1), help="Number of scenes.")]
 
-def run_preview(name: str, out: Path, domain: str, severity: float | None, size: str, seed: int, count: int) -> None:
-    """Draw a sheet of scenes with classes and depth."""
+
+def checked_names() -> str:
+    """The data sets that can be checked, those of a user among them."""
+    return ", ".join(name for name, source in DATA_SETS.items() if source.checked)
+
+
+@commands.command("preview", cls=Command, short_help="Draw a sheet of scenes.")
+def run_preview(
+    name: Name,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The picture (.png).")],
+    domain: Domain = "clean",
+    severity: Severity = None,
+    size: Size = "256x512",
+    seed: Seed = 0,
+    count: Count = 6,
+) -> None:
+    """Draw a sheet of scenes: image, classes, depth, sparse depth, target."""
     if count > MAX_SHEET:
         raise InputError(f"--count {count}: a sheet has at most {MAX_SHEET} scenes; `epibench data export` writes more")
     dataset = make_dataset(name, domain, severity, size, seed, count)
@@ -37,10 +66,18 @@ def run_preview(name: str, out: Path, domain: str, severity: float | None, size:
     say(f"{out}: {scenes(count)} of {name} ({domain})")
 
 
+@commands.command("export", cls=Command, short_help="Write scenes as a data set's folder.")
 def run_export(
-    name: str, layout: str, out: Path, domain: str, severity: float | None, count: int, size: str, seed: int
+    name: Name,
+    layout: Annotated[str, typer.Option(metavar="LAYOUT", help="cityscapes or kitti.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="A new or empty folder, or one to go on with.")],
+    domain: Domain = "clean",
+    severity: Severity = None,
+    count: Count = 100,
+    size: Size = "256x512",
+    seed: Seed = 0,
 ) -> None:
-    """Write scenes as a folder in an official layout."""
+    """Write scenes as a folder in the official layout of Cityscapes or KITTI depth completion."""
     dataset = make_dataset(name, domain, severity, size, seed, count)
     written = export(dataset, layout, out)
     for _ in ConsoleReporter().counted(written, f"writing {layout}", count):
@@ -48,28 +85,53 @@ def run_export(
     say(f"{out}: {scenes(count)} in the layout of {layout}")
 
 
+@commands.command(cls=Command, short_help="Say whether a data set can be used.")
+def check(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"The data set: {checked_names()}.")],
+    root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The folder that it was unpacked into (see docs/data.md).")
+    ] = None,
+    raw_root: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="kitti: where the images of KITTI raw are. Default: ROOT, or ROOT/raw."),
+    ] = None,
+    images: Annotated[Path | None, typer.Option(metavar="FOLDER", help="folder: where the images are.")] = None,
+    labels: Annotated[Path | None, typer.Option(metavar="FOLDER", help="folder: where the label images are.")] = None,
+    classes: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="folder: a class table (.csv), or one that is built in.")
+    ] = None,
+    image_suffix: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="folder: what names of images end in.")
+    ] = None,
+    label_suffix: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="folder: what names of labels end in, as _L.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Open all images with their labels, not only some.")] = False,
+) -> None:
+    """Say whether a data set can be used, what is in it, and where to get what is missing."""
+    options = {"root": root, "raw_root": raw_root, "images": images, "labels": labels, "classes": classes}
+    run_check(name, {**options, "image_suffix": image_suffix, "label_suffix": label_suffix}, every)
+
+
 def run_check(name: str, options: Mapping[str, Path | str | None], every: bool = False) -> None:
     """Say what is in a data set; options: those of its source, None where they are not given."""
-    source = checked_source(name)
+    source = DATA_SETS.get(name)
+    if source is None or not source.checked:
+        raise InputError(f"data set '{name}' is unknown; there are {checked_names()}")
     given = {option: str(value) for option, value in options.items() if value is not None}
     check_options(name, source, given)
+    reporter = ConsoleReporter()
     reports = []
     for split in source.splits(**given):
-        reports.append(check_split(split, every, watched))
+        reports.append(
+            check_split(split, every, lambda frames, part: reporter.counted(frames, f"opening {part}", len(frames)))
+        )
         print_report(name, reports[-1])
     if source.where is not None and any(report.problems for report in reports):
         show(f"Where to get it: {source.where}")
     if not any(report.content for report in reports):
         folder = given.get("root", given.get("images", name))
         raise InputError(f"{folder}: nothing of {name} can be used; see above for what is missing")
-
-
-def checked_source(name: str) -> type[Source]:
-    """The data set of that name."""
-    known = [each for each, source in DATA_SETS.items() if source.checked]
-    if name not in known:
-        raise InputError(f"data set '{name}' is unknown; there are {', '.join(known)}")
-    return DATA_SETS[name]
 
 
 def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> None:
@@ -99,19 +161,15 @@ def print_report(name: str, report: SplitReport) -> None:
         print_classes(report.content, report.frames)
     elif report.content is not None:
         for index in spread(len(report.content), MAX_NAMED):
-            show(f"  {depth_text(report.content[index])}")
+            frame = report.content[index]
+            show(
+                f"  {frame.frame_id}: {frame.size[0]}×{frame.size[1]}, sparse depth in {frame.sparse_share:.1%}, "
+                f"target in {frame.target_share:.1%} of the pixels, {frame.nearest:.2f} to {frame.farthest:.2f} m"
+            )
     for problem in report.problems[:MAX_NAMED]:
         show(f"  {problem}")
     if len(report.problems) > MAX_NAMED:
         show(f"  … and {len(report.problems) - MAX_NAMED} more")
-
-
-def depth_text(frame: DepthFrame) -> str:
-    """`NAME: 352×1216, sparse depth in 4.9%, target in 18.1% of the pixels, 2.50 to 79.98 m`."""
-    return (
-        f"{frame.frame_id}: {frame.size[0]}×{frame.size[1]}, sparse depth in {frame.sparse_share:.1%}, "
-        f"target in {frame.target_share:.1%} of the pixels, {frame.nearest:.2f} to {frame.farthest:.2f} m"
-    )
 
 
 def print_classes(content: LabelledFrames, frames: int) -> None:
@@ -144,11 +202,6 @@ def class_grid(content: LabelledFrames, width: int) -> Text:
     return text
 
 
-def watched(frames: Sequence[Frame], name: str) -> Iterator[Frame]:
-    """Frames that are opened, with a bar."""
-    return ConsoleReporter().counted(frames, f"opening {name}", len(frames))
-
-
 def flag(option: str) -> str:
     """`--raw-root`."""
     return f"--{option.replace('_', '-')}"
@@ -161,8 +214,8 @@ def scenes(count: int) -> str:
 
 def make_dataset(name: str, domain: str, severity: float | None, size: str, seed: int, count: int) -> StreetDataset:
     """The data set of that name."""
-    if name not in NAMES:
-        raise InputError(f"data set '{name}' is not made here; there are {', '.join(NAMES)}")
+    if name != "street":
+        raise InputError(f"data set '{name}' is not made here; there are street")
     return StreetDataset("depth", make_domain(domain, severity), length=count, seed=seed, size=parse_size(size))
 
 

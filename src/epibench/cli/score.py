@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -14,13 +14,13 @@ import typer
 from epibench import __version__
 from epibench.cli.console import ConsoleReporter, output, say
 from epibench.cli.options import Device, at_least, resolve_device
+from epibench.conventions import check_convention
 from epibench.errors import InputError
 
 if TYPE_CHECKING:
-    from epibench.conventions import Convention
     from epibench.evaluation.scoring import Scorer, ScoreSettings
     from epibench.plans import Plan
-    from epibench.results import FileResults, ScoreResults
+    from epibench.results import FileResults
 
 
 def score(
@@ -35,8 +35,7 @@ def score(
     plan: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PLAN",
-            help="random, disjoint, prefix or spread; give it once, or once per file. Default: random.",
+            metavar="PLAN", help="random, disjoint, prefix or spread; give it once, or once per file. Default: random."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", callback=at_least(0), help="Seed of the draws.")] = 0,
@@ -67,32 +66,31 @@ def score(
     ] = None,
 ) -> None:
     """Score predictions that any framework has saved, as a function of the number of members M."""
-    sizes = parse_sizes(members)
+    try:
+        sizes = None if members is None else tuple(int(part) for part in members.split(","))
+    except ValueError:
+        raise InputError(f"--members '{members}': give whole numbers with commas between, as 1,2,4,8") from None
     check_outputs(json, report, files)
     for file in files:
         if not Path(file).exists():
             raise InputError(f"{file}: no such file or folder; give a zarr folder, a .zip or an .npz")
+    plans = plan or ["random"]
+    if len(plans) not in (1, len(files)):
+        raise InputError(f"--plan was given {len(plans)} times for {len(files)} files: give it once, or once per file")
     from epibench.evaluation.scoring import ScoreSettings
 
     settings = ScoreSettings(
         sizes=sizes,
         max_draws=draws,
         seed=seed,
-        convention=known_convention(convention),
+        convention=check_convention(convention),
         uncertainty=uncertainty,
         ignore_index=ignore_index,
         skip_invalid=skip_invalid,
         device=resolve_device(device),
     )
-    run_score(files, plan, settings, json, report)
-
-
-def run_score(
-    files: list[str], plans: list[str] | None, settings: ScoreSettings, json: Path | None, report: Path | None
-) -> None:
-    """Check everything, score every file, show and write what came out."""
-    scorers = prepare_all(files, plans_for(plans, len(files)), settings)
-    if settings.ignore_index is not None and all(scorer.store.kind == "gaussian" for scorer in scorers):
+    scorers = prepare_all(files, plans if len(plans) > 1 else plans * len(files), settings)
+    if ignore_index is not None and all(scorer.store.kind == "gaussian" for scorer in scorers):
         raise InputError("--ignore-index is for classes; mask the targets of Gaussian predictions with 'valid'")
     reporter = ConsoleReporter()
     scored: list[FileResults] = []
@@ -103,35 +101,7 @@ def run_score(
     finally:
         # What is finished is shown and written even if a later file turns out to be broken.
         if scored:
-            publish(document(scored, settings), json, report)
-
-
-def parse_sizes(text: str | None) -> tuple[int, ...] | None:
-    """`1,2,4` as numbers."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--members '{text}': give whole numbers with commas between, as 1,2,4,8") from None
-
-
-def known_convention(name: str) -> Convention:
-    """The convention of that name."""
-    from epibench.conventions import check_convention
-
-    try:
-        return check_convention(name)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-
-
-def plans_for(plans: list[str] | None, num_files: int) -> list[Plan]:
-    """One plan per file: the only one given for all, or one each."""
-    given = plans or ["random"]
-    if len(given) not in (1, num_files):
-        raise InputError(f"--plan was given {len(given)} times for {num_files} files: give it once, or once per file")
-    return cast("list[Plan]", given * num_files if len(given) == 1 else given)
+            publish(scored, settings, json, report)
 
 
 def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> None:
@@ -153,7 +123,7 @@ def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> N
             raise InputError(f"{folder}: this folder cannot be written to")
 
 
-def prepare_all(files: list[str], plans: list[Plan], settings: ScoreSettings) -> list[Scorer]:
+def prepare_all(files: list[str], plans: list[str], settings: ScoreSettings) -> list[Scorer]:
     """Open and check every file before any is scored, so that a typing error costs seconds."""
     from epibench.evaluation.scoring import prepare
     from epibench.store import open_store
@@ -162,7 +132,7 @@ def prepare_all(files: list[str], plans: list[Plan], settings: ScoreSettings) ->
     for file, plan in zip(files, plans, strict=True):
         store = open_store(file)
         try:
-            scorers.append(prepare(store, replace(settings, plan=plan)))
+            scorers.append(prepare(store, replace(settings, plan=cast("Plan", plan))))
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
     return scorers
@@ -181,40 +151,24 @@ def run_with_progress(scorer: Scorer, reporter: ConsoleReporter) -> FileResults:
         return scorer.run(count)
 
 
-def document(files: list[FileResults], settings: ScoreSettings) -> ScoreResults:
-    """The JSON of a score."""
+def publish(files: list[FileResults], settings: ScoreSettings, json: Path | None, report: Path | None) -> None:
+    """Write what was asked for, show the tables, then say where everything is."""
     import torch
 
-    from epibench.results import ScoreResults
-
-    return ScoreResults(
-        epibench=__version__,
-        torch=torch.__version__,
-        convention=settings.convention,
-        settings={
-            "members": None if settings.sizes is None else list(settings.sizes),
-            "draws": settings.max_draws,
-            "seed": settings.seed,
-            "uncertainty": settings.uncertainty,
-            "ignore_index": settings.ignore_index,
-            "skip_invalid": settings.skip_invalid,
-            "device": settings.device,
-        },
-        files=files,
-    )
-
-
-def publish(content: ScoreResults, json: Path | None, report: Path | None) -> None:
-    """Write what was asked for, show the tables, then say where everything is."""
     from epibench.cli.tables import print_tables
     from epibench.files import write_text
     from epibench.report import write_score_page
+    from epibench.results import ScoreResults
 
-    page = None
+    given = asdict(settings)
+    named = {"members": given["sizes"] and list(given["sizes"]), "draws": given["max_draws"]}
+    named |= {name: given[name] for name in ("seed", "uncertainty", "ignore_index", "skip_invalid", "device")}
+    content = ScoreResults(
+        epibench=__version__, torch=torch.__version__, convention=settings.convention, settings=named, files=files
+    )
     if json is not None:
         write_text(json, content.model_dump_json(indent=1) + "\n")
-    if report is not None:
-        page = write_score_page(content, report)
+    page = None if report is None else write_score_page(content, report)
     print_tables(content, output())
     for word, path in (("results:", json), ("report: ", page)):
         if path is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,10 +17,8 @@ from epibench.evaluation.summary import scored_draws, summarise, summarise_curve
 from epibench.members.draws import Draws, make_draws
 from epibench.members.stored import StoredPredictions
 from epibench.plans import Plan
-from epibench.results import FileResults
-from epibench.results import Tally as TallyResults
-from epibench.store.reader import PixelReader, Tally
-from epibench.store.structure import PredictionStore
+from epibench.results import FileResults, Tally
+from epibench.store.formats import PredictionStore
 
 # Up to this many pixels, sorting is quick and sparsification can be exact.
 EXACT_PIXELS = 2**18
@@ -55,9 +53,8 @@ class Scorer:
 
     def run(self, progress: Callable[[int], None] = lambda pixels: None) -> FileResults:
         """Read all predictions once and return the file's results; `progress` hears of pixels as they are done."""
-        settings = self.settings
-        reader = PixelReader(self.store, ignore_index=settings.ignore_index, skip_invalid=settings.skip_invalid)
-        predictions = StoredPredictions(reader, settings.plan, torch.device(settings.device))
+        settings, device = self.settings, torch.device(self.settings.device)
+        predictions = StoredPredictions(self.store, settings.ignore_index, settings.skip_invalid, device=device)
         evaluation = Evaluation(predictions, self.draws, self.suite_settings)
         try:
             evaluation.run(after_pixels=progress)
@@ -65,11 +62,7 @@ class Scorer:
             raise
         except ValueError as error:  # values so large that what is computed of them is not finite
             raise InputError(f"{self.store.path}: {error}; check the unit and size of the predictions") from error
-        return self.results(evaluation, reader.tally)
-
-    def results(self, evaluation: Evaluation, tally: Tally) -> FileResults:
-        """What the JSON says of this file."""
-        store, sets = self.store, self.draws.sets
+        store, sets, tally = self.store, self.draws.sets, predictions.tally
         values, curves = evaluation.results()
         return FileResults(
             path=str(store.path),
@@ -80,7 +73,7 @@ class Scorer:
             class_names=None if store.class_names is None else list(store.class_names),
             num_members=store.num_members,
             num_groups=None if store.group is None else len(set(store.group)),
-            pixels=TallyResults(**asdict(tally)),
+            pixels=tally,
             plan=self.settings.plan,
             uncertainty=self.suite_settings.uncertainty,
             sparsification="exact" if self.suite_settings.exact else "streamed",
@@ -120,17 +113,6 @@ class Scorer:
         return notes
 
 
-def _check_memory(num_draws: int, num_classes: int) -> None:
-    """Refuse draws whose states would not fit, before the machine comes to a halt."""
-    needed = num_draws * (BYTES_PER_DRAW + num_classes * BYTES_PER_CLASS)
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise InputError(
-            f"{num_draws:,} draws need {needed / 2**30:,.0f} GiB for their metrics, and this machine has "
-            f"{there / 2**30:,.0f} GiB; lower --draws or give fewer --members"
-        )
-
-
 def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
     """Make the draws and check that everything asked for is possible, before anything is read."""
     draws = make_draws(
@@ -141,8 +123,14 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
         seed=settings.seed,
         group=store.group,
     )
-    if settings.device == "cpu":
-        _check_memory(len(draws.sets), store.num_classes or 0)
+    num_draws = len(draws.sets)
+    needed = num_draws * (BYTES_PER_DRAW + (store.num_classes or 0) * BYTES_PER_CLASS)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if settings.device == "cpu" and needed > there:  # before the machine comes to a halt
+        raise InputError(
+            f"{num_draws:,} draws need {needed / 2**30:,.0f} GiB for their metrics, and this machine has "
+            f"{there / 2**30:,.0f} GiB; lower --draws or give fewer --members"
+        )
     if store.kind == "gaussian" and settings.convention == "gustafsson2020" and not store.has_images:
         raise InputError(
             "convention 'gustafsson2020' averages the RMSE over groups of 4 images and needs an image axis: "

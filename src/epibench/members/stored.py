@@ -1,54 +1,313 @@
-"""A pool whose members' outputs were stored by any framework."""
+"""A pool whose members' outputs were stored by any framework: read block by block, checked and masked once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import itertools
+import math
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from epibench.errors import InputError
 from epibench.members.draws import Draws
 from epibench.members.pool import DrawnPart, Pixels, PoolOnData
-from epibench.plans import Plan
-from epibench.store.reader import PixelReader
+from epibench.results import Tally
+from epibench.store.formats import Array, PredictionStore, readable
+
+BUDGET = 128 * 2**20
+NO_LABEL = 255
+CPU = torch.device("cpu")
+
+
+class Block(NamedTuple):
+    """A contiguous range of pixels: one slice per free axis, and the flat index of the first pixel."""
+
+    selection: tuple[slice, ...]
+    start: int
+    num_pixels: int
+
+
+class CheckedBlock(NamedTuple):
+    """A block after masking and checking. invalid: NaN and infinite values by array; first: the first, in words."""
+
+    pixels: Pixels
+    tally: Tally
+    invalid: Counter[str]
+    first: str
 
 
 @dataclass
 class StoredPredictions(PoolOnData):
-    """The members of a prediction store on the pixels that it holds; what is computed of them, on a device."""
+    """The members of a prediction store on its valid pixels, of which a thread reads the next block meanwhile.
 
-    reader: PixelReader
-    plan: Plan
-    device: torch.device
+    All members' outputs of a block take at most `budget` bytes (one pixel at least), and two blocks are in memory.
+    Where blocks end depends on the store and the budget alone. `tally` counts the pixels of the blocks so far.
 
-    @property
-    def num_members(self) -> int:
-        """The members that were stored."""
-        return self.reader.store.num_members
+    A pixel is dropped if `valid` is false there or, for classes, if its target is `ignore_index` (by default 255,
+    unless that is a class). NaN and infinite values in the others raise an InputError once all have been counted;
+    `skip_invalid` drops these pixels instead. Values that cannot be meant are always refused.
+    """
 
-    @property
-    def group(self) -> Sequence[int | str] | None:
-        """The network or chain behind each member, where the store names it."""
-        return self.reader.store.group
+    store: PredictionStore
+    ignore_index: int | None = None
+    skip_invalid: bool = False
+    budget: int = BUDGET
+    device: torch.device = CPU
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        if self.store.num_classes is None:
+            self.ignore_index = None
+        elif self.ignore_index is None and self.store.num_classes <= NO_LABEL:
+            self.ignore_index = NO_LABEL
 
     @property
     def num_images(self) -> int:
         """What the first axis counts."""
-        return self.reader.store.shape[0]
-
-    def parts(self, draws: Draws) -> list[DrawnPart]:
-        """All members in one: a store is read once."""
-        return [DrawnPart(slice(0, self.num_members), list(range(len(draws.sets))), draws.weights)]
-
-    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[StoredPredictions]:
-        """The whole store; the reader bounds the memory."""
-        yield self
+        return self.store.shape[0]
 
     @property
     def num_pixels(self) -> int:
         """Valid pixels that were read so far."""
-        return self.reader.tally.valid
+        return self.tally.valid
+
+    def parts(self, draws: Draws) -> list[DrawnPart]:
+        """All members in one: a store is read once."""
+        return [DrawnPart(slice(0, self.store.num_members), list(range(len(draws.sets))), draws.weights)]
+
+    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[StoredPredictions]:
+        """The whole store; its blocks bound the memory."""
+        yield self
 
     def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
         """The valid pixels with the outputs of all members."""
-        return iter(self.reader)
+        return iter(self)
+
+    def __iter__(self) -> Iterator[Pixels]:
+        self.tally = Tally()
+        invalid, first, scanned = Counter[str](), "", 0
+        with closing(self._checked_blocks()) as blocks:
+            for checked in blocks:
+                self.tally += checked.tally
+                invalid += checked.invalid
+                first = first or checked.first
+                scanned += checked.pixels.scanned
+                if checked.tally.valid and (self.skip_invalid or not invalid):
+                    yield replace(checked.pixels, scanned=scanned)
+                    scanned = 0
+                # Free the block before the next one but one is read.
+                del checked
+        tally = self.tally
+        if invalid and not self.skip_invalid:
+            counts = " and ".join(f"{n} value{'s' * (n != 1)} of {name!r}" for name, n in invalid.items())
+            raise InputError(
+                f"{self.store.path}: {counts} NaN or infinite, in {tally.skipped} pixel{'s' * (tally.skipped != 1)}, "
+                f"first at {first}; correct them, mask them with 'valid', or drop these pixels with --skip-invalid"
+            )
+        if not tally.valid:
+            raise InputError(
+                f"{self.store.path}: none of {self.store.num_pixels} pixels is valid ({tally.masked} masked by "
+                f"'valid', {tally.ignored} with the ignored label, {tally.skipped} with NaN or infinite values); "
+                "check 'valid' and --ignore-index"
+            )
+
+    def _checked_blocks(self) -> Generator[CheckedBlock, None, None]:
+        blocks = plan_blocks(self.store, self.budget)
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="epibench-pixels") as executor:
+            pending = executor.submit(self._read, next(blocks))
+            for block in blocks:
+                checked = pending.result()
+                pending = executor.submit(self._read, block)
+                yield checked
+                del checked
+            yield pending.result()
+
+    def _read(self, block: Block) -> CheckedBlock:
+        target, kept, tally = self._read_target(block)
+        outputs = {name: self._read_output(name, block, kept) for name in self.store.output_names}
+        positions = kept + block.start
+        image = positions // math.prod(self.store.shape[1:]) if self.store.has_images else None
+        pixels, invalid, first = Pixels(outputs, target, image, block.num_pixels), Counter[str](), ""
+        if bad := _find_invalid(pixels):
+            invalid = Counter({name: int(flags.count_nonzero()) for name, flags in bad.items()})
+            bad = {name: flags.any(-1) if flags.ndim == 3 else flags for name, flags in bad.items()}
+            bad_pixels = torch.stack([flags.any(0) for flags in bad.values()]).any(0)
+            first = _first_invalid(self.store, pixels, positions, bad, int(bad_pixels.nonzero()[0]))
+            finite = (~bad_pixels).nonzero().squeeze(1)
+            outputs = {name: values.index_select(1, finite) for name, values in outputs.items()}
+            image = None if image is None else image[finite]
+            pixels, positions = Pixels(outputs, target[finite], image, block.num_pixels), positions[finite]
+            tally = tally.model_copy(update={"valid": len(finite), "skipped": len(target) - len(finite)})
+        _refuse_impossible(self.store, pixels, positions)
+        return CheckedBlock(pixels, tally, invalid, first)
+
+    def _read_target(self, block: Block) -> tuple[Tensor, Tensor, Tally]:
+        """The targets to use, their flat indices in the block, and why others are not used."""
+        dtype = np.float64 if self.store.kind == "gaussian" else np.int64
+        target = torch.from_numpy(_read_part(self.store, "target", block.selection).astype(dtype).reshape(-1))
+        used = torch.ones(block.num_pixels, dtype=torch.bool)
+        if "valid" in self.store.arrays:
+            used = torch.from_numpy(_read_part(self.store, "valid", block.selection).reshape(-1).copy())
+        masked = block.num_pixels - int(used.count_nonzero())
+        if self.ignore_index is not None:
+            used &= target != self.ignore_index
+        kept = used.nonzero().squeeze(1)
+        tally = Tally(valid=len(kept), masked=masked, ignored=block.num_pixels - masked - len(kept))
+        return target[kept], kept, tally
+
+    def _read_output(self, name: str, block: Block, kept: Tensor) -> Tensor:
+        """(member, pixel[, class]); members are read a few at a time, so that what is masked never fills memory."""
+        source, num_members = self.store.arrays[name], self.store.num_members
+        classes = source.shape[1 + len(self.store.shape) :]
+        # numpy asks for huge pages and copies in one thread: several times faster than torch beside a busy consumer.
+        result = np.empty((num_members, len(kept), *classes), dtype=source.dtype.newbyteorder("="))
+        step = min(source.chunks[0], num_members)
+        for member in range(0, num_members if len(kept) else 0, step):
+            members = slice(member, min(member + step, num_members))
+            part = _read_part(self.store, name, (members, *block.selection, *(slice(0, n) for n in classes)))
+            part = part.reshape(len(part), block.num_pixels, *classes)
+            if len(kept) == block.num_pixels:
+                result[members] = part
+            else:
+                np.take(part, kept.numpy(), axis=1, out=result[members], mode="clip")
+        return torch.from_numpy(result)
+
+
+def validate(
+    store: PredictionStore, *, ignore_index: int | None = None, skip_invalid: bool = False, budget: int = BUDGET
+) -> Tally:
+    """Read and check every value of a store, and count its pixels."""
+    predictions = StoredPredictions(store, ignore_index, skip_invalid, budget)
+    for _ in predictions:
+        pass
+    return predictions.tally
+
+
+def plan_blocks(store: PredictionStore, budget: int) -> Iterator[Block]:
+    """Cut the pixels into contiguous blocks whose outputs fit into `budget` bytes, at chunk borders if they can.
+
+    One axis is split; the axes before it go one index at a time, those after it are whole.
+    """
+    outputs = [store.arrays[name] for name in store.output_names]
+    pixel_bytes = sum(math.prod(source.shape) * source.dtype.itemsize for source in outputs) // store.num_pixels
+    axis = 0
+    while axis < len(store.shape) - 1 and math.prod(store.shape[axis + 1 :]) * pixel_bytes > budget:
+        axis += 1
+    inner, length = math.prod(store.shape[axis + 1 :]), store.shape[axis]
+    step = max(1, budget // (inner * pixel_bytes))
+    chunk = min(length, max(source.chunks[1 + axis] for source in outputs))
+    if step >= chunk:
+        starts = list(range(0, length, step - step % chunk))  # after whole chunks
+    else:  # within chunks, never across
+        borders = range(0, length, chunk)
+        starts = [start for first in borders for start in range(first, min(first + chunk, length), step)]
+    start, after = 0, tuple(slice(0, n) for n in store.shape[axis + 1 :])
+    for leading in itertools.product(*(range(n) for n in store.shape[:axis])):
+        before = tuple(slice(index, index + 1) for index in leading)
+        for begin, end in itertools.pairwise([*starts, length]):
+            yield Block((*before, slice(begin, end), *after), start, (end - begin) * inner)
+            start += (end - begin) * inner
+
+
+def location(store: PredictionStore, position: int, member: int | None = None) -> str:
+    """Where a pixel is, in words: member 3, image 17 ('frankfurt_000'), row 40, column 7."""
+    index = [int(i) for i in np.unravel_index(position, store.shape)]
+    words = []
+    if member is not None:
+        words.append(f"member {member}" + (f" ({store.member_id[member]!r})" if store.member_id else ""))
+    if store.has_images:
+        image, *index = index
+        words.append(f"image {image}" + (f" ({store.image_id[image]!r})" if store.image_id else ""))
+    if len(index) == 1:
+        words.append(f"pixel {index[0]}")
+    elif len(index) == 2:
+        words.append(f"row {index[0]}, column {index[1]}")
+    elif index:
+        words.append(f"index {tuple(index)}")
+    return ", ".join(words)
+
+
+def _read_part(store: PredictionStore, name: str, selection: tuple[slice, ...]) -> Array:
+    member = None if name in ("target", "valid") else selection[0].start
+    free = selection if member is None else selection[1 : 1 + len(store.shape)]
+    start = int(np.ravel_multi_index([s.start for s in free], store.shape))
+    with readable(f"{store.path}: array {name!r} from {location(store, start, member)}"):
+        return np.ascontiguousarray(store.arrays[name].read(selection))
+
+
+def _find_invalid(pixels: Pixels) -> dict[str, Tensor]:
+    """Where values are NaN or infinite, by array; arrays without any are left out."""
+    bad = {}
+    for name, values in {**pixels.outputs, "target": pixels.target[None]}.items():
+        # Extremes carry NaN on: one pass tells whether all is well.
+        if values.is_floating_point() and values.numel() and not all(map(torch.isfinite, torch.aminmax(values))):
+            bad[name] = ~torch.isfinite(values)
+    return bad
+
+
+def _first_invalid(
+    store: PredictionStore, pixels: Pixels, positions: Tensor, bad: dict[str, Tensor], pixel: int
+) -> str:
+    name = next(name for name, flags in bad.items() if flags[:, pixel].any())
+    member = int(bad[name][:, pixel].nonzero()[0])
+    where = location(store, int(positions[pixel]), None if name == "target" else member)
+    values = pixels.target if name == "target" else pixels.outputs[name][member]
+    neighbours = values if pixels.image is None else values[pixels.image == pixels.image[pixel]]
+    if len(neighbours) > 1 and bool(torch.isnan(neighbours).all()):
+        where += ", where all are NaN: was this part never written?"
+    return where if len(bad) == 1 else f"{name!r} of {where}"
+
+
+def _refuse_impossible(store: PredictionStore, pixels: Pixels, positions: Tensor) -> None:
+    """Raise on finite values that cannot be what their array is for."""
+    if not len(positions):
+        return
+
+    def refuse(name: str, values: Tensor, flags: Tensor, problem: str) -> None:
+        """Name the first flagged place; flags: (member, pixel)."""
+        pixel = int(flags.any(0).nonzero()[0])
+        member = int(flags[:, pixel].nonzero()[0])
+        value = values[member, pixel].flatten()
+        worst, where = float(value[(value - 0.5).abs().argmax()]), location(store, int(positions[pixel]), member)
+        raise InputError(f"{store.path}: {name} {worst:.4g} at {where} {problem}")
+
+    if store.num_classes is not None:
+        outside = (pixels.target < 0) | (pixels.target >= store.num_classes)
+        if outside.any():
+            first = int(outside.nonzero()[0])
+            label = int(pixels.target[first])
+            never = " or this image was never written" if label == -1 else ""
+            raise InputError(
+                f"{store.path}: target {label} at {location(store, int(positions[first]))} is none of the "
+                f"{store.num_classes} classes; if it means 'no label'{never}, mask it with 'valid' or --ignore-index"
+            )
+    if (variance := pixels.outputs.get("variance")) is not None and float(variance.min()) < 0:
+        refuse("variance", variance, variance < 0, "is negative; was the log variance stored?")
+    if (logits := pixels.outputs.get("logits")) is not None:
+        low, high = torch.aminmax(logits)
+        if float(low) >= 0 and float(high) <= 1 and float((_sum_over_classes(logits) - 1).abs().max()) < 1e-2:
+            raise InputError(
+                f"{store.path}: 'logits' lie in [0, 1] and sum to 1: they are probabilities; name them 'probs'"
+            )
+    if (probs := pixels.outputs.get("probs")) is not None:
+        tolerance = 1e-2 if probs.dtype == torch.float16 else 1e-3
+        low, high = torch.aminmax(probs)
+        if float(low) < -tolerance or float(high) > 1 + tolerance:
+            flags = ((probs < -tolerance) | (probs > 1 + tolerance)).any(-1)
+            refuse("probs", probs, flags, "is outside [0, 1]; are these logits? Then name them so")
+        sums = _sum_over_classes(probs)
+        if float((sums - 1).abs().max()) > tolerance:
+            flags = (sums - 1).abs() > tolerance
+            refuse("sum of probs", sums, flags, "is not 1; normalise over the last axis (softmax)")
+
+
+def _sum_over_classes(probs: Tensor) -> Tensor:
+    """(member, pixel). A product with ones is several times faster than a sum over a short last axis."""
+    return probs.sum(-1) if probs.dtype == torch.float16 else probs @ torch.ones(probs.shape[-1], dtype=probs.dtype)

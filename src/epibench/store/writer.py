@@ -21,18 +21,8 @@ from zarr.abc.store import Store
 from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.storage import MemoryStore, ZipStore
 
+from epibench import files
 from epibench.errors import InputError
-from epibench.files import (
-    UNFINISHED,
-    create,
-    is_abandoned,
-    is_of_this_machine,
-    naming,
-    remove_leftovers,
-    replacing,
-    unfinished,
-    write_bytes,
-)
 from epibench.store.formats import (
     KINDS,
     OUTPUTS,
@@ -40,10 +30,11 @@ from epibench.store.formats import (
     Array,
     Contents,
     Kind,
+    Label,
     check_entries,
+    describe,
     memory_source,
 )
-from epibench.store.structure import Label, describe
 
 # All members' chunks of the same pixels are read together: this keeps them to about half of the reader's block.
 TOGETHER_BYTES = 64 * 2**20
@@ -58,7 +49,7 @@ METADATA = "zarr.json"
 # finish calls the store complete. A writer of another machine that is silent for so long is taken to be dead.
 WRITER = "writer"
 SILENT_SECONDS = 15 * 60
-STOPPED = f".{WRITER}.stopped{UNFINISHED}"
+STOPPED = f".{WRITER}.stopped{files.UNFINISHED}"
 
 
 def write_store(
@@ -95,8 +86,8 @@ def write_store(
     unknown = [name for name in OUTPUTS if name in arrays and name not in store.output_names]
     if unknown:
         raise InputError(f"{path}: {unknown[0]!r} in a {kind} store; leave it out")
-    remove_leftovers(path.parent, deep=False)
-    with naming(path), _new_folder(path) as work:
+    files.remove_leftovers(path.parent, deep=False)
+    with files.naming(path), _new_folder(path) as work:
         _create_group(work, attributes)
         for name, values in arrays.items():
             chunks, free = values.shape, len(store.shape)
@@ -191,7 +182,7 @@ class StoreWriter:
         dtype = np.dtype("int32") if categorical else np.promote_types(self.dtype, np.float32)
         values = _cast(self.path, "target", values, dtype)
         size = self._take_image(image, "target", values.shape)
-        with naming(self.path):
+        with files.naming(self.path):
             self._array("target", size, dtype, image)[image] = _padded(values, size, _fill(dtype))
             self._array("valid", size, used.dtype, image)[image] = _padded(used, size, False)
             if image_id is not None:
@@ -214,20 +205,25 @@ class StoreWriter:
         if tuple(outputs) not in ((KINDS["gaussian"],) if self.kind == "gaussian" else (("probs",), ("logits",))):
             needs = "mean and variance" if self.kind == "gaussian" else "either probs or logits"
             raise InputError(f"{self.path}: a {self.kind} store needs {needs}; got {', '.join(outputs) or 'neither'}")
-        name, *others = outputs
+        name = next(iter(outputs))
         shape = outputs[name].shape
-        for other in others:
-            if outputs[other].shape != shape:
-                raise InputError(
-                    f"{self.path}: {name!r} of image {image} has shape {shape}, {other!r} {outputs[other].shape}; "
-                    "they must agree"
-                )
+        if self.kind == "gaussian" and (other := outputs["variance"].shape) != shape:
+            raise InputError(
+                f"{self.path}: 'mean' of image {image} has shape {shape}, 'variance' {other}; they must agree"
+            )
         _check_index(self.path, "member", member, self._num_members)
         outputs = {name: _cast(self.path, name, values, self.dtype) for name, values in outputs.items()}
-        classes = self._take_classes(name, shape) if self.kind == "categorical" else ()
+        if self._resume:
+            self._open()  # which knows the number of classes
+        classes = shape[-1:] if self.kind == "categorical" else ()
+        num_classes = classes[0] if classes else 0
+        if self.kind == "categorical" and num_classes != (expected := self._num_classes or max(2, num_classes)):
+            raise InputError(
+                f"{self.path}: {name!r} has {num_classes} classes, expected {expected}; the class axis comes last"
+            )
         inner = (*self._take_image(image, name, shape[: len(shape) - len(classes)]), *classes)
-        self._num_classes = classes[0] if classes else None
-        with naming(self.path):
+        self._num_classes = num_classes or None
+        with files.naming(self.path):
             for name, values in outputs.items():
                 self._array(name, inner, self.dtype, image, member)[member, image] = _padded(values, inner, np.nan)
 
@@ -273,24 +269,14 @@ class StoreWriter:
         self._image_shapes[image] = shape
         return size
 
-    def _take_classes(self, name: str, shape: tuple[int, ...]) -> tuple[int]:
-        if self._resume:
-            self._open()
-        num_classes = shape[-1] if shape else 0
-        expected = self._num_classes or max(2, num_classes)
-        if num_classes != expected:
-            raise InputError(
-                f"{self.path}: {name!r} has {num_classes} classes, expected {expected}; the class axis comes last"
-            )
-        return (num_classes,)
-
     def _open(self) -> None:
         """Create the store, or open it for more; called once the first values to write are known to be right."""
         if self._mark is not None:
             return
-        if self._overwrite:
-            _remove(self._work)
-        elif self.path.suffix == ".zip" and self.path.exists() and not self._work.exists():
+        if self._overwrite and self._work.exists() and not _is_empty_folder(self._work):
+            _check_is_store(self._work)
+            shutil.rmtree(self._work)
+        elif not self._overwrite and self.path.suffix == ".zip" and self.path.exists() and not self._work.exists():
             _unpack(self.path, self._work)
         if (self._work / ".zgroup").exists():
             raise InputError(f"{self.path}: a store of zarr format 2 is only read; write a new one, or overwrite")
@@ -299,9 +285,9 @@ class StoreWriter:
                 raise InputError(f"{self.path}: another process has just created it; give resume=True to go on with it")
             self._take_over()
             for mark in _marks(self._work):
-                if mark.name == STOPPED or is_abandoned(mark, SILENT_SECONDS):
+                if mark.name == STOPPED or files.is_abandoned(mark, SILENT_SECONDS):
                     mark.unlink(missing_ok=True)  # whoever resumes answers for what was left undone
-        self._mark = unfinished(self._work / WRITER)
+        self._mark = files.unfinished(self._work / WRITER)
         self._mark.touch()
         _set_complete(self._work, False)  # until `close`
         for name, labels in self._labels.items():
@@ -319,10 +305,9 @@ class StoreWriter:
         stored: dict[str, Any] = {**dict.fromkeys(self._attributes), **attributes}
         for name, array in self._arrays.items():
             if name in OUTPUTS:
-                inner = array.shape[2:]
-                stored |= {"num_members": array.shape[0], "dtype": array.dtype}
-                stored |= {"num_classes": inner[-1]} if self.kind == "categorical" else {}
-                stored["size"] = inner[:-1] if self.kind == "categorical" else inner
+                *inner, last = array.shape[2:]
+                stored |= {"num_members": array.shape[0], "dtype": array.dtype, "size": array.shape[2:]}
+                stored |= {"num_classes": last, "size": tuple(inner)} if self.kind == "categorical" else {}
             elif name == "target":
                 stored["size"] = array.shape[1:]
             stored["num_images"] = max(stored.get("num_images", 0), array.shape[1 if name in OUTPUTS else 0])
@@ -376,7 +361,7 @@ def _checked_path(path: str | os.PathLike[str], *, overwrite: bool, resume: bool
 
 def _is_empty_folder(path: Path) -> bool:
     """Whether nothing is in a folder but files that another process is about to put in place."""
-    return path.is_dir() and all(entry.name.endswith(UNFINISHED) for entry in path.iterdir())
+    return path.is_dir() and all(entry.name.endswith(files.UNFINISHED) for entry in path.iterdir())
 
 
 def _check_is_store(path: Path) -> None:
@@ -389,19 +374,13 @@ def _check_is_store(path: Path) -> None:
         raise InputError(f"{path}: is not a prediction store, and not replaced; give another path")
 
 
-def _remove(path: Path) -> None:
-    if path.exists() and not _is_empty_folder(path):
-        _check_is_store(path)
-        shutil.rmtree(path)
-
-
 def _partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
 def _unpack(archive_path: Path, folder: Path) -> None:
     """Unpack beside, then rename: a folder that is there is complete."""
-    remove_leftovers(folder.parent, deep=False)
+    files.remove_leftovers(folder.parent, deep=False)
     with _new_folder(folder) as unpacking:
         with zipfile.ZipFile(archive_path) as archive:
             check_entries(archive_path, archive)
@@ -412,7 +391,7 @@ def _unpack(archive_path: Path, folder: Path) -> None:
 @contextmanager
 def _new_folder(path: Path) -> Iterator[Path]:
     """A folder beside `path`, to be renamed once it is full; what is left of it is removed."""
-    beside = unfinished(path)
+    beside = files.unfinished(path)
     beside.mkdir(parents=True)
     try:
         yield beside
@@ -422,37 +401,38 @@ def _new_folder(path: Path) -> Iterator[Path]:
 
 def _pack(folder: Path, path: Path) -> None:
     """Write the files of a store as a zip."""
-    with replacing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        for file in sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != UNFINISHED):
+    with files.replacing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for file in sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != files.UNFINISHED):
             archive.write(file, file.relative_to(folder).as_posix())
 
 
 def _move(folder: Path, path: Path) -> None:
     """Put a finished folder in its place; an old store there goes last."""
+    aside = files.unfinished(path)
     if path.exists():
-        aside = unfinished(path)
         os.replace(path, aside)
-        os.replace(folder, path)
+    os.replace(folder, path)
+    if aside.exists():
         shutil.rmtree(aside)
-    else:
-        os.replace(folder, path)
 
 
 def _marks(folder: Path) -> list[Path]:
     """The files that say that writers are at work, or were stopped."""
-    return list(folder.glob(f".{WRITER}.*{UNFINISHED}"))
+    return list(folder.glob(f".{WRITER}.*{files.UNFINISHED}"))
 
 
 def _unfinished_parts(folder: Path) -> bool:
     """Whether other writers are at work, or have died here while this one was at work."""
-    return any(is_of_this_machine(mark) or not is_abandoned(mark, SILENT_SECONDS) for mark in _marks(folder))
+    return any(
+        files.is_of_this_machine(mark) or not files.is_abandoned(mark, SILENT_SECONDS) for mark in _marks(folder)
+    )
 
 
 def _set_complete(folder: Path, complete: bool) -> None:
     """Change this attribute alone, of the metadata as it is now."""
     content = json.loads((folder / METADATA).read_bytes())
     content.setdefault("attributes", {})["complete"] = complete
-    write_bytes(folder / METADATA, json.dumps(content, indent=2).encode())
+    files.write_bytes(folder / METADATA, json.dumps(content, indent=2).encode())
 
 
 def _create(path: Path, make: Callable[[Store], object]) -> bool:
@@ -462,7 +442,7 @@ def _create(path: Path, make: Callable[[Store], object]) -> bool:
     """
     documents: dict[str, Any] = {}
     make(MemoryStore(documents))
-    return create(path / METADATA, documents[METADATA].to_bytes())
+    return files.create(path / METADATA, documents[METADATA].to_bytes())
 
 
 def _create_group(path: Path, attributes: dict[str, Any]) -> bool:
@@ -515,18 +495,16 @@ def _cast(path: Path, name: str, values: Array, dtype: np.dtype[Any]) -> Array:
     if dtype == np.float16:
         # torch converts to float16 several times faster than numpy
         cast = torch.from_numpy(cast).half().numpy()
-    if not _fits(cast, values):
+    if cast.dtype.kind == "i":
+        fits = np.array_equal(cast, values)
+    else:
+        finite = not cast.size or all(extreme.isfinite() for extreme in torch.aminmax(torch.from_numpy(cast)))
+        fits = finite or bool(np.isinf(cast).sum() == np.isinf(values).sum())
+    if not fits:
         raise InputError(
             f"{path}: {name!r} has values too large for {dtype}; give StoreWriter a wider dtype, or scale them"
         )
     return cast
-
-
-def _fits(cast: Array, values: Array) -> bool:
-    if cast.dtype.kind == "i":
-        return np.array_equal(cast, values)
-    finite = all(extreme.isfinite() for extreme in torch.aminmax(torch.from_numpy(cast))) if cast.size else True
-    return finite or bool(np.isinf(cast).sum() == np.isinf(values).sum())
 
 
 def _fill(dtype: np.dtype[Any]) -> Any:
@@ -550,19 +528,9 @@ def _create_array(
     Outputs hardly compress: blosc's lz4 costs little, and empties padding, masks and targets. The checksum makes
     sure that damage is found.
     """
-    compressor = BloscCodec(cname="lz4", clevel=1, shuffle="noshuffle" if dtype == STRING else "shuffle")
-
-    def make(store: Store) -> object:
-        return zarr.create_array(
-            store,
-            shape=shape,
-            chunks=chunks,
-            dtype=dtype,
-            fill_value=_fill(dtype),
-            compressors=[compressor, Crc32cCodec()],
-        )
-
-    _create(folder / name, make)
+    blosc = BloscCodec(cname="lz4", clevel=1, shuffle="noshuffle" if dtype == STRING else "shuffle")
+    how: dict[str, Any] = {"shape": shape, "chunks": chunks, "dtype": dtype, "compressors": [blosc, Crc32cCodec()]}
+    _create(folder / name, lambda store: zarr.create_array(store, fill_value=_fill(dtype), **how))
     return _open_array(folder, name)
 
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epibench.errors import InputError
-from epibench.store.formats import Contents, memory_source
-from epibench.store.reader import PixelReader, Tally, location, plan_blocks, validate
-from epibench.store.structure import describe, open_store
+from epibench.members.stored import StoredPredictions, location, plan_blocks, validate
+from epibench.results import Tally
+from epibench.store.formats import Contents, describe, memory_source, open_store
 from epibench.store.writer import write_store
 
 SHAPE = (3, 4, 5)
@@ -61,14 +61,14 @@ def error(store, **options):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_outputs_keep_their_dtype_and_values(tmp_path, dtype):
     arrays = categorical(dtype=dtype)
-    (pixels,) = PixelReader(memory_store(tmp_path, **arrays))
+    (pixels,) = StoredPredictions(memory_store(tmp_path, **arrays))
     np.testing.assert_array_equal(pixels.outputs["probs"].numpy(), arrays["probs"].reshape(2, -1, 4))
     assert pixels.outputs["probs"].numpy().dtype == dtype
 
 
 @pytest.mark.parametrize(("arrays", "dtype"), [(gaussian(), torch.float64), (categorical(), torch.int64)])
 def test_targets_are_float64_or_int64(tmp_path, arrays, dtype):
-    (pixels,) = PixelReader(memory_store(tmp_path, **arrays))
+    (pixels,) = StoredPredictions(memory_store(tmp_path, **arrays))
     assert pixels.target.dtype == dtype
     np.testing.assert_array_equal(pixels.target.numpy(), arrays["target"].reshape(-1))
 
@@ -82,7 +82,7 @@ def test_blocks_follow_each_other_in_c_order_for_any_budget(data):
     valid = np.array(data.draw(st.lists(st.booleans(), min_size=int(np.prod(shape)), max_size=int(np.prod(shape)))))
     valid[0] = True
     store = memory_store("preds.zarr", chunks, **gaussian(shape, valid=valid.reshape(shape)))
-    means = torch.cat([pixels.outputs["mean"] for pixels in PixelReader(store, budget=budget)], dim=1)
+    means = torch.cat([pixels.outputs["mean"] for pixels in StoredPredictions(store, budget=budget)], dim=1)
     everything = np.arange(2 * valid.size).reshape(2, -1)
     np.testing.assert_array_equal(means.numpy(), everything[:, valid])
 
@@ -130,7 +130,7 @@ def test_no_chunk_is_decoded_twice_if_a_chunk_of_every_member_fits(tmp_path, mon
 def test_two_blocks_are_in_memory_at_most(tmp_path):
     store = memory_store(tmp_path, **gaussian((40, 5)))
     alive = weakref.WeakSet()
-    reader = PixelReader(store, budget=5 * 16)
+    reader = StoredPredictions(store, budget=5 * 16)
     read = reader._read
 
     def watched(block):
@@ -145,7 +145,7 @@ def test_two_blocks_are_in_memory_at_most(tmp_path):
 
 def test_abandoned_iteration_leaves_no_thread(tmp_path):
     before = threading.active_count()
-    iterator = iter(PixelReader(memory_store(tmp_path, **gaussian()), budget=200))
+    iterator = iter(StoredPredictions(memory_store(tmp_path, **gaussian()), budget=200))
     next(iterator)
     iterator.close()
     assert threading.active_count() == before
@@ -154,23 +154,23 @@ def test_abandoned_iteration_leaves_no_thread(tmp_path):
 def test_scanned_counts_all_pixels_read(tmp_path):
     valid = np.zeros(SHAPE, dtype=bool)
     valid[1, 2:] = valid[2, 3, 4] = True
-    reader = PixelReader(memory_store(tmp_path, **gaussian(valid=valid)), budget=100)
+    reader = StoredPredictions(memory_store(tmp_path, **gaussian(valid=valid)), budget=100)
     assert sum(pixels.scanned for pixels in reader) == 60
 
 
 def test_images_are_numbered(tmp_path):
-    reader = PixelReader(memory_store(tmp_path, **gaussian()), budget=100)
+    reader = StoredPredictions(memory_store(tmp_path, **gaussian()), budget=100)
     images = torch.cat([pixels.image for pixels in reader])
     np.testing.assert_array_equal(images.numpy(), np.arange(3).repeat(20))
 
 
 def test_stores_without_images_have_no_image_numbers(tmp_path):
-    (pixels,) = PixelReader(memory_store(tmp_path, **gaussian((60,))))
+    (pixels,) = StoredPredictions(memory_store(tmp_path, **gaussian((60,))))
     assert pixels.image is None
 
 
 def test_reading_twice_gives_the_same_blocks(tmp_path):
-    reader = PixelReader(memory_store(tmp_path, **gaussian()), budget=300)
+    reader = StoredPredictions(memory_store(tmp_path, **gaussian()), budget=300)
     first, second = ([pixels.target for pixels in reader] for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
@@ -238,7 +238,7 @@ def test_nothing_is_yielded_after_an_invalid_value(tmp_path):
     store = memory_store(tmp_path, **gaussian(mean=edited(gaussian()["mean"], (0, 1, 0, 0), np.nan)))
     seen = []
     with pytest.raises(InputError):
-        seen.extend(int(pixels.image[0]) for pixels in PixelReader(store, budget=20 * 16))
+        seen.extend(int(pixels.image[0]) for pixels in StoredPredictions(store, budget=20 * 16))
     assert seen == [0]
 
 
@@ -249,7 +249,7 @@ def test_invalid_target_is_placed_without_a_member(tmp_path):
 
 def test_invalid_values_can_be_skipped(tmp_path):
     arrays = gaussian(mean=edited(gaussian()["mean"], (0, 1, slice(0, 2)), np.nan))
-    reader = PixelReader(memory_store(tmp_path, **arrays), skip_invalid=True, budget=200)
+    reader = StoredPredictions(memory_store(tmp_path, **arrays), skip_invalid=True, budget=200)
     means = torch.cat([pixels.outputs["mean"] for pixels in reader], dim=1)
     kept = ~np.isnan(arrays["mean"]).any(0)
     np.testing.assert_array_equal(means.numpy(), arrays["mean"][:, kept])
@@ -373,7 +373,7 @@ def test_errors_surface_after_the_blocks_before(tmp_path):
     store = memory_store(tmp_path, **gaussian(variance=edited(gaussian()["variance"], (0, 2, 0, 0), -1)))
     seen = []
     with pytest.raises(InputError):
-        seen.extend(int(pixels.image[0]) for pixels in PixelReader(store, budget=20 * 16))
+        seen.extend(int(pixels.image[0]) for pixels in StoredPredictions(store, budget=20 * 16))
     assert seen == [0, 1]
 
 
