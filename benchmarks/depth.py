@@ -16,16 +16,16 @@ from lightning.fabric import Fabric
 
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch
-from epibench.evaluation.dense import DomainPass
+from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
 from epibench.likelihoods import gaussian
 from epibench.members.draws import make_draws
-from epibench.members.networks import NetworkPool
-from epibench.methods.contract import Member, Roll
+from epibench.members.networks import NetworkPool, NetworksOnImages
+from epibench.methods import Member, MemberTable
 from epibench.networks.depth_completion import DepthCompletion
-from epibench.training.dense import DenseTraining, DenseWatch, LogRow, NetworkKeys, train_network
-from epibench.training.rules import Adam
-from epibench.training.schedules import constant
+from epibench.training.network import NetworkKeys, NetworkTraining, train_network
+from epibench.training.rules import Adam, constant
+from epibench.training.state import LogRow, Watch
 
 KITTI = (352, 1216)
 TRAIN_STEPS, TRAIN_MEMBERS, DROPOUT_NETWORKS, PASSES = 40_000, 33, 16, 32
@@ -56,7 +56,7 @@ def training_speed(options: argparse.Namespace, compiled: bool, dropout: float =
     """Seconds of a training step, batches of 4 crops of 352 × 352."""
     device = torch.device(options.device)
     crop = (352, 352) if options.device == "cuda" else (64, 64)
-    training = DenseTraining(
+    training = NetworkTraining(
         build=lambda: DepthCompletion(options.width, grey=True),
         loss=gaussian.image_loss,
         samples=Random(64, crop),
@@ -73,11 +73,11 @@ def training_speed(options: argparse.Namespace, compiled: bool, dropout: float =
     )
     marks: dict[int, float] = {}
 
-    def progress(row: LogRow) -> None:
+    def note(row: LogRow) -> None:
         marks[row.step] = time.perf_counter()
 
     fabric = Fabric(accelerator=device.type, devices=1, precision="bf16-mixed" if device.type == "cuda" else "32-true")
-    train_network(training, NetworkKeys.of(0, "ensemble", 0), fabric, None, DenseWatch(progress), options.workers)
+    train_network(training, NetworkKeys.of(0, "ensemble", 0), fabric, None, Watch(log=note), options.workers)
     first, last = sorted(marks)[len(marks) // 2 - 1], max(marks)
     return (marks[last] - marks[first]) / (last - first)
 
@@ -91,12 +91,12 @@ def evaluation_speed(options: argparse.Namespace, precision: torch.dtype, passes
         return DepthCompletion(options.width, grey=True)
 
     members = tuple(Member(network, 0, number) for network in range(networks) for number in range(passes))
-    roll = Roll(members, "random" if passes == 1 else "prefix", None if passes == 1 else (0,) * passes)
+    table = MemberTable(members, "random" if passes == 1 else "prefix", None if passes == 1 else (0,) * passes)
     pool = NetworkPool(
         "gaussian",
         build,
         lambda member: build().state_dict(),
-        roll,
+        table,
         0,
         "ensemble",
         rate=0.0 if passes == 1 else 0.5,
@@ -104,13 +104,14 @@ def evaluation_speed(options: argparse.Namespace, precision: torch.dtype, passes
         precision=precision,
     )
     sizes = [size for size in SIZES if size <= len(members)]
-    draws = make_draws(len(members), sizes, plan=roll.plan, max_draws=options.draws, group=roll.group)
+    draws = make_draws(len(members), sizes, plan=table.plan, max_draws=options.draws, group=table.group)
     samples = Random(options.images, KITTI if options.device == "cuda" else (64, 128))
     settings = SuiteSettings("gaussian", "pooled", "total", exact=False, num_images=len(samples))
     for _ in range(2):  # the first time loads weights and chooses algorithms
-        run = DomainPass(pool, draws, settings, samples, options.batch, options.workers)
-        run.run()
-    return run.done.forward_seconds / len(samples), run.done.scoring_seconds / len(samples), len(draws.sets)
+        evaluation = Evaluation(NetworksOnImages(pool, samples, options.batch, options.workers), draws, settings)
+        evaluation.run()
+    done = evaluation.done
+    return done.forward_seconds / len(samples), done.scoring_seconds / len(samples), len(draws.sets)
 
 
 def main() -> None:

@@ -28,12 +28,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from epibench.evaluation.scoring import chunk_size, evaluate
+from epibench.evaluation.loop import evaluate
 from epibench.evaluation.suite import Observed, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import make_draws
 from epibench.members.maps import refined
-from epibench.members.pool import Pixels
+from epibench.members.pool import Pixels, chunk_size
 from epibench.metrics import ConfidenceCalibration, IntervalCalibration, RootMeanSquaredError, Sparsification, ause
 from epibench.parallel import silenced_torch_threads
 

@@ -30,8 +30,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from epibench.data.sets.toy import ToyName, ToyProblem, make_toy
-from epibench.methods import METHODS, Problem
+from epibench.methods import METHODS
 from epibench.networks.mlp import StackedMLP
+from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining, trained
 
 BATCH_SIZE = 32
 CHAIN_EPOCHS = 256 * 150
@@ -157,9 +158,10 @@ class Case:
         """Train all networks for some epochs."""
         regression = toy.kind == "gaussian"
         network = StackedMLP(1, 1, heads=2) if regression else StackedMLP(2, 2)
-        problem = Problem(toy.kind, toy.train, network, device=device)
-        number = {"num_members" if self.method == "ensemble" else "num_chains": self.num_networks}
-        METHODS[self.method](num_epochs=num_epochs, batch_size=BATCH_SIZE, **number).train(problem, seed=0).sum().item()
+        method = METHODS[self.method](num_epochs=num_epochs, batch_size=BATCH_SIZE)
+        objective = OBJECTIVES[toy.kind]
+        training = StackedTraining(**vars(method.training), network=network, objective=objective, data=toy.train)
+        trained(training, Keys.of(0, method.name, range(self.num_networks), device)).sum().item()
 
 
 CASES = [

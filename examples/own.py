@@ -1,7 +1,7 @@
 """A network, a method and a data set of one's own; docs/own.md shows how a recipe takes them."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from epibench.data.batch import Batch
 from epibench.data.classes import table_of_names
+from epibench.methods import AFTER_TRAINING
 from epibench.methods.optimised import Optimised
 from epibench.plans import Plan
 
@@ -36,18 +37,13 @@ class LastEpochs(Optimised):
     name: ClassVar[str] = "last_epochs"
     label: ClassVar[str] = "Last epochs"
 
-    num_networks: int = Field(2, ge=1)
+    num_networks: Annotated[int, AFTER_TRAINING] = Field(2, ge=1)
     num_snapshots: int = Field(4, ge=1)
 
     @property
     def num_trained(self) -> int:
         """Trainings."""
         return self.num_networks
-
-    @property
-    def largest_draw(self) -> int:
-        """All snapshots of one training."""
-        return len(self.keep)
 
     @property
     def plan(self) -> Plan:

@@ -1,6 +1,8 @@
 """Imports point one way: from the command line down to the metrics, never up."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,17 +13,17 @@ import epibench
 # set, so that the rest of `data` comes after it.
 ORDER = [
     "errors",
-    "plans",
     "conventions",
+    "plans",
     "oklab",
     "files",
     "progress",
+    "results",
     "imported",
     "parallel",
     "randomness",
     "metrics",
     "likelihoods",
-    "results",
     "data.classes",
     "data.cityscapes_classes",
     "data.batch",
@@ -29,8 +31,8 @@ ORDER = [
     "data",
     "networks",
     "training",
-    "store",
     "methods",
+    "store",
     "members",
     "evaluation",
     "reference",
@@ -75,3 +77,32 @@ def test_imports_point_upstream_only(path: Path) -> None:
 def test_metrics_know_nothing_of_the_rest() -> None:
     imported = set().union(*(imported_parts(path) for path in (ROOT / "metrics").glob("*.py")))
     assert imported == {"conventions", "metrics", "parallel"}
+
+
+SCORE = """
+import sys
+import numpy as np
+from epibench.cli import app
+from epibench.store import write_store
+rng = np.random.default_rng(0)
+target = rng.normal(size=50)
+write_store("store.zarr", kind="gaussian", target=target, mean=rng.normal(size=(3, 50)), variance=np.ones((3, 50)))
+app(["score", "store.zarr", "--json", "scores.json", "--report", "page"], standalone_mode=False)
+print("loaded", *(name for name in sys.modules if name.startswith("epibench.")))
+"""
+
+
+def test_score_loads_nothing_of_methods_training_networks_and_recipes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCORE], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True
+    )
+    loaded = done.stdout.splitlines()[-1].split()[1:]
+    assert "epibench.evaluation.loop" in loaded
+    assert not {name.split(".")[1] for name in loaded} & {
+        "methods",
+        "training",
+        "networks",
+        "recipes",
+        "runs",
+        "street",
+    }

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from epibench.errors import InputError
+from epibench.files import fingerprint
 
-VERSION = 1
+VERSION: Final = 1
 RESULTS_NAME = "results.json"
 QUICK = "-quick"  # how the names of recipes end that are a smaller variant of another
 # Toy problems: where training data comes from, which is the region `train` of KLs, and the circle between the classes.
@@ -136,7 +137,7 @@ class FileResults(Part):
 class ScoreResults(Part):
     """What `epibench score --json` writes."""
 
-    version: int = VERSION
+    version: Literal[1] = VERSION
     epibench: Text
     torch: Text
     convention: Text
@@ -271,7 +272,7 @@ KLDraws = dict[str, dict[str, dict[str, dict[int, Values]]]]
 class RunResults(Part):
     """What a run writes; `kl`, `kl_draws` and `reference` are of toy problems, `domains` and what follows of images."""
 
-    version: int = VERSION
+    version: Literal[1] = VERSION
     epibench: Text
     torch: Text
     python: Text
@@ -290,6 +291,7 @@ class RunResults(Part):
     cost: dict[str, Cost]
     failed: dict[Text, Text] = {}
     seconds: Finite
+    checksum: str | None = None  # of everything else; an earlier version wrote none
 
     kl: dict[str, KL] = {}
     kl_draws: dict[str, KLDraws] = {}
@@ -303,6 +305,16 @@ class RunResults(Part):
     domains: dict[Text, DomainFacts] = {}
     overlap: dict[str, dict[int, Number]] = {}
     training: dict[str, list[TrainingLog]] = {}
+
+    @property
+    def intact(self) -> bool:
+        """Whether they are as they were written, as far as their checksum tells."""
+        return self.checksum is None or self.checksum == self.with_checksum().checksum
+
+    def with_checksum(self) -> RunResults:
+        """The same results with the checksum of all that they hold."""
+        content = self.model_dump(mode="json", exclude={"checksum"})
+        return self.model_copy(update={"checksum": fingerprint(content)})
 
 
 Results = TypeVar("Results", bound=Part)
@@ -332,16 +344,19 @@ def parse_results(model: type[Results], text: bytes | str, where: str) -> Result
 def _problem(model: type[Part], text: bytes | str, error: ValidationError) -> str:
     """What is wrong with results, in words: another version, or the first thing that does not fit."""
     first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return f"not a JSON file ({first['msg'].removeprefix('Invalid JSON: ')})"
-    found = json.loads(text)
+    remedy = "remove the file and run the command again"
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as invalid:
+        return f"not a JSON file ({str(invalid).partition(chr(10))[0]}); {remedy}"
     if isinstance(found, dict) and found.get("version", VERSION) != VERSION:
-        return f"results of version {found['version']}; this epibench reads version {VERSION}"
+        there = f"results of version {found['version']}; this epibench reads version {VERSION}"
+        return f"{there}; install the one that wrote it, or {remedy}"
     if model is RunResults and (
         not isinstance(found, dict) or "files" in found or not isinstance(found.get("methods"), dict)
     ):
-        return "not the results of a run (no 'methods'); pages of scores come from epibench score"
+        return f"not the results of a run (no 'methods'): pages of scores come from epibench score, otherwise {remedy}"
     key = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     message = first["msg"][:1].lower() + first["msg"][1:]
-    return f"not results as this version writes them: {key}: {message}{more}; remove the file and run the command again"
+    return f"not results as this version writes them: {key}: {message}{more}; {remedy}"

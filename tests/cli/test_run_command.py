@@ -25,7 +25,8 @@ def test_a_run_writes_recipe_members_results_and_page(tmp_path: Path, run) -> No
     status, _, said = run("run", "toy-regression", "--out", out, *settings('methods=["map", "ensemble"]'))
     assert status == 0
     assert {path.name for path in out.iterdir()} == {"recipe.json", "members", "results.json", "report.html"}
-    assert sorted(path.name for path in (out / "members").iterdir()) == ["ensemble.safetensors", "map.safetensors"]
+    weights = sorted(str(path.relative_to(out / "members")) for path in (out / "members").glob("*/*"))
+    assert weights == ["ensemble/0000-0007.safetensors", "map/0000-0001.safetensors"]
     assert str(out / "report.html") in said
     assert "train ensemble" in said
 
@@ -117,10 +118,35 @@ def test_a_data_file_without_the_arrays_names_file_and_array(tmp_path: Path, run
 
 
 def test_another_recipe_in_the_folder_is_refused(tmp_path: Path, run) -> None:
-    run("run", "toy-regression", "--out", tmp_path / "run", *settings('methods=["ensemble"]'))
-    status, _, said = run("run", "toy-regression", "--out", tmp_path / "run", *settings('methods=["map"]'))
+    run("run", "toy-regression", "--out", tmp_path / "run", *settings('methods=["map"]'))
+    status, _, said = run("run", "toy-regression", "--out", tmp_path / "run", *settings('methods=["map"]', "seed=1"))
     assert status == 2
-    assert "another recipe: methods" in said
+    assert "another recipe: seed (0 there, 1 now)" in said
+
+
+def test_another_method_in_the_folder_is_trained_beside_what_is_there(tmp_path: Path, run) -> None:
+    run("run", "toy-regression", "--out", tmp_path / "run", *settings('methods=["map"]'))
+    more = settings('methods=["map","ensemble"]')
+    status, _, said = run("run", "toy-regression", "--out", tmp_path / "run", *more)
+    assert status == 0
+    assert "train ensemble" in said
+    assert "train map" not in said
+    assert list(json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))["summary"]) == [
+        "map",
+        "ensemble",
+    ]
+
+
+def test_a_run_whose_only_method_failed_says_so_everywhere(tmp_path: Path, run) -> None:
+    hot = settings('methods=["sgld"]', "sgld.learning_rate=100", "sgld.diverged=stop")
+    status, _, said = run("run", "toy-regression", "--out", tmp_path / "run", *hot)
+    assert status == 2
+    assert said.strip().splitlines()[-1].startswith("epibench: sgld: ")
+    assert "Traceback" not in said
+    results = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
+    assert results["summary"] == {}
+    assert "lower sgld.learning_rate" in results["failed"]["sgld"]
+    assert "lower sgld.learning_rate" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
 def hear_interrupts() -> None:
@@ -134,7 +160,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None
     # A shell starts what runs in its background deaf to this signal, and the tests may be run there.
     pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
     stopped = subprocess.Popen(command, encoding="utf-8", preexec_fn=hear_interrupts, **pipes)
-    finished, deadline = out / "members" / "map.safetensors", time.monotonic() + 60
+    finished, deadline = out / "members" / "map" / "0000-0001.safetensors", time.monotonic() + 60
     while not finished.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(stopped.pid, signal.SIGINT)

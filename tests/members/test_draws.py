@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from epibench.errors import InputError
-from epibench.members.draws import Draws, make_draws
+from epibench.members.draws import Draws, default_sizes, make_draws
 from epibench.plans import evenly_spaced
 
 PLANS = ("random", "disjoint", "prefix", "spread")
@@ -88,11 +88,21 @@ def test_max_draws_is_a_maximum(plan: str, group: list[str] | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "sizes"), [(1, (1,)), (2, (1, 2)), (5, (1, 2, 4, 5)), (8, (1, 2, 4, 8)), (33, (1, 2, 4, 8, 16, 32, 33))]
+    ("pool", "sizes"), [(1, (1,)), (2, (1, 2)), (7, (1, 2, 4, 7)), (8, (1, 2, 4, 8)), (33, (1, 2, 4, 8, 16, 32, 33))]
 )
 @pytest.mark.parametrize("plan", PLANS)
-def test_m_is_by_default_the_powers_of_two_and_the_whole_pool(plan: str, pool: int, sizes: tuple[int, ...]) -> None:
+def test_m_is_by_default_the_powers_of_two_up_to_the_pool_and_the_pool(
+    plan: str, pool: int, sizes: tuple[int, ...]
+) -> None:
     assert make_draws(pool, plan=plan).sizes == sizes
+
+
+@given(pool=st.integers(1, 10**6))
+def test_default_sizes_double_until_the_pool(pool: int) -> None:
+    *powers, last = default_sizes(pool)
+    assert last == pool
+    assert powers == [2**power for power in range(len(powers))]
+    assert not powers or powers[-1] < pool <= 2 * powers[-1]
 
 
 @in_any_time

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from gaussian_samples import assert_gaussian
 from scipy import linalg
 from torch import Tensor
 from toy_fit import Problem, train
@@ -59,15 +60,6 @@ def hamiltonian_map(rate: float, friction: float) -> tuple[Array, Array]:
     transition = np.vstack((np.hstack((one, zero)) + momentum, momentum))
     noise = 2 * friction * step * np.block([[one, one], [one, one]])
     return transition, noise
-
-
-def assert_gaussian(samples: Tensor, mean: Array, covariance: Array) -> None:
-    """Mean and covariance of independent samples, each entry within 4.5 standard errors."""
-    values, count = samples.double().numpy(), len(samples)
-    variances = np.diag(covariance)
-    assert np.abs((values.mean(0) - mean) / np.sqrt(variances / count)).max() < 4.5
-    error = np.sqrt((np.outer(variances, variances) + covariance**2) / count)
-    assert np.abs((np.cov(values.T) - covariance) / error).max() < 4.5
 
 
 def is_gaussian(samples: Tensor, mean: Array, covariance: Array) -> bool:

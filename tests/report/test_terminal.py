@@ -17,7 +17,7 @@ from epibench.results import RunResults
 
 
 def printed(*results: RunResults) -> str:
-    console = Console(file=io.StringIO(), width=40)  # a width that does not count, as there is no terminal
+    console = Console(file=io.StringIO(), width=40, color_system=None)  # no terminal, so the width does not count
     print_run_tables(results, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -154,7 +154,7 @@ def test_a_run_without_a_reference_says_so() -> None:
 
 
 def test_scores_are_printed_with_notes() -> None:
-    console = Console(file=io.StringIO(), width=40)
+    console = Console(file=io.StringIO(), width=40, color_system=None)
     print_tables(fake_results.crowded(), console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()

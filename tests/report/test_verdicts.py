@@ -67,7 +67,7 @@ def test_the_m_that_a_standard_error_comes_from_is_said() -> None:
     sets = PoolSize(16)
     stats = {"A": {8: (1.0, 0.1, 9), 16: (1.0, None, 1)}, "B": {8: (2.0, 0.1, 9), 16: (2.0, None, 1)}}
     said = words(verdict("ause", [entry(label, of_m, sets) for label, of_m in stats.items()]))
-    assert "that of A and B from M = 8" in said
+    assert "standard errors (from M = 8)" in said
 
 
 def test_a_gap_within_the_numerical_error_is_called_so() -> None:

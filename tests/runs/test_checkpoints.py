@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from epibench.runs.tensors import Saved, load_tensors, save_tensors
-from epibench.runs.training_log import open_log
-from epibench.training.dense import DenseState, LogRow
-from epibench.training.flat import FlatParameters
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from epibench.errors import InputError
 from epibench.networks.depth_completion import DepthCompletion
-from epibench.runs.checkpoints import Checkpoints, log_of
+from epibench.runs.checkpoints import Checkpoints, TensorFile, load_tensors, save_tensors
+from epibench.runs.trainers import open_log
+from epibench.training.network import FlatParameters
+from epibench.training.state import LogRow, TrainingState
 
 LOG = (LogRow(2, 1.25, 1e-3), LogRow(4, 0.1 + 0.2, 1e-4))
 REMEDY = "remove it, and it is made anew$"
@@ -26,8 +25,8 @@ REMEDY = "remove it, and it is made anew$"
 MACHINE = "cpu (32-true)"
 
 
-def make_files(folder: Path, keep: tuple[int, ...] = (3,), stamp: str = "mine", network: int = 7) -> Checkpoints:
-    return Checkpoints(folder / "members" / "ensemble", network, stamp, keep)
+def make_files(folder: Path, keep: tuple[int, ...] = (3,), fingerprint: str = "mine", network: int = 7) -> Checkpoints:
+    return Checkpoints(folder / "members" / "ensemble", (network,), fingerprint, keep)
 
 
 def make_network(seed: int = 0) -> DepthCompletion:
@@ -35,11 +34,11 @@ def make_network(seed: int = 0) -> DepthCompletion:
     return DepthCompletion(8, (1, 1, 1, 1), init_std=None)
 
 
-def make_state() -> DenseState:
+def make_state() -> TrainingState:
     network = make_network()
     flat = FlatParameters(network)
     rule = {"first": torch.randn_like(flat.values), "second": torch.rand_like(flat.values)}
-    return DenseState(4, flat.values, rule, dict(network.named_buffers()), LOG)
+    return TrainingState(4, flat.values, rule, dict(network.named_buffers()), LOG)
 
 
 def assert_same(one, other) -> None:
@@ -73,7 +72,7 @@ def test_a_finished_network_knows_its_log_and_its_seconds(tmp_path: Path) -> Non
     files = make_files(tmp_path)
     files.save_weights(3, make_network().state_dict(), LOG, 1.5)
     finished = files.finished()
-    assert log_of(finished) == LOG
+    assert finished.log() == LOG
     assert finished.number("seconds") == 1.5
 
 
@@ -84,9 +83,7 @@ def test_what_is_not_there_is_not_finished(tmp_path: Path) -> None:
 
 
 def test_a_missing_network_is_named_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"0007\.safetensors: a trained network is missing; run the same command again"
-    ):
+    with pytest.raises(InputError, match=r"0007\.safetensors: trained weights are missing; run the same command again"):
         make_files(tmp_path).load_weights(0)
 
 
@@ -130,7 +127,8 @@ def test_a_state_comes_back(tmp_path: Path) -> None:
 def test_a_state_replaces_the_one_before(tmp_path: Path) -> None:
     files, state = make_files(tmp_path), make_state()
     files.save_state(state, 1.0, MACHINE)
-    files.save_state(DenseState(6, state.parameters, state.rule, state.buffers, LOG), 2.0, MACHINE)
+    longer = (*LOG, LogRow(6, 0.1, 1e-4))
+    files.save_state(TrainingState(6, state.parameters, state.rule, state.buffers, longer), 2.0, MACHINE)
     assert files.load_state(MACHINE)[0].step == 6
 
 
@@ -144,7 +142,7 @@ def test_nothing_else_is_left_in_the_folder(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
-        save_tensors(tmp_path / "x.safetensors", {"a": torch.zeros(2)}, {"stamp": object()})
+        save_tensors(tmp_path / "x.safetensors", {"a": torch.zeros(2)}, {"fingerprint": object()})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -192,13 +190,13 @@ def test_a_damaged_state_is_refused_with_its_name_and_the_remedy(damage: str, tm
 
 
 def test_weights_of_other_settings_are_refused(tmp_path: Path) -> None:
-    make_files(tmp_path, stamp="other").save_weights(3, make_network().state_dict(), LOG, 1.5)
+    make_files(tmp_path, fingerprint="other").save_weights(3, make_network().state_dict(), LOG, 1.5)
     with pytest.raises(InputError, match=rf"0007\.safetensors: made with other settings or other data.*; {REMEDY}"):
         make_files(tmp_path).load_weights(0)
 
 
 def test_a_state_of_other_settings_is_refused(tmp_path: Path) -> None:
-    make_files(tmp_path, stamp="other").save_state(make_state(), 1.0, MACHINE)
+    make_files(tmp_path, fingerprint="other").save_state(make_state(), 1.0, MACHINE)
     with pytest.raises(InputError, match=rf"unfinished\.safetensors: made with other settings.*; {REMEDY}"):
         make_files(tmp_path).load_state(MACHINE)
 
@@ -212,7 +210,7 @@ def test_weights_of_somebody_else_are_refused(tmp_path: Path) -> None:
 
 
 def write_state(files: Checkpoints, tensors: dict[str, Tensor], **notes: object) -> None:
-    given = {"stamp": files.stamp, "step": 4, "seconds": 1.0, "log": [], **notes}
+    given = {"fingerprint": files.fingerprint, "step": 4, "seconds": 1.0, "log": [], **notes}
     save_tensors(files.unfinished, tensors, given)
 
 
@@ -225,6 +223,7 @@ def write_state(files: Checkpoints, tensors: dict[str, Tensor], **notes: object)
         ({"log": [[1, 2]]}, "its log cannot be read"),
         ({"log": [["a", 2, 3]]}, "its log cannot be read"),
         ({"log": 5}, "its log cannot be read"),
+        ({"log": [[2, 0.5, 0.1]]}, "its log ends at step 2, not at 4"),
     ],
 )
 def test_notes_that_make_no_sense_are_refused(notes: dict[str, object], words: str, tmp_path: Path) -> None:
@@ -242,7 +241,7 @@ def test_a_state_without_parameters_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_tensor_of_another_shape_is_named(tmp_path: Path) -> None:
-    saved = Saved(tmp_path / "x.safetensors", {"parameters": torch.zeros(3)}, {})
+    saved = TensorFile(tmp_path / "x.safetensors", {"parameters": torch.zeros(3)}, {})
     with pytest.raises(
         InputError, match=rf"x\.safetensors: its 'parameters' are not float32 in the shape \(4,\); {REMEDY}"
     ):
@@ -250,9 +249,9 @@ def test_a_tensor_of_another_shape_is_named(tmp_path: Path) -> None:
 
 
 def test_notes_are_plain_json(tmp_path: Path) -> None:
-    save_tensors(tmp_path / "x.safetensors", {"a": torch.zeros(2)}, {"stamp": "s", "log": [[1, 0.1, 2e-5]]})
+    save_tensors(tmp_path / "x.safetensors", {"a": torch.zeros(2)}, {"fingerprint": "s", "log": [[1, 0.1, 2e-5]]})
     found = load_tensors(tmp_path / "x.safetensors", "s")
-    assert found.notes == json.loads(json.dumps({"stamp": "s", "log": [[1, 0.1, 2e-5]]}))
+    assert found.notes == json.loads(json.dumps({"fingerprint": "s", "log": [[1, 0.1, 2e-5]]}))
 
 
 def test_the_log_is_a_table_that_reads_back(tmp_path: Path) -> None:

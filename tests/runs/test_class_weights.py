@@ -5,14 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from epibench.runs.class_weights import (
-    SMALLEST_SHARE,
-    count_classes,
-    counts_file,
-    prepare_weights,
-    rare_weights,
-    weights_of,
-)
 from small_segmentation_recipe import small_segmentation
 
 from epibench.data.batch import Batch
@@ -20,6 +12,14 @@ from epibench.data.classes import IGNORE, table_of_names
 from epibench.data.sets.street import StreetSource
 from epibench.errors import InputError
 from epibench.recipes.dense import DenseRecipe
+from epibench.runs.trainers import (
+    SMALLEST_SHARE,
+    class_weights,
+    count_classes,
+    counts_file,
+    prepare_weights,
+    rare_weights,
+)
 
 
 class Pixels:
@@ -83,27 +83,26 @@ def test_without_a_pixel_there_is_no_weight() -> None:
 def test_classes_are_counted_once(recipe, tmp_path: Path) -> None:
     prepare_weights(recipe, tmp_path, Pixels(0, 1, 1), 0, Silent())
     prepare_weights(recipe, tmp_path, Pixels(2, 2, 2), 0, Silent())
-    assert weights_of(recipe, tmp_path) == rare_weights([1, 2, 0])
+    assert class_weights(recipe, tmp_path) == rare_weights([1, 2, 0])
 
 
 def test_other_data_is_counted_anew(recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare_weights(recipe, tmp_path, Pixels(0, 1, 1), 0, Silent())
     monkeypatch.setattr(StreetSource, "version", "other classes")
     prepare_weights(recipe, tmp_path, Pixels(1, 0, num_classes=2), 0, Silent())
-    assert weights_of(recipe, tmp_path) == rare_weights([1, 1])
+    assert class_weights(recipe, tmp_path) == rare_weights([1, 1])
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}"])
 def test_counts_that_are_missing_or_broken_are_named(content: str | None, recipe, tmp_path: Path) -> None:
     if content is not None:
-        counts_file(tmp_path).parent.mkdir()
         counts_file(tmp_path).write_text(content)
-    with pytest.raises(InputError, match=r"class_counts\.json: is missing or broken; remove it"):
-        weights_of(recipe, tmp_path)
+    with pytest.raises(InputError, match=r"class_counts\.json: is missing or damaged; run the same command again"):
+        class_weights(recipe, tmp_path)
 
 
 def test_weights_that_are_given_need_no_counts(tmp_path: Path) -> None:
     recipe = small_segmentation(tmp_path, f"training.class_weights={[0.5] * 19}")
     prepare_weights(recipe, tmp_path, Pixels(0), 0, Silent())
-    assert weights_of(recipe, tmp_path) == (0.5,) * 19
+    assert class_weights(recipe, tmp_path) == (0.5,) * 19
     assert not counts_file(tmp_path).exists()

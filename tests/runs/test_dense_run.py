@@ -17,28 +17,28 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from epibench.runs.tensors import save_tensors
-from epibench.runs.train_job import TrainJob, train_job
-from epibench.training.dense import DenseState, NetworkKeys
 from safetensors.torch import load_file
-from silent_reporter import Silent
+from silent_reporter import Silent, run_in
 from small_dense_recipe import small_dense
 
 from epibench.cli import main
 from epibench.data.batch import Batch
 from epibench.errors import InputError
-from epibench.evaluation import dense as domain_pass
 from epibench.evaluation.scoring import ScoreSettings, prepare
+from epibench.members import networks
 from epibench.methods import METHODS
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DenseRecipe
-from epibench.runs import Machine, RunFolder, evaluate_domain, run_dense
-from epibench.runs import train_job as train_job_module
-from epibench.runs.checkpoints import Checkpoints
+from epibench.runs import images, trainers
+from epibench.runs.checkpoints import Checkpoints, save_tensors
+from epibench.runs.folder import RunFolder
+from epibench.runs.trainers import TrainJob, train_job
 from epibench.store.formats import open_store
 from epibench.street import StreetDataset
 from epibench.street.dataset import as_sample
-from epibench.training import dense
+from epibench.training import network as training
+from epibench.training.network import NetworkKeys
+from epibench.training.state import Pacer, TrainingState
 
 NUMBERS = ("summary", "draws", "curves", "pictures", "domains", "methods", "overlap", "training", "failed")
 METRICS = {
@@ -50,11 +50,7 @@ METRICS = {
 
 def carry_out(recipe: DenseRecipe, path: Path, jobs: int = 1, reporter: Silent | None = None) -> dict[str, Any]:
     """All that the run says, as it stands in its file."""
-    machine = Machine.of(torch.device("cpu"), jobs)
-    results = run_dense(recipe, RunFolder(path), machine, reporter or Silent())
-    written = json.loads((path / "results.json").read_text())
-    assert written == json.loads(json.dumps(results))
-    return written
+    return run_in(path, recipe, jobs, reporter)
 
 
 def numbers(results: dict[str, Any]) -> dict[str, Any]:
@@ -64,20 +60,20 @@ def numbers(results: dict[str, Any]) -> dict[str, Any]:
 
 # What saves as often as it can, in shards of one batch; also in a script that dies.
 EAGER = """
-from epibench.runs import evaluate_domain
+from epibench.training.state import Pacer
 
-dense.LOG_EVERY = 2
-dense.Pacer.due = lambda pacer: True
-domain_pass.SHARD_PIXELS = {"cpu": 1}
+training.LOG_EVERY = 2
+Pacer.due = lambda pacer: True
+networks.SHARD_PIXELS = {"cpu": 1}
 """
 
 
 @pytest.fixture(autouse=True, scope="module")
 def eager() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "LOG_EVERY", 2)
-        patch.setattr(dense.Pacer, "due", lambda pacer: True)
-        patch.setattr(domain_pass, "SHARD_PIXELS", {"cpu": 1})
+        patch.setattr(training, "LOG_EVERY", 2)
+        patch.setattr(Pacer, "due", lambda pacer: True)
+        patch.setattr(networks, "SHARD_PIXELS", {"cpu": 1})
         yield
 
 
@@ -238,7 +234,7 @@ def test_another_seed_gives_other_numbers(finished, cache: Path, tmp_path: Path)
 @pytest.mark.parametrize(("method", "network"), [("ensemble", 2), ("mc_dropout", 1)])
 def test_a_network_trained_alone_is_the_one_of_the_run(finished, method: str, network: int, tmp_path: Path) -> None:
     recipe, path, _ = finished
-    train_job(TrainJob(recipe, method, network, tmp_path, "cpu"), lambda told: None)
+    train_job(TrainJob(recipe, method, (network,), tmp_path / "members", "cpu"), lambda message: None)
     alone, among = (load_file(each / "members" / method / f"{network:04d}.safetensors") for each in (tmp_path, path))
     assert alone.keys() == among.keys()
     assert [name for name in alone if not torch.equal(alone[name], among[name])] == []
@@ -333,7 +329,7 @@ SLOW = (
 import sys, time
 
 
-take_step = dense._Run.take_step
+take_step = training._Run.take_step
 
 
 def take_step_slowly(run, batch):
@@ -341,7 +337,7 @@ def take_step_slowly(run, batch):
     take_step(run, batch)
 
 
-dense._Run.take_step = take_step_slowly
+training._Run.take_step = take_step_slowly
 if __name__ == "__main__":
     main()
 """
@@ -389,17 +385,17 @@ def test_training_that_was_stopped_goes_on_from_its_state(finished, tmp_path: Pa
     recipe, _, _ = finished
     begun = []
 
-    def noting(training, keys, fabric, state, watch, workers):
+    def noting(plan, keys, fabric, state, watch, workers):
         begun.append(0 if state is None else state.step)
-        return dense.train_network(training, keys, fabric, state, watch, workers)
+        return training.train_network(plan, keys, fabric, state, watch, workers)
 
-    def save_and_die(files: Checkpoints, state: DenseState, seconds: float, machine: str) -> None:
+    def save_and_die(files: Checkpoints, state: TrainingState, seconds: float, machine: str) -> None:
         save(files, state, seconds, machine)
         if state.step == 4:
             raise Killed
 
     save = Checkpoints.save_state
-    monkeypatch.setattr(train_job_module, "train_network", noting)
+    monkeypatch.setattr(trainers, "train_network", noting)
     monkeypatch.setattr(Checkpoints, "save_state", save_and_die)
     with pytest.raises(Killed):
         carry_out(recipe, tmp_path / "run")
@@ -420,7 +416,7 @@ def stopped(stored, tmp_path_factory) -> tuple[Path, Silent]:
                 raise Killed
             save_tensors(place, tensors, notes)
 
-        patch.setattr(evaluate_domain, "save_tensors", save_once)
+        patch.setattr(images, "save_tensors", save_once)
         with pytest.raises(Killed):
             carry_out(recipe, path)
     carry_out(recipe, path, reporter=reporter)
@@ -486,7 +482,7 @@ def test_a_method_that_fails_makes_the_status_2(diverging, command_line) -> None
 @pytest.fixture
 def second_diverges(monkeypatch) -> None:
     """The second network of the ensemble begins with a weight that is not a number."""
-    build = dense.build_network
+    build = training.build_network
 
     def build_or_break(make, key: int):
         network = build(make, key)
@@ -494,7 +490,7 @@ def second_diverges(monkeypatch) -> None:
             torch.nn.init.constant_(network.mean.bias, math.nan)
         return network
 
-    monkeypatch.setattr(dense, "build_network", build_or_break)
+    monkeypatch.setattr(training, "build_network", build_or_break)
 
 
 def test_one_network_that_diverges_stops_its_method(cache: Path, tmp_path: Path, second_diverges) -> None:
@@ -535,7 +531,7 @@ def test_predictions_that_are_not_finite_fail_their_method(cache: Path, tmp_path
 
     def load_or_break(files: Checkpoints, snapshot: int) -> dict[str, torch.Tensor]:
         weights = load(files, snapshot)
-        if files.folder.name == "ensemble" and files.network == 1:
+        if files.folder.name == "ensemble" and files.networks == (1,):
             weights["mean.bias"].fill_(1e38)  # finite, but 100 times as much is not
         return weights
 
@@ -590,7 +586,7 @@ def stored(cache: Path, tmp_path_factory) -> tuple[Path, dict[str, Any]]:
 def test_stored_predictions_score_as_the_run_did(stored, method: str, plan: Any, domain: str) -> None:
     path, results = stored
     store = open_store(path / "predictions" / method / f"{domain}.zarr")
-    scored = prepare(store, ScoreSettings(sizes=(1, 2), max_draws=3, plan=plan)).run()
+    scored = prepare(store, ScoreSettings(sizes=(1, 2), max_draws=3, plan=plan)).run().model_dump(mode="json")
     assert len(scored["draws"]) == len(results["draws"][method][domain])
     for ours, theirs in zip(results["draws"][method][domain], scored["draws"], strict=True):
         run, store_says = ours["metrics"], theirs["metrics"]

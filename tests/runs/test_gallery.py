@@ -2,18 +2,19 @@ import base64
 import io
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from epibench.runs.gallery import Gallery, evenly
 from PIL import Image
 from torch import Tensor
 
 from epibench.data.batch import Batch
 from epibench.members.maps import Maps
-from epibench.runs import picture_encoding
+from epibench.plans import centres
+from epibench.results import Grid, Picture, PredictedPicture
+from epibench.runs import observers
+from epibench.runs.observers import Gallery
 
 MEMBERS, IMAGES, CLASSES, SIZE = 5, 3, 4, (10, 14)
 
@@ -52,8 +53,13 @@ def decoded(text: str) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(text))))
 
 
-def numbers(grid: dict[str, Any]) -> np.ndarray:
-    return decoded(grid["png"]) * grid["scale"]
+def numbers(grid: Grid) -> np.ndarray:
+    return decoded(grid.png) * grid.scale
+
+
+def pictures_of(gallery: Gallery) -> dict[int, tuple[Picture, PredictedPicture]]:
+    """What is known of each image, and what the draw predicts for it, by the number of the image."""
+    return {picture.image: (picture, picture.methods["mine"]) for picture in gallery.pictures("mine")}
 
 
 def show(
@@ -73,11 +79,13 @@ def test_classes_and_entropy_are_those_of_the_averaged_probabilities(scene: tupl
     show(gallery, scene, (0, 2, 3))
     probs = torch.softmax(scene[1]["logits"].double(), -1)[[1, 2, 4]].mean(0)
     entropy = -(probs * probs.log()).sum(-1)
-    for image, picture in gallery.pictures().items():
-        assert (decoded(picture["predicted"]) == probs[image].argmax(-1).numpy()).all()
-        assert np.abs(numbers(picture["uncertainty"]) - entropy[image].numpy()).max() <= 1 / 512
-        assert picture["uncertainty"]["scale"] * 65535 >= math.log(CLASSES)
-        assert (picture["image"], picture["height"], picture["width"], picture["M"]) == (image, *SIZE, 3)
+    pictures = pictures_of(gallery)
+    assert list(pictures) == [0, 2]
+    for image, (picture, drawn) in pictures.items():
+        assert (decoded(drawn.predicted) == probs[image].argmax(-1).numpy()).all()
+        assert np.abs(numbers(drawn.uncertainty) - entropy[image].numpy()).max() <= 1 / 512
+        assert drawn.uncertainty.scale * 65535 >= math.log(CLASSES)
+        assert (picture.image, picture.height, picture.width, drawn.M) == (image, *SIZE, 3)
 
 
 def test_what_is_not_labelled_is_255(scene: tuple[Batch, dict[str, Tensor]]) -> None:
@@ -85,7 +93,7 @@ def test_what_is_not_labelled_is_255(scene: tuple[Batch, dict[str, Tensor]]) -> 
     show(gallery, scene, (0,))
     batch = scene[0]
     expected = torch.where(batch.valid, batch.target, 255)[1].numpy()
-    found = decoded(gallery.pictures()[1]["target"])
+    found = decoded(pictures_of(gallery)[1][0].target)
     assert found.dtype == np.uint8
     assert (found == expected).all()
 
@@ -104,8 +112,8 @@ def test_pictures_do_not_depend_on_groups_or_a_resume(
     second.load_state(first.state())
     show(first, shown, (0,), range(2, 3))  # what goes on elsewhere is not seen by the other
     show(second, shown, (0, 1, 4), range(2, 3))
-    assert second.pictures() == whole.pictures()
-    assert len(whole.pictures()) == IMAGES
+    assert second.pictures("mine") == whole.pictures("mine")
+    assert len(whole.pictures("mine")) == IMAGES
 
 
 @pytest.mark.parametrize("kind", ["categorical", "gaussian"])
@@ -117,36 +125,36 @@ def test_a_state_in_the_middle_of_the_members_goes_on(
     show(whole, shown, (0,))
     parts = [(slice(a, b), Outputs({name: one[a:b] for name, one in outputs.items()})) for a, b in ((0, 2), (2, 5))]
     begun.see(batch, range(IMAGES), *parts[0])
-    assert begun.pictures() == {}
+    assert begun.pictures("mine") == []
     rest.load_state(begun.state())
     rest.see(batch, range(IMAGES), *parts[1])
-    assert rest.pictures() == whole.pictures()
+    assert rest.pictures("mine") == whole.pictures("mine")
 
 
 def test_wide_pictures_are_thinned_at_the_same_pixels(
     scene: tuple[Batch, dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(picture_encoding, "MAX_WIDTH", 5)
+    monkeypatch.setattr(observers, "MAX_WIDTH", 5)
     gallery = Gallery((0,), (2,), "categorical")
     show(gallery, scene, (0,))
-    picture = gallery.pictures()[0]
+    picture, drawn = pictures_of(gallery)[0]
     batch, outputs = scene
-    assert (picture["height"], picture["width"]) == (4, 5)
-    assert decoded(picture["photo"]).shape == (4, 5, 3)
-    assert (decoded(picture["predicted"]) == outputs["logits"][2, 0, ::3, ::3].argmax(-1).numpy()).all()
-    assert (decoded(picture["target"]) == torch.where(batch.valid, batch.target, 255)[0, ::3, ::3].numpy()).all()
+    assert (picture.height, picture.width) == (4, 5)
+    assert decoded(picture.photo).shape == (4, 5, 3)
+    assert (decoded(drawn.predicted) == outputs["logits"][2, 0, ::3, ::3].argmax(-1).numpy()).all()
+    assert (decoded(picture.target) == torch.where(batch.valid, batch.target, 255)[0, ::3, ::3].numpy()).all()
 
 
 def test_depth_has_the_moments_of_the_draw(depth_scene: tuple[Batch, dict[str, Tensor]]) -> None:
     gallery = Gallery((1,), (0, 3))
     show(gallery, depth_scene, (0, 2))
-    picture = gallery.pictures()[1]
+    picture, drawn = pictures_of(gallery)[1]
     mean, variance = (depth_scene[1][name][[0, 3], 1].double() for name in ("mean", "variance"))
     std = (variance.mean(0) + mean.var(0, unbiased=False)).sqrt()
-    assert np.abs(numbers(picture["mean"]) - mean.mean(0).numpy()).max() <= 1 / 128
-    assert np.abs(numbers(picture["std"]) - std.numpy()).max() <= 1 / 128
-    assert ((numbers(picture["target"]) > 0) == depth_scene[0].valid[1].numpy()).all()
-    assert (numbers(picture["sparse_depth"]) > 0).mean() > 0.9
+    assert np.abs(numbers(drawn.mean) - mean.mean(0).numpy()).max() <= 1 / 128
+    assert np.abs(numbers(drawn.std) - std.numpy()).max() <= 1 / 128
+    assert ((numbers(picture.target) > 0) == depth_scene[0].valid[1].numpy()).all()
+    assert (numbers(picture.sparse_depth) > 0).mean() > 0.9
 
 
 def test_the_state_of_classes_does_not_grow_with_members(scene: tuple[Batch, dict[str, Tensor]]) -> None:
@@ -160,9 +168,9 @@ def test_the_state_of_classes_does_not_grow_with_members(scene: tuple[Batch, dic
 def test_images_without_a_drawn_member_have_no_picture(scene: tuple[Batch, dict[str, Tensor]]) -> None:
     gallery = Gallery((0, 7), (0,), "categorical")
     show(gallery, scene, (0,))
-    assert list(gallery.pictures()) == [0]
+    assert list(pictures_of(gallery)) == [0]
 
 
 @pytest.mark.parametrize(("number", "total", "found"), [(2, 10, [2, 7]), (4, 2, [0, 1]), (0, 5, []), (1, 1, [0])])
 def test_pictures_are_spread_evenly(number: int, total: int, found: list[int]) -> None:
-    assert evenly(number, total) == found
+    assert list(centres(total, number)) == found

@@ -26,43 +26,43 @@ from pathlib import Path
 import epibench
 
 package = types.ModuleType("epibench.runs")
-package.__path__ = [str(Path(epibench.__file__).parent / "execution")]
+package.__path__ = [str(Path(epibench.__file__).parent / "runs")]
 sys.modules["epibench.runs"] = package
 
 
 
-def work(job, tell):
-    tell(["process", os.getpid()])
+def work(job, send):
+    send(["process", os.getpid()])
     for number in range(3):
-        tell([job, number])
+        send([job, number])
     if job == "bad":
         raise InputError("bad: give another one")
     if job == "broken":
         raise ZeroDivisionError("of all things")
     if job == "killed":
-        time.sleep(0.2)  # what it told has gone out, and it holds no lock
+        time.sleep(0.2)  # what it sent has gone out, and it holds no lock
         os.kill(os.getpid(), signal.SIGKILL)
     if job == "silent":
         time.sleep(30)
     while job == "endless":
         time.sleep(0.05)
-        tell([job, 0])
+        send([job, 0])
 
 
 if __name__ == "__main__":
-    out, heard, found = Path(sys.argv[1]), [], {}
+    out, received, found = Path(sys.argv[1]), [], {}
 
-    def hear(number, content):
-        heard.append([number, content])
+    def receive(number, content):
+        received.append([number, content])
         if content[0] == "process":
             (out / f"began-{number}").touch()
 
     try:
-        found["errors"] = run_jobs(sys.argv[2:], work, 2, hear)
+        found["errors"] = run_jobs(sys.argv[2:], work, 2, receive)
     except Exception as error:
         found["raised"] = [type(error).__name__, str(error)]
-    places = {content[1] for _, content in heard if content[0] == "process"}
-    found |= {"heard": heard, "here": os.getpid(), "places": sorted(places)}
+    places = {content[1] for _, content in received if content[0] == "process"}
+    found |= {"received": received, "here": os.getpid(), "places": sorted(places)}
     (out / "found.json").write_text(json.dumps(found))
 """
 
@@ -76,7 +76,7 @@ def start(folder: Path, *jobs: str) -> subprocess.Popen[bytes]:
 
 
 def run_in_two_processes(folder: Path, *jobs: str) -> dict[str, Any]:
-    """What the jobs told, and how they ended."""
+    """What the jobs sent, and how they ended."""
     process = start(folder, *jobs)
     try:
         process.wait(10)
@@ -100,8 +100,8 @@ def test_errors_in_processes_are_named_by_the_number_of_their_job(elsewhere) -> 
 
 def test_every_message_of_every_process_arrives_in_order(elsewhere) -> None:
     for number, job in enumerate(JOBS):
-        told = [content for sender, content in elsewhere["heard"] if sender == number]
-        assert told[1:] == [[job, 0], [job, 1], [job, 2]]
+        sent = [content for sender, content in elsewhere["received"] if sender == number]
+        assert sent[1:] == [[job, 0], [job, 1], [job, 2]]
 
 
 def test_processes_are_others_than_this_one(elsewhere) -> None:
@@ -152,9 +152,9 @@ def test_processes_end_when_the_one_that_asked_is_killed(jobs: tuple[str, str], 
 # In this process
 
 
-def work(job: str, tell: Callable[[Any], None]) -> None:
+def work(job: str, send: Callable[[Any], None]) -> None:
     """What the word says."""
-    tell((job, os.getpid()))
+    send((job, os.getpid()))
     if job == "bad":
         raise InputError("bad: give another one")
     if job == "broken":
@@ -166,9 +166,9 @@ def test_errors_here_are_named_by_the_number_of_their_job() -> None:
 
 
 def test_every_message_here_arrives_in_order() -> None:
-    heard: list[tuple[int, Any]] = []
-    run_jobs(JOBS, work, 1, lambda number, content: heard.append((number, content)))
-    assert heard == [(number, (job, os.getpid())) for number, job in enumerate(JOBS)]
+    received: list[tuple[int, Any]] = []
+    run_jobs(JOBS, work, 1, lambda number, content: received.append((number, content)))
+    assert received == [(number, (job, os.getpid())) for number, job in enumerate(JOBS)]
 
 
 def test_without_jobs_nothing_is_done() -> None:
@@ -176,9 +176,9 @@ def test_without_jobs_nothing_is_done() -> None:
 
 
 def test_one_job_needs_no_process_of_its_own() -> None:
-    heard: list[Any] = []
-    run_jobs(["good"], work, 4, lambda number, content: heard.append(content))
-    assert heard == [("good", os.getpid())]
+    received: list[Any] = []
+    run_jobs(["good"], work, 4, lambda number, content: received.append(content))
+    assert received == [("good", os.getpid())]
 
 
 def test_an_unforeseen_error_here_is_not_hidden() -> None:

@@ -1,15 +1,13 @@
 """A whole toy run: what it writes, that it resumes, and that nothing but the recipe decides its numbers."""
 
-import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from silent_reporter import Silent, run_in
 from small_recipes import small
 
 from epibench.data.sets.toy import make_toy
@@ -17,30 +15,14 @@ from epibench.errors import InputError
 from epibench.methods import METHODS
 from epibench.recipes.toy import ToyRecipe
 from epibench.reference.predictions import Reference, write_reference
-from epibench.runs import RunFolder, run_toy
-from epibench.runs import toy as execution
+from epibench.runs.checkpoints import Checkpoints
+from epibench.training.state import Pacer, TrainingState
 
-NOT_NUMBERS = ("created", "seconds", "cost", "commit")
-
-
-class Silent:
-    """A reporter that notes the names of the steps."""
-
-    def __init__(self) -> None:
-        self.steps: list[str] = []
-
-    def say(self, text: str) -> None:
-        pass
-
-    @contextmanager
-    def step(self, name: str, total: int, done: int = 0) -> Iterator[Any]:
-        self.steps.append(name)
-        yield lambda units: None
+NOT_NUMBERS = ("created", "seconds", "cost", "commit", "checksum")
 
 
 def carry_out(recipe: ToyRecipe, path: Path, reporter: Silent | None = None) -> dict[str, Any]:
-    results = run_toy(recipe, RunFolder(path), torch.device("cpu"), reporter or Silent())
-    assert json.loads((path / "results.json").read_text()) == json.loads(json.dumps(results))
+    results = run_in(path, recipe, reporter=reporter)
     return {key: value for key, value in results.items() if key not in NOT_NUMBERS}
 
 
@@ -92,7 +74,7 @@ def test_a_finished_method_is_not_trained_again(tmp_path: Path) -> None:
     carry_out(recipe, tmp_path / "run")
     again = Silent()
     carry_out(recipe, tmp_path / "run", again)
-    assert [name for name in again.steps if name.startswith("train")] == []
+    assert again.trained == []
 
 
 class Killed(BaseException):
@@ -103,19 +85,19 @@ class Killed(BaseException):
 def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(epoch: int, tmp_path: Path, monkeypatch) -> None:
     recipe = small("toy-regression", 'methods=["ensemble", "sghmc"]')
     whole = carry_out(recipe, tmp_path / "whole")
-    monkeypatch.setattr(execution, "SAVE_SECONDS", -1.0)
-    save = RunFolder.save_state
+    monkeypatch.setattr(Pacer, "due", lambda pacer: True)
+    save = Checkpoints.save_state
 
-    def save_and_die(folder: RunFolder, method: str, stamp: Any, state: Any, seconds: float) -> None:
-        save(folder, method, stamp, state, seconds)
-        if method == "sghmc" and state.epoch >= epoch:
+    def save_and_die(files: Checkpoints, state: TrainingState, seconds: float, machine: str) -> None:
+        save(files, state, seconds, machine)
+        if files.folder.name == "sghmc" and state.step >= epoch:
             raise Killed
 
-    monkeypatch.setattr(RunFolder, "save_state", save_and_die)
+    monkeypatch.setattr(Checkpoints, "save_state", save_and_die)
     with pytest.raises(Killed):
         carry_out(recipe, tmp_path / "killed")
-    monkeypatch.setattr(RunFolder, "save_state", save)
-    assert RunFolder(tmp_path / "killed").unfinished("sghmc").exists()
+    monkeypatch.setattr(Checkpoints, "save_state", save)
+    assert (tmp_path / "killed" / "members" / "sghmc" / "0000-0001.unfinished.safetensors").exists()
     again = Silent()
     assert carry_out(recipe, tmp_path / "killed", again) == whole
     assert "train ensemble" not in again.steps

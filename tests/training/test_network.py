@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch, Samples
 from epibench.data.sets.street import StreetSource
-from epibench.data.source import Task
+from epibench.data.source import Folders, Task
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.sgld import LangevinRule
@@ -403,7 +403,7 @@ def test_a_crop_that_does_not_fit_is_one_line() -> None:
 class MadeUp(StreetSource):
     """As many valid pixels in every image, so that the mean of two halves of a batch is the mean of the batch."""
 
-    def open(self, task: Task, places: Places, key: str) -> Samples:
+    def open(self, task: Task, folders: Folders, key: str) -> Samples:
         return Depths()
 
 

@@ -79,7 +79,7 @@ def print_run_tables(results: Sequence[RunResults], console: Console, names: Seq
 
 def print_problem(runs: Sequence[Run], console: Console) -> None:
     """Tables for the runs of one problem, and what was found."""
-    problem, methods, width = runs[0].problem, methods_of(runs), width_of(console)
+    problem, methods, width = runs[0].results.problem, methods_of(runs), width_of(console)
     if entries := kl_entries(methods, VIEWS[0]):
         print_line(console, f"{problem}: {VIEWS[0].name}", "bold")
         print_line(console, over_members("kl", [("", entries)], width))

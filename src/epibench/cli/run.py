@@ -55,7 +55,10 @@ def run_recipe(recipe: Recipe, out: Path | None, device: str, jobs: int | None) 
     folder = RunFolder(out if out is not None else RUNS / recipe.name)
     reporter = ConsoleReporter()
     reporter.say(f"{recipe.name} in {folder.path}")
-    results = load_results(folder.results) if folder.results.exists() else None
+    results = load_results(folder.results) if folder.results.is_file() else None
+    if results is not None and not results.intact:
+        reporter.say(f"{folder.results}: damaged, its checksum does not fit what it holds; it is made anew")
+        results = None
     if results is not None and not results.failed and belongs(results, recipe):
         folder.claim(recipe)
         reporter.say("finished already; remove its results.json to evaluate it again")

@@ -22,6 +22,7 @@ COLUMNS = {
 ARROWS = {"lower": " ↓", "higher": " ↑"}
 BEST, ASIDE, NAME = "bold green", "dim", "cyan"
 BETWEEN = 2  # spaces between columns
+TIE = " ≈"
 
 Cell = tuple[str, str]  # text and style
 
@@ -35,9 +36,15 @@ class Column:
     wanted: bool = False
 
     @property
+    def texts(self) -> list[str]:
+        """The texts; where some are marked, others have room for the mark, so that numbers line up."""
+        marked = any(text.endswith(TIE) for text, _ in self.cells)
+        return [f"{text}{'  ' if marked and text and not text.endswith(TIE) else ''}" for text, _ in self.cells]
+
+    @property
     def width(self) -> int:
         """As wide as the widest text in it."""
-        return max(len(self.title), *(len(text) for text, _ in self.cells))
+        return max(len(text) for text in (self.title, *self.texts))
 
 
 def print_line(console: Console, text: str | Text = "", style: str = "") -> None:
@@ -67,7 +74,7 @@ def text_table(left: Sequence[Cell], columns: Sequence[Column], width: int | Non
     for number, (start, style) in enumerate(left):
         line = Text(start if alone[number] else start.ljust(indent), style=style)
         for column in () if alone[number] else kept:
-            line.append(Text(column.cells[number][0].rjust(column.width + BETWEEN), style=column.cells[number][1]))
+            line.append(Text(column.texts[number].rjust(column.width + BETWEEN), style=column.cells[number][1]))
         line.rstrip()
         lines.append(line)
     if out := [column.title for column in columns if column not in kept]:
@@ -86,8 +93,7 @@ def metric_column(name: str, m: int, entries: Sequence[Entry]) -> dict[str, Cell
             text = (
                 plain_powers(entry.text(name, m)) if entry.mean(name, m) is not None else missing_text(entry, name, m)
             )
-            mark = " ≈" if entry.label in tied else "  " if tied else ""
-            cells[entry.label] = f"{text}{mark}", BEST if entry.label in best else ""
+            cells[entry.label] = f"{text}{TIE if entry.label in tied else ''}", BEST if entry.label in best else ""
     return cells
 
 

@@ -67,7 +67,8 @@ def check_method(name: str, method: Method) -> None:
     if method.num_trained < 1:
         raise ValueError(f"{key}.num_trained is {method.num_trained}; at least one network must be trained")
     table = method.members(range(method.num_trained))
-    most = len(table.members) if table.group is None else max(Counter(table.group).values())
+    apart = table.group if table.plan in ("prefix", "spread") else None
+    most = len(table.members) if apart is None else min(Counter(apart).values(), default=0)
     if method.largest_draw > most:
         raise ValueError(f"{key}.largest_draw is {method.largest_draw}, but only {most} members can be drawn together")
 
@@ -158,8 +159,8 @@ class Recipe(Options):
         return {"seed": self.seed, name: self.method(name).training_options}
 
     def training_steps(self, name: str) -> int:
-        """Steps of a training of a method, as progress counts them."""
-        return self.method(name).num_epochs
+        """Steps of a training of a method, as progress counts them: epochs until the last weights that are kept."""
+        return self.method(name).keep[-1]
 
     @property
     def trained_at_once(self) -> int | None:

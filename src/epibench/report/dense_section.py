@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from epibench.report.entries import Entry, metric_names, overlap_warnings, title_with_unit
@@ -12,7 +12,6 @@ from epibench.report.figures import (
     LARGE,
     PANEL,
     SMALL,
-    Figure,
     Size,
     calibration_figures,
     cost_figure,
@@ -51,6 +50,16 @@ MAX_IMAGES = 4
 PANELS: dict[str, type[DepthPanels | ClassPanels]] = {"gaussian": DepthPanels, "categorical": ClassPanels}
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 MEBIBYTE = 2.0**20
+COST_COLUMNS = (
+    "Parameters",
+    "Operations per pass",
+    "Image",
+    "Networks or chains",
+    "Members",
+    "Draws",
+    "Training, all",
+    "Prediction",
+)
 
 
 def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: str) -> dict[str, Any] | None:
@@ -101,7 +110,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
 def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str]) -> dict[str, Any]:
     """The answer on one domain: a sentence, a card for each metric, and how confident the methods are."""
     verdicts = [verdict(name, entries) for name in names]
-    sizes = [(domain.facts.num_images, "images"), (domain.facts.num_pixels, "valid pixels")]
+    sizes = [(domain.num_images, "images"), (domain.num_pixels, "valid pixels")]
     return {
         "domain": domain,
         "size": ", ".join(f"{count(number)} {word}" for number, word in sizes if number is not None),
@@ -131,7 +140,7 @@ def _data_warnings(runs: Sequence[Run], domains: Sequence[EvalDomain]) -> list[s
             for one in domains_of([run]):
                 if one.name == domain.name:
                     source = (run.results.recipe.get("data") or {}).get("domains", {}).get(one.name)
-                    data.add(str([source, run.results.data_versions.get(one.name), one.facts.num_pixels]))
+                    data.add(str([source, run.results.data_versions.get(one.name), one.num_pixels]))
         if len(data) > 1:
             warnings.append(
                 f"What is called {domain.name} is not the same data in all runs: their numbers there "
@@ -188,54 +197,27 @@ def domain_section(domain: EvalDomain, entries: Sequence[Entry], with_curves: bo
     return {**section, "domain": domain, "classes": class_tables(entries)}
 
 
-@dataclass(frozen=True)
-class DomainRow:
-    """The charts of one domain, a metric each."""
-
-    domain: EvalDomain
-    figures: list[Figure]
-
-
-@dataclass(frozen=True)
-class ScaleLayer:
-    """All charts in one choice of scales: those that are seen at first, and the others."""
-
-    option: Option
-    first: list[DomainRow]
-    others: list[DomainRow]
-
-
 def over_members(
     first: Sequence[EvalDomain],
     others: Sequence[EvalDomain],
     entries: Mapping[str, Sequence[Entry]],
     names: Sequence[str],
-) -> list[ScaleLayer]:
+) -> list[dict[str, Any]]:
     """Headline metrics over M for each choice of scales; of one domain there is one choice."""
     everywhere = [entry for of_domain in entries.values() for entry in of_domain]
     ranges = {name: _band_range(name, everywhere) for name in names}
     layers = []
     for option in SCALES.options if len(entries) > 1 else SCALES.options[:1]:
         common: Mapping[str, Sequence[float]] = ranges if option.key == "common" else {}
-        rows = [
-            [_domain_row(domain, entries[domain.name], names, common, domain is first[0]) for domain in domains]
-            for domains in (first, others)
-        ]
-        layers.append(ScaleLayer(option, *rows))
+        rows = {}
+        for domain in (*first, *others):
+            charts = [metric_figure(name, entries[domain.name], LARGE, common.get(name, ())) for name in names]
+            # What the metrics mean is said once.
+            shown = charts if domain is first[0] else [replace(chart, meaning="") for chart in charts]
+            rows[domain.name] = {"domain": domain, "figures": shown}
+        halves = [[rows[domain.name] for domain in domains] for domains in (first, others)]
+        layers.append({"option": option, "first": halves[0], "others": halves[1]})
     return layers
-
-
-def _domain_row(
-    domain: EvalDomain,
-    entries: Sequence[Entry],
-    names: Sequence[str],
-    common: Mapping[str, Sequence[float]],
-    explain: bool,
-) -> DomainRow:
-    """A chart for each metric that any entry has; what the metrics mean is said once."""
-    having = [name for name in names if any(name in entry.metrics for entry in entries)]
-    figures = [metric_figure(name, entries, LARGE, common.get(name, ())) for name in having]
-    return DomainRow(domain, figures if explain else [replace(figure, meaning="") for figure in figures])
 
 
 def _band_range(name: str, entries: Sequence[Entry]) -> list[float]:
@@ -274,7 +256,7 @@ def picture_books(
     if not isinstance(pictures, dict):
         return []
     shown = {domain.name: pictures.get(domain.name, [])[:MAX_IMAGES] for domain in domains}
-    panels = PANELS[run.kind](run, [picture for of_domain in shown.values() for picture in of_domain])
+    panels = PANELS[run.results.kind](run, [picture for of_domain in shown.values() for picture in of_domain])
     own = [method for method in methods if method.run is run]
     books = []
     for number, domain in enumerate(domains):
@@ -294,25 +276,7 @@ def _picture_layer(
     return PictureLayer(option, caption, list(panels.rows(picture, methods, domain)))
 
 
-@dataclass(frozen=True)
-class CostRow:
-    """What one method costs, as text."""
-
-    entry: RunMethod
-    cells: list[str]
-
-
-@dataclass(frozen=True)
-class CostSection:
-    """All about cost; charts where time or memory for each image is known."""
-
-    columns: list[str]
-    rows: list[CostRow]
-    figures: list[Figure] = field(default_factory=list)
-    quality: list[tuple[EvalDomain, list[Figure]]] = field(default_factory=list)
-
-
-def cost_section(methods: Sequence[RunMethod], domains: Sequence[EvalDomain], names: Sequence[str]) -> CostSection:
+def cost_section(methods: Sequence[RunMethod], domains: Sequence[EvalDomain], names: Sequence[str]) -> dict[str, Any]:
     """Members and cost of every method, and its quality on some domains for that cost."""
     seconds = [(method, _per_image(method, "seconds")) for method in methods]
     peaks = [(method, _per_image(method, "peak_bytes", 1 / MEBIBYTE)) for method in methods]
@@ -330,12 +294,10 @@ def cost_section(methods: Sequence[RunMethod], domains: Sequence[EvalDomain], na
         (domain, [figure for name in names if (figure := quality_figure(name, domain, seconds)) is not None])
         for domain in domains
     ]
-    return CostSection(
-        ["Parameters", "Operations per pass", "Image", "Networks or chains", "Members", "Draws", "Training, all"],
-        [CostRow(method, _cost_cells(method)) for method in methods],
-        [figure for figure in figures if figure is not None],
-        [(domain, charts) for domain, charts in quality if charts],
-    )
+    return {
+        "figures": [figure for figure in figures if figure is not None],
+        "quality": [(domain, charts) for domain, charts in quality if charts],
+    }
 
 
 def _per_image(method: RunMethod, part: str, factor: float = 1.0) -> dict[int, float]:
@@ -345,9 +307,16 @@ def _per_image(method: RunMethod, part: str, factor: float = 1.0) -> dict[int, f
     return {m: factor * value for m, value in values.items() if value}
 
 
-def _cost_cells(method: RunMethod) -> list[str]:
+def cost_table(methods: Sequence[RunMethod]) -> list[tuple[RunMethod, dict[str, str]]]:
+    """Members and cost of every method, by the title of the column; columns of which nothing is known are left out."""
+    rows = [(method, _costs(method)) for method in methods]
+    known = [title for title in COST_COLUMNS if any(costs[title] != MISSING for _, costs in rows)]
+    return [(method, {title: costs[title] for title in known}) for method, costs in rows]
+
+
+def _costs(method: RunMethod) -> dict[str, str]:
     cost, facts = method.cost, method.facts
-    return [
+    cells = [
         with_prefix(cost.parameters if cost else None),
         with_prefix(cost.flops if cost else None, "FLOP"),
         " × ".join(count(side) for side in cost.image_size) if cost and cost.image_size else MISSING,
@@ -355,7 +324,9 @@ def _cost_cells(method: RunMethod) -> list[str]:
         count(facts.num_members),
         facts.plan,
         duration(cost.train_seconds if cost else None),
+        duration(cost.predict_seconds if cost else None),
     ]
+    return dict(zip(COST_COLUMNS, cells, strict=True))
 
 
 def with_prefix(value: float | None, unit: str = "") -> str:

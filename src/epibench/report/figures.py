@@ -132,23 +132,32 @@ def _over_m(
     return line_chart([Layer(series, heads)], x_axis, y_axis, description, size=size, decor=decor)
 
 
-def _over_members(name: str, entry: Entry, axis: Sequence[int]) -> Series:
-    """A metric over M; that of a point estimate is a level, if its M = 1 is not on the axis."""
-    level = not set(entry.members) & set(axis)
-    sizes = entry.members * len(axis) if level else entry.members
-    means = [entry.mean(name, m) for m in sizes]
+def _series_at(
+    name: str, points: Sequence[tuple[float, Entry, int]], label: str, look: Look = "file", note: str = ""
+) -> Series:
+    """A metric of an entry and an M at each x. note: what the read-out says after a value, with {} for the M."""
+    quiet = look in ("level", "faint")
+    means = [entry.mean(name, m) for _, entry, m in points]
     return Series(
-        f"{entry.label} ({m_equals(sizes[0])})" if level else entry.label,
-        entry.index,
-        axis if level else sizes,
+        label,
+        points[0][1].index,
+        [x for x, _, _ in points],
         # Zero is not on a logarithmic axis.
         [mean or None for mean in means] if name == "kl" else means,
-        [None if level else entry.stat(name, m).std for m in sizes],
-        [entry.text(name, m) for m in sizes],
-        [entry.overlaps_much(m) for m in sizes],
-        look="level" if level else "file",
-        name=entry.label,
+        [None if quiet else entry.stat(name, m).std for _, entry, m in points],
+        [entry.text(name, m) + note.format(m) for _, entry, m in points],
+        [look == "faint" or entry.overlaps_much(m) for _, entry, m in points],
+        look=look,
+        name=points[0][1].label,
     )
+
+
+def _over_members(name: str, entry: Entry, axis: Sequence[int]) -> Series:
+    """A metric over M; that of a point estimate is a level, if its M = 1 is not on the axis."""
+    only = entry.members[0]
+    if not set(entry.members) & set(axis):
+        return _series_at(name, [(m, entry, only) for m in axis], f"{entry.label} ({m_equals(only)})", "level")
+    return _series_at(name, [(m, entry, m) for m in entry.members], entry.label)
 
 
 def _described(series: Sequence[Series]) -> str:
@@ -215,22 +224,16 @@ def sparsification_figures(
     if not having:
         return [], []
     error = "RMSE" if entries[0].kind == "gaussian" else "Brier score"
-    together = _curves_figure(
-        having,
-        choices,
-        _sparsification_error,
-        title="Sparsification error",
-        meaning="Curve minus oracle; its area is the AUSE.",
-        x_label="most uncertain pixels removed",
-        size=size,
-    )
+    caption = "Sparsification error", "Curve minus oracle; its area is the AUSE."
+    x_label = "most uncertain pixels removed"
+    together = _curves_figure(having, choices, _sparsification_error, caption, x_label, size, Decor())
     panels = []
     layers = {e.label: [_layer(_curve_and_oracle(e, _chosen_m(c, e)), c, "removed") for c in choices] for e in having}
     highest = max([1.0, *band_ends(one for of_entry in layers.values() for layer in of_entry for one in layer.series)])
     for entry in having:
         chart = line_chart(
             layers[entry.label],
-            percent_axis("most uncertain pixels removed"),
+            percent_axis(x_label),
             nice_axis(0.0, highest, f"{error} of the rest, relative", pad=0.02),
             f"Sparsification of {entry.label}: {error} of the rest, for its uncertainty and for the oracle",
             size=PANEL,
@@ -277,37 +280,34 @@ def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option], siz
     units = {entry.unit for entry in having}
     unit = f", in {units.pop()}" if len(units) == 1 and "" not in units else ""
     sides: list[Remark] = [(0.02, 0.93, "start", "↑ under-confident"), (0.98, 0.05, "end", "↓ over-confident")]
-    coverage = _curves_figure(
-        having,
-        choices,
-        lambda entry, m: _curve_series(entry.curve("calibration", "coverage", m), entry.label, entry.index),
-        title="Coverage",
-        meaning="Share of pixels inside the interval, against its level; ideal on the diagonal.",
-        x_label="level of the interval",
-        size=size,
-        decor=Decor(diagonal=True, remarks=sides),
-    )
-    difference = _curves_figure(
-        having,
-        choices,
-        _coverage_gap,
-        title="Coverage minus level",
-        meaning="The same, closer; the area between curve and zero is the AUCE.",
-        x_label="level of the interval",
-        size=size,
-        decor=Decor(zero=True, remarks=[sides[0], (0.02, 0.05, "start", "↓ over-confident")]),
-        include=(-0.05, 0.05),
-    )
-    length = _curves_figure(
-        having,
-        choices,
-        lambda entry, m: _curve_series(entry.curve("calibration", "interval_length", m), entry.label, entry.index),
-        title="Interval length",
-        meaning=f"Mean length of the interval{unit}. Short is good only where the coverage holds.",
-        x_label="level of the interval",
-        size=size,
-    )
-    return [coverage, difference, length]
+    length = f"Mean length of the interval{unit}. Short is good only where the coverage holds."
+    parts: list[tuple[str, str, Callable[[Entry, int], Series | None], Decor, tuple[float, float]]] = [
+        (
+            "Coverage",
+            "Share of pixels inside the interval, against its level; ideal on the diagonal.",
+            lambda entry, m: _curve_series(entry.curve("calibration", "coverage", m), entry.label, entry.index),
+            Decor(diagonal=True, remarks=sides),
+            (0.0, 0.0),
+        ),
+        (
+            "Coverage minus level",
+            "The same, closer; the area between curve and zero is the AUCE.",
+            _coverage_gap,
+            Decor(zero=True, remarks=[sides[0], (0.02, 0.05, "start", "↓ over-confident")]),
+            (-0.05, 0.05),
+        ),
+        (
+            "Interval length",
+            length,
+            lambda entry, m: _curve_series(entry.curve("calibration", "interval_length", m), entry.label, entry.index),
+            Decor(),
+            (0.0, 0.0),
+        ),
+    ]
+    return [
+        _curves_figure(having, choices, make, (title, meaning), "level of the interval", size, decor, include)
+        for title, meaning, make, decor, include in parts
+    ]
 
 
 def _coverage_gap(entry: Entry, m: int) -> Series | None:
@@ -327,25 +327,22 @@ def _curves_figure(
     entries: Sequence[Entry],
     choices: Sequence[Option],
     make: Callable[[Entry, int], Series | None],
-    *,
-    title: str,
-    meaning: str,
+    caption: tuple[str, str],
     x_label: str,
     size: Size,
-    decor: Decor | None = None,
+    decor: Decor,
     include: tuple[float, float] = (0.0, 0.0),
 ) -> Figure:
     """All curves in one chart, with a layer for each choice of M on common axes."""
     word = "removed" if "removed" in x_label else "interval"
     layers = [_layer([make(entry, _chosen_m(c, entry)) for entry in entries], c, word) for c in choices]
     ends = [*include, *band_ends(one for layer in layers for one in layer.series)]
-    decor = decor or Decor()
     y_axis = (
         percent_axis("") if decor.diagonal else nice_axis(min(ends), max(ends), pad=0.16 if decor.remarks else 0.03)
     )
-    names = ", ".join(entry.label for entry in entries)
-    chart = line_chart(layers, percent_axis(x_label), y_axis, f"{title}: {names}", size=size, decor=decor)
-    return Figure(title, meaning, chart=chart)
+    description = f"{caption[0]}: {', '.join(entry.label for entry in entries)}"
+    chart = line_chart(layers, percent_axis(x_label), y_axis, description, size=size, decor=decor)
+    return Figure(*caption, chart=chart)
 
 
 def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
@@ -360,7 +357,7 @@ def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> 
 
 def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Figure]:
     """A chart for each metric; none where fewer than three domains have a severity of their own."""
-    by_severity = {domain.facts.severity: domain for domain in reversed(domains) if domain.facts.severity is not None}
+    by_severity = {domain.severity: domain for domain in reversed(domains) if domain.severity is not None}
     if len(by_severity) < LEAST_SEVERITIES:
         return []
     ladder = {severity: entries_on(methods, by_severity[severity].name) for severity in sorted(by_severity)}
@@ -393,22 +390,15 @@ def _over_severity(name: str, label: str, ladder: dict[float, list[Entry]]) -> l
         return []
     m_of = compared_at(ladder[next(iter(steps))])[1]
     sizes = sorted({m_of[label], next(iter(steps.values())).members[0]}, reverse=True)
-    return [_severity_line(name, m, steps, faint=number > 0) for number, m in enumerate(sizes)]
-
-
-def _severity_line(name: str, m: int, steps: dict[float, Entry], faint: bool) -> Series:
-    entries = list(steps.values())
-    return Series(
-        f"{entries[0].label}, {m_equals(m)}",
-        entries[0].index,
-        list(steps),
-        [entry.mean(name, m) for entry in entries],
-        [None if faint else entry.stat(name, m).std for entry in entries],
-        [entry.text(name, m) for entry in entries],
-        [faint] * len(entries),
-        look="faint" if faint else "file",
-        name=entries[0].label,
-    )
+    return [
+        _series_at(
+            name,
+            [(severity, entry, m) for severity, entry in steps.items()],
+            f"{label}, {m_equals(m)}",
+            "file" if number == 0 else "faint",
+        )
+        for number, m in enumerate(sizes)
+    ]
 
 
 def training_figures(methods: Sequence[RunMethod]) -> list[Figure]:
@@ -463,18 +453,11 @@ def cost_figure(costs: Sequence[tuple[RunMethod, dict[int, float]]], title: str,
 
 def quality_figure(name: str, domain: EvalDomain, costs: Sequence[tuple[RunMethod, dict[int, float]]]) -> Figure | None:
     """A metric against the seconds for one image at each M; None where fewer than two are known."""
-    series, heads, entries = [], {}, []
-    for method, seconds in costs:
-        entry = method.on(domain.name)
-        sizes = {seconds[m]: m for m in entry.members if m in seconds}
-        if not entry.members:
-            continue
-        entries.append(entry)
-        texts = [f"{entry.text(name, m)} at {m_equals(m)}" for m in sizes.values()]
-        means: Values = [entry.mean(name, m) for m in sizes.values()]
-        stds: Values = [entry.stat(name, m).std for m in sizes.values()]
-        series.append(Series(method.label, method.index, list(sizes), means, stds, texts))
-        heads.update({x: f"{duration(x)} per image" for x in sizes})
+    entries = [(entry, seconds) for method, seconds in costs if (entry := method.on(domain.name)).members]
+    points = [[(seconds[m], entry, m) for m in entry.members if m in seconds] for entry, seconds in entries]
+    note = " at M\u00a0=\u00a0{}"
+    series = [_series_at(name, of_one, of_one[0][1].label, note=note) for of_one in points if of_one]
+    heads = {x: f"{duration(x)} per image" for of_one in points for x, _, _ in of_one}
     ends = band_ends(series)
     if not ends or len(heads) < 2:
         return None
@@ -487,4 +470,5 @@ def quality_figure(name: str, domain: EvalDomain, costs: Sequence[tuple[RunMetho
         size=LARGE,
         decor=Decor(markers=True),
     )
-    return Figure(title_with_unit(name, entries), "", BETTER_TEXT[info.better], chart)
+    title = title_with_unit(name, [entry for entry, _ in entries])
+    return Figure(title, "", BETTER_TEXT[info.better], chart)

@@ -30,12 +30,12 @@ def render_markdown(runs: Sequence[Run]) -> str:
         methods = methods_of(group)
         for domain in scored_domains(group, methods):
             entries = entries_on(methods, domain.name)
-            parts.append(f"### {group[0].problem}: {domain.label} ({domain.role})\n\n{domain_table(entries)}")
+            parts.append(f"### {group[0].results.problem}: {domain.label} ({domain.role})\n\n{domain_table(entries)}")
             for table in class_tables(entries)[:1]:
                 parts.append(f"#### {table.title} {table.m}\n\n{class_table(table, entries)}")
         for view in VIEWS:
             if entries := kl_entries(methods, view):
-                parts.append(f"### {group[0].problem}: {view.name}\n\n{kl_table(entries)}")
+                parts.append(f"### {group[0].results.problem}: {view.name}\n\n{kl_table(entries)}")
     if any(cell.mean is not None for run in runs for cell in compare(run.results)):
         parts.append(published_part(runs))
     return "\n".join(parts)

@@ -49,7 +49,7 @@ def scientific(value: float, digits: int = 2) -> str:
 
 def plain_powers(text: str) -> str:
     """A text with powers of ten as 1.2e-5, which is shorter and known to every terminal."""
-    return _POWER.sub(lambda found: "e" + found[1].translate(_PLAIN), text)
+    return _POWER.sub(lambda power: "e" + power[1].translate(_PLAIN), text)
 
 
 def spelled(value: float, decimals: int, digits: int) -> str:

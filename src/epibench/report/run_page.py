@@ -8,10 +8,10 @@ from typing import Any
 
 from epibench.files import write_text
 from epibench.published import PublishedCell, compare, grounds_of, totals, warnings_of
-from epibench.report.dense_section import dense_section, metric_section
+from epibench.report.dense_section import cost_table, dense_section, metric_section
 from epibench.report.entries import Entry
 from epibench.report.figures import kl_chart, published_figure
-from epibench.report.numbers import MISSING, change, count, duration, fixed, listed, measured, significant
+from epibench.report.numbers import MISSING, change, duration, fixed, listed, measured, significant
 from epibench.report.page import render, switch_rules
 from epibench.report.pictures.toy import probability_bar, toy_book
 from epibench.report.runs import (
@@ -58,7 +58,7 @@ def render_run_page(results: Sequence[RunResults], names: Sequence[str] = ()) ->
         facts=_facts(runs[0]) if len(runs) == 1 else [],
         sections=sections,
         runs=[_run_facts(run) for run in runs],
-        colour_bar=probability_bar() if any(run.kind == "categorical" for run in runs) else "",
+        colour_bar=probability_bar() if any(run.results.kind == "categorical" for run in runs) else "",
     )
 
 
@@ -69,15 +69,16 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
     books = [toy_book(run, own[run.name], f"{identity}-pictures{i}") for i, run in enumerate(runs)]
     pictures = [book for book in books if book is not None]
     dense = dense_section(runs, methods, identity)
+    domains = domains_of(runs)
     has_kl = bool(kl_entries(methods, VIEWS[0]))
     rules = [*(switch_rules(f"{identity}-kl", SWITCHES) if has_kl else []), *(dense["rules"] if dense else [])]
     for book in pictures:
         rules += switch_rules(book.identity, [book.switch])
     return {
         "id": identity,
-        "title": PROBLEMS.get(runs[0].problem, runs[0].problem),
-        "kind": runs[0].kind,
-        "runs": [run.name for run in runs if run.name != run.problem],
+        "title": PROBLEMS.get(runs[0].results.problem, runs[0].results.problem),
+        "kind": runs[0].results.kind,
+        "runs": [run.name for run in runs if run.name != run.results.problem],
         "entries": methods,
         "switches": SWITCHES,
         "views": [_view(methods, view) for view in VIEWS] if has_kl else [],
@@ -87,9 +88,9 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
         "failed": failures(runs),
         "pictures": pictures,
         "published": published_section(runs, methods),
-        "domains": [] if dense else _test_data(methods),
-        "references": [] if dense else [_reference(run) for run in _distinct_references(runs)],
-        "methods": [_method_facts(method) for method in methods],
+        "domains": [] if domains else _test_data(methods),
+        "references": [_reference(run) for run in _distinct_references(runs)] if methods and not domains else [],
+        "costs": cost_table(methods),
         "notes": _notes(methods),
         "rules": rules,
     }
@@ -198,19 +199,6 @@ def _floor_rows(run: Run) -> list[tuple[str, list[str]]]:
             name = view.name.replace(f", {REGIONS[first]}", "")
             rows.append((name, [significant(floor, 2) for floor in floors]))
     return rows
-
-
-def _method_facts(method: RunMethod) -> dict[str, Any]:
-    facts, cost = method.facts, method.cost
-    return {
-        "entry": method,
-        "pool": count(facts.num_members),
-        "networks": count(facts.num_networks),
-        "plan": facts.plan,
-        "parameters": count(cost.parameters if cost else None),
-        "train": duration(cost.train_seconds if cost else None),
-        "predict": duration(cost.predict_seconds if cost else None),
-    }
 
 
 def _notes(methods: Sequence[RunMethod]) -> list[tuple[str, str]]:

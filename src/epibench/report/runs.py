@@ -63,21 +63,6 @@ class Run:
     short: str  # the name without that of the problem, to tell its methods from those of other runs
     results: RunResults
 
-    @property
-    def problem(self) -> str:
-        """The name of the problem."""
-        return self.results.problem
-
-    @property
-    def kind(self) -> str:
-        """The kind of predictions, gaussian or categorical."""
-        return self.results.kind
-
-    @property
-    def recipe_name(self) -> str:
-        """The name of the recipe."""
-        return recipe_name(self.results)
-
     def floor(self, view: View) -> float | None:
         """The KL between two halves of the reference."""
         floors = self.results.reference.floor if self.results.reference else {}
@@ -109,7 +94,7 @@ class RunMethod:
         return Entry(
             self.index,
             self.label,
-            self.run.kind,
+            self.run.results.kind,
             results.summary.get(self.name, {}).get(domain, {}),
             PoolSize.of(self.facts),
             results.curves.get(self.name, {}).get(domain, {}),
@@ -125,11 +110,13 @@ class RunMethod:
         kl, draws = self.run.results.kl.get(self.name, {}), self.run.results.kl_draws.get(self.name, {})
         stats = kl.get(keys[0], {}).get(keys[1], {}).get(keys[2], {})
         values = draws.get(keys[0], {}).get(keys[1], {}).get(keys[2], {})
-        infinite = {m: sum(value is None for value in values.get(m, [])) for m in stats}
+        # A mean is missing where any draw is infinite; without the draws, all may be.
+        unknown = {m: [stat.mean] * stat.n for m, stat in stats.items()}
+        infinite = {m: sum(value is None for value in values.get(m, unknown[m])) for m in stats}
         return Entry(
             self.index,
             self.label,
-            self.run.kind,
+            self.run.results.kind,
             {m: {"kl": stat, "kl_infinite": Stat(mean=infinite[m], std=None, n=stat.n)} for m, stat in stats.items()},
             PoolSize.of(self.facts),
             floor=self.run.floor(view),
@@ -169,7 +156,7 @@ def by_problem(runs: Sequence[Run]) -> list[list[Run]]:
     """Runs of one problem together, in the order in which the problems come."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(run.problem, []).append(run)
+        groups.setdefault(run.results.problem, []).append(run)
     return list(groups.values())
 
 
@@ -201,27 +188,15 @@ def kl_entries(methods: Sequence[RunMethod], view: View) -> list[Entry]:
     return [entry for method in methods if (entry := method.to_reference(view)).members]
 
 
-@dataclass(frozen=True)
-class EvalDomain:
-    """One evaluation domain, as the results describe it."""
+class EvalDomain(DomainFacts):
+    """One evaluation domain: its name in the results, and what these say of it."""
 
     name: str
-    facts: DomainFacts
-
-    @property
-    def label(self) -> str:
-        """What readers know it by."""
-        return self.facts.label
-
-    @property
-    def role(self) -> str:
-        """Whether it is what methods were trained for, in words."""
-        return self.facts.role
 
     @property
     def shifted(self) -> bool:
         """Whether it differs from what the methods were trained on."""
-        return self.facts.role == "shifted"
+        return self.role == "shifted"
 
 
 def domains_of(runs: Sequence[Run]) -> list[EvalDomain]:
@@ -229,7 +204,7 @@ def domains_of(runs: Sequence[Run]) -> list[EvalDomain]:
     domains: dict[str, EvalDomain] = {}
     for run in runs:
         for name, facts in run.results.domains.items():
-            domains.setdefault(name, EvalDomain(name, facts))
+            domains.setdefault(name, EvalDomain(name=name, **facts.model_dump()))
     return list(domains.values())
 
 
@@ -260,4 +235,4 @@ def _hardness(domain: EvalDomain, methods: Sequence[RunMethod]) -> tuple[float, 
     """The methods' mean error at their largest M, and the severity where that is the same or unknown."""
     entries = entries_on(methods, domain.name)
     error = mean_error(HEADLINES[entries[0].kind][-1], entries)
-    return -float("inf") if error is None else error, domain.facts.severity or 0.0
+    return -float("inf") if error is None else error, domain.severity or 0.0

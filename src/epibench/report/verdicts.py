@@ -210,19 +210,19 @@ def _sentences(name: str, ranking: Ranking) -> list[str]:
 
 def next_sentence(first: Candidate, second: Candidate) -> str:
     """How far the second is behind the first, and how sure that is."""
-    found = gap(first, second)
+    behind = gap(first, second)
     where = m_equals(first.m) if first.m == second.m else f"{m_equals(first.m)} and {m_equals(second.m)}"
-    if found.certainty == "equal":
+    if behind.certainty == "equal":
         return f"At {where}, {second.label} has the same value."
     lead = f"At {where}, {second.label} is next, {_behind(first.mean, second.mean)}"
-    if found.errors is None:
+    if behind.errors is None:
         lead += ". One independent draw alone does not tell whether another would turn them round."
-        return f"{lead[:-1]}, and within the numerical error." if found.certainty == "within bound" else lead
-    floors = f", {significant(found.floors, 2)}{TIMES} the noise floor" if found.floors is not None else ""
-    lead += f": {_count(found.errors)}{_errors_from(first, second)}{floors}"
-    if found.certainty == "within bound":
+        return f"{lead[:-1]}, and within the numerical error." if behind.certainty == "within bound" else lead
+    floors = f", {significant(behind.floors, 2)}{TIMES} the noise floor" if behind.floors is not None else ""
+    lead += f": {_count(behind.errors)}{_errors_from(first, second)}{floors}"
+    if behind.certainty == "within bound":
         return f"{lead}. The gap is within the numerical error of the streamed values."
-    if found.certainty == "within floor":
+    if behind.certainty == "within floor":
         return f"{lead}, so less than another reference could change."
     return f"{lead}."
 
@@ -237,7 +237,8 @@ def _errors_from(first: Candidate, second: Candidate) -> str:
     for one in (first, second):
         if one.error is not None and one.error.m != one.m:
             labels.setdefault(one.error.m, []).append(one.label)
-    parts = [f"that of {listed(names)} from {m_equals(m)}" for m, names in labels.items()]
+    both = any(len(names) == 2 for names in labels.values())
+    parts = [f"{'' if both else f'that of {listed(names)} '}from {m_equals(m)}" for m, names in labels.items()]
     return f" ({listed(parts)})" if parts else ""
 
 
@@ -338,11 +339,11 @@ def _in_floors(mean: float, floor: float) -> str:
 
 
 def _standings(ranking: Ranking, m: int | None) -> list[Standing]:
-    best, place, standings = ranking.groups[0][0], 1, []
+    best, position, standings = ranking.groups[0][0], 1, []
     for group in ranking.groups:
-        mark = f"{place}{NO_BREAK_SPACE}=" if len(group) > 1 else str(place)
+        mark = f"{position}{NO_BREAK_SPACE}=" if len(group) > 1 else str(position)
         standings += [_standing(one, mark, group, best, m) for one in group]
-        place += len(group)
+        position += len(group)
     return standings
 
 
@@ -434,10 +435,10 @@ def member_gains(entries: Sequence[Entry], names: Sequence[str]) -> list[GainRow
 def member_gain(entry: Entry, name: str) -> Gain | None:
     """What more members bought; None for undefined values."""
     smallest, largest = entry.members[0], entry.members[-1]
-    found = member_change(entry, name, smallest, largest)
-    if found is None:
+    moved = member_change(entry, name, smallest, largest)
+    if moved is None:
         return None
-    gain = _gain(name, found, (entry, smallest), (entry, largest))
+    gain = _gain(name, moved, (entry, smallest), (entry, largest))
     best, most = better_between(entry, name), mostly_reached(entry, name)
     reached = ""
     if best is not None:
@@ -461,16 +462,17 @@ def shift_costs(inside: Sequence[Entry], outside: Sequence[Entry], names: Sequen
     return rows
 
 
-def _gain(name: str, found: Change, before: tuple[Entry, int], after: tuple[Entry, int]) -> Gain:
+def _gain(name: str, moved: Change, before: tuple[Entry, int], after: tuple[Entry, int]) -> Gain:
     """A change in words, both values with the digits of the larger std."""
     stds = [std for entry, m in (before, after) if (std := entry.stat(name, m).std) is not None]
     spread = max(stds, default=None)
     texts = [value_text(entry.mean(name, m), spread, entry.bound(name, m)) for entry, m in (before, after)]
-    word, tone = ("better", "good") if found.gained > 0 else ("worse", "bad")
+    word, tone = ("better", "good") if moved.gained > 0 else ("worse", "bad")
     judgement = {"clear": word, "narrow": f"narrowly {word}", "none": "no clear change", "unknown": "not certain"}
-    certain = found.certainty in ("clear", "narrow")
-    moved = change(found.start, found.end)
-    return Gain(" → ".join(texts), moved, judgement[found.certainty], tone if certain else "same")
+    certain = moved.certainty in ("clear", "narrow")
+    return Gain(
+        " → ".join(texts), change(moved.start, moved.end), judgement[moved.certainty], tone if certain else "same"
+    )
 
 
 def confidence_sentence(entry: Entry) -> str:

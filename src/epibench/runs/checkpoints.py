@@ -22,10 +22,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from epibench.errors import InputError
-from epibench.files import replacing, write_text
+from epibench.files import fingerprint, replacing, write_text
 from epibench.training.state import LogRow, TrainingState, Weights
 
 MADE_ANEW = "remove it, and it is made anew"
+
+
+class OtherSettingsError(InputError):
+    """A file was made with other settings or other data."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,16 @@ def _digest(parts: Iterable[bytes | memoryview]) -> str:
     return found.hexdigest()
 
 
+def is_earlier(path: Path) -> bool:
+    """Whether a file of tensors was written by an earlier version, without a checksum."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError):
+        return False
+    return "stamp" in metadata.get("notes", "") and "checksum" not in metadata
+
+
 def load_tensors(path: Path, fingerprint: str, only_notes: bool = False) -> TensorFile | None:
     """What a file holds, or None where there is none; it must be undamaged, and of the same fingerprint."""
     if not path.exists():
@@ -124,7 +138,7 @@ def load_tensors(path: Path, fingerprint: str, only_notes: bool = False) -> Tens
     if damaged or (not only_notes and metadata["checksum"] != checksum(tensors)):
         raise loaded.complaint("damaged: its checksum does not fit what it holds")
     if loaded.notes.get("fingerprint") != fingerprint:
-        raise loaded.complaint("made with other settings or other data than these")
+        raise OtherSettingsError(str(loaded.complaint("made with other settings or other data than these")))
     return loaded
 
 
@@ -175,10 +189,21 @@ class Checkpoints:
         """What the method has fitted to a trained network."""
         return self.folder / f"{network:04d}.posterior.safetensors"
 
-    @property
-    def over(self) -> bool:
-        """Whether training has ended, well or not."""
-        return self.diverged.exists() or self.finished() is not None
+    def failure(self) -> str | None:
+        """Why this training has failed; None if it has not, or the file is damaged or of other settings."""
+        try:
+            text, _, check = self.diverged.read_text(encoding="utf-8").strip().rpartition("\n")
+        except (OSError, ValueError):
+            return None
+        return text if check == self._failure_check(text) else None
+
+    def save_failure(self, text: str) -> None:
+        """Keep why training has failed; its unfinished state is not needed any more."""
+        write_text(self.diverged, f"{text}\n{self._failure_check(text)}\n")
+        self.unfinished.unlink(missing_ok=True)
+
+    def _failure_check(self, text: str) -> str:
+        return f"fingerprint {fingerprint(self.fingerprint, text)}"
 
     def step(self) -> int:
         """The step that training goes on from, or 0."""
@@ -186,15 +211,23 @@ class Checkpoints:
         return 0 if state is None else int(state.number("step"))
 
     def finished(self) -> TensorFile | None:
-        """The notes on the last kept weights, if training has ended."""
-        return load_tensors(self.weights(len(self.keep) - 1), self.fingerprint, only_notes=True)
+        """The notes on the last kept weights, if all are there."""
+        if not all(self.weights(snapshot).exists() for snapshot in range(len(self.keep))):
+            return None
+        return self._kept(len(self.keep) - 1, only_notes=True)
+
+    def _kept(self, snapshot: int, only_notes: bool = False) -> TensorFile | None:
+        """The file of a snapshot, which must be of its epoch."""
+        kept = load_tensors(self.weights(snapshot), self.fingerprint, only_notes)
+        if kept is not None and kept.notes.get("epoch") != self.keep[snapshot]:
+            raise kept.complaint(f"it does not hold the weights after epoch {self.keep[snapshot]}")
+        return kept
 
     def load_weights(self, snapshot: int) -> dict[str, Tensor]:
         """The weights that were kept."""
-        path = self.weights(snapshot)
-        kept = load_tensors(path, self.fingerprint)
+        kept = self._kept(snapshot)
         if kept is None:
-            raise InputError(f"{path}: trained weights are missing; run the same command again")
+            raise InputError(f"{self.weights(snapshot)}: trained weights are missing; run the same command again")
         return kept.tensors
 
     def save_weights(self, epoch: int, weights: Weights, log: Sequence[LogRow], seconds: float) -> None:
@@ -222,6 +255,8 @@ class Checkpoints:
         rule = {name: tensor.to(device) for name, tensor in saved.part("rule.").items()}
         parameters = saved.tensors["parameters"].to(device)
         state = TrainingState(int(saved.number("step")), parameters, rule, saved.part("buffer."), saved.log())
+        if state.log and state.log[-1].step != state.step:
+            raise saved.complaint(f"its log ends at step {state.log[-1].step}, not at {state.step}")
         seconds = saved.number("seconds")
         if (there := saved.notes.get("machine")) != machine:
             raise InputError(

@@ -12,10 +12,10 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from epibench.errors import InputError
 from epibench.files import remove_leftovers, write_json
@@ -23,6 +23,7 @@ from epibench.progress import Reporter
 from epibench.recipes import Recipe
 from epibench.recipes.settings import differences, validated
 from epibench.results import RESULTS_NAME
+from epibench.runs.checkpoints import is_earlier
 
 Item = TypeVar("Item")
 WAIT_SECONDS = 0.5
@@ -58,9 +59,21 @@ class RunFolder:
         """Write the recipe; where there is one already, it must train the same networks: then the run goes on."""
         try:
             self._claim(recipe)
+            self._check_parts()
             remove_leftovers(self.path)
         except OSError as error:
-            raise InputError(f"--out {self.path}: cannot be used ({error.strerror})") from None
+            place = error.filename or self.path
+            raise InputError(f"--out {place}: cannot be used ({error.strerror}); give another --out") from None
+
+    def check_version(self) -> None:
+        """Refuse trained networks of an earlier version: they have no checksum, and other names for toy problems."""
+        folders = [self.members, *(path for path in self.members.glob("*") if path.is_dir())]
+        for path in sorted(path for folder in folders for path in folder.glob("*.safetensors") if path.is_file()):
+            if path.parent == self.members or is_earlier(path):
+                raise InputError(
+                    f"{path}: an earlier version of epibench wrote it, which this one cannot go on from; give another "
+                    f"--out, or remove {self.members} to train anew"
+                )
 
     def _claim(self, recipe: Recipe) -> None:
         wanted = recipe.model_dump(mode="json")
@@ -75,6 +88,12 @@ class RunFolder:
         elif self.path.exists() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             raise InputError(f"--out {self.path} is not empty and holds no run: give a new folder")
         write_json(self.recipe, wanted)
+
+    def _check_parts(self) -> None:
+        """Refuse files where folders belong."""
+        for path in (self.members, self.path / "evaluation", self.path / "predictions"):
+            if path.exists() and not path.is_dir():
+                raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
 
     def _read_recipe(self, kind: type[Recipe]) -> Recipe:
         try:
@@ -92,7 +111,11 @@ class RunFolder:
         """The first setting by which networks that may be there would come out otherwise, with both values."""
         if there.problem != wanted.problem:
             return f'problem ("{there.problem}" there, "{wanted.problem}" now)'
-        for name in (name for name in wanted.methods if name in there.methods and (self.members / name).exists()):
+        for name in (
+            name
+            for name in wanted.methods
+            if name in there.methods and any((self.members / name).glob("*.safetensors"))
+        ):
             for key, before, now in differences(there.training_settings(name), wanted.training_settings(name)):
                 return f"{key} ({json.dumps(before)} there, {json.dumps(now)} now)"
         return None
@@ -101,24 +124,32 @@ class RunFolder:
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
     """Whether this process has the lock on a file; it is given back at the end, and whenever the process dies."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        with path.open("a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                yield False
-                return
-            if not _is_same_file(path, file.fileno()):
-                continue  # the one before has removed it meanwhile
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-            file.flush()
-            try:
-                yield True
-            finally:
+    with ExitStack() as opened:
+        file = _take(path, opened)
+        try:
+            yield file is not None
+        finally:
+            if file is not None:
                 path.unlink(missing_ok=True)
-            return
+
+
+def _take(path: Path, opened: ExitStack) -> TextIO | None:
+    """The lock file, opened and locked; None if another process has the lock."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            file = opened.enter_context(path.open("a+", encoding="utf-8"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_same_file(path, file.fileno()):
+                break  # otherwise the process that had it has removed it meanwhile
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be locked ({error.strerror}); remove it, or give another --out") from None
+    return file
 
 
 def _is_same_file(path: Path, handle: int) -> bool:
@@ -128,11 +159,23 @@ def _is_same_file(path: Path, handle: int) -> bool:
         return False
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process has the lock on a file."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nobody has made it, or whoever takes it will say what is wrong
+        return False
+    return False
+
+
 def holder(path: Path) -> str:
     """Who holds the lock on a file, in words."""
     try:
         return path.read_text(encoding="utf-8").strip() or "another process"
-    except OSError:
+    except (OSError, ValueError):
         return "another process"
 
 
@@ -140,18 +183,23 @@ def share_work(
     items: Sequence[Item],
     done: Callable[[Item], bool],
     lock: Callable[[Item], Path],
-    work: Callable[[Sequence[Item]], Sequence[Item]],
+    work: Callable[[Sequence[Item]], None],
     reporter: Reporter,
 ) -> None:
-    """Do all items that are not done, unless another process does them: then wait for it, or take over if it dies.
+    """Do all items that are not done and that no other process does; wait for those, or take over if it dies.
 
-    work: does what it can of some items, and returns those that another process holds.
+    work: takes the lock of each of some items and does it, unless another process was faster.
     """
-    waiting = False
+    said = set[str]()
     while todo := [item for item in items if not done(item)]:
-        held = work(todo)
-        if len(held) == len(todo):
-            if not waiting:
-                reporter.say(f"waiting for {holder(lock(held[0]))}, which works on {lock(held[0]).with_suffix('')}")
-                waiting = True
+        held = [is_locked(lock(item)) for item in todo]
+        if any(held):
+            word = "waiting for" if all(held) else "sharing the work with"
+            path = lock(todo[held.index(True)])
+            if word not in said:
+                reporter.say(f"{word} {holder(path)}, which works on {path.with_suffix('')}")
+            said.add(word)
+        if all(held):
             time.sleep(WAIT_SECONDS)
+        else:
+            work([item for item, elsewhere in zip(todo, held, strict=True) if not elsewhere])

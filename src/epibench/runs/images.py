@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +32,7 @@ from epibench.runs.checkpoints import load_tensors, save_tensors
 from epibench.runs.domains import DomainData, ImageData, draw_scenes, open_data
 from epibench.runs.evaluated import Evaluated, draws_of, method_facts
 from epibench.runs.folder import locked, share_work
-from epibench.runs.observers import Gallery, StoreObserver, largest_size
+from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
 from epibench.runs.train import Run, Trained
 from epibench.runs.trainers import augment_of, check_log, prepare_weights
 from epibench.training.state import Pacer
@@ -64,8 +64,10 @@ class Fitted:
         """Of everything that decides its numbers, and of what else is given."""
         options = recipe.evaluation.model_dump(mode="json", exclude={"store"})
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
-        method = [self.pool.method, self.pool.rate, self.pool.seed]
-        return fingerprint(self.trained.fingerprints, members, method, self.draws.sets, options, *more)
+        # Any option may decide the weights of a member, also one that decides nothing in training.
+        method = self.trained.method.model_dump(mode="json", exclude={"diverged"})
+        names = [self.pool.method, self.pool.seed]
+        return fingerprint(self.trained.fingerprints, members, names, method, self.draws.sets, options, *more)
 
 
 @dataclass(frozen=True)
@@ -160,19 +162,15 @@ class ImageExperiment:
                 self.run.reporter.say(f"{fitted.name} on {name}: evaluated already")
         broken: dict[str, str] = {}
 
-        def work(todo: Any) -> list[DomainTask]:
-            held = []
+        def work(todo: Sequence[DomainTask]) -> None:
             for task in todo:
                 with locked(task.lock) as mine:
-                    if not mine:
-                        held.append(task)
-                    elif task.results() is None:
+                    if mine and task.results() is None:
                         try:
                             task.carry_out()
                         except InputError as error:
                             broken[task.domain] = str(error)
                             self.run.reporter.say(f"{fitted.name} on {task.domain} failed: {error}")
-            return held
 
         share_work(
             list(tasks.values()),
@@ -205,14 +203,24 @@ class ImageExperiment:
         file = self.run.folder.path / "evaluation" / f"{fitted.name}.cost.json"
         first = next(iter(self.data.domains))
         key = fitted.fingerprint(self.recipe, self.recipe.data.domains[first].model_dump(mode="json"))
-        measured: Cost | None = read_checked(file, key, Cost)
-        if measured is None:
-            with self.run.reporter.step(f"measure the cost of {fitted.name}", 1) as advance:
-                measured = self.measure_cost(fitted, self.data.domains[first].samples[0])
-                advance(1)
-            write_checked(file, key, measured)
+
+        def measured() -> Cost | None:
+            known: Cost | None = read_checked(file, key, Cost)
+            return known
+
+        def work(todo: Sequence[Path]) -> None:
+            with locked(lock) as mine:
+                if mine and measured() is None:
+                    with self.run.reporter.step(f"measure the cost of {fitted.name}", 1) as advance:
+                        write_checked(file, key, self.measure_cost(fitted, self.data.domains[first].samples[0]))
+                        advance(1)
+
+        lock = file.with_suffix(".lock")
+        share_work([file], lambda _: measured() is not None, lambda _: lock, work, self.run.reporter)
+        cost = measured()
+        assert cost is not None
         passes = {domain: each.cost for domain, each in scored.items()}
-        return measured.model_copy(update={"train_seconds": fitted.trained.seconds, "evaluation": passes})
+        return cost.model_copy(update={"train_seconds": fitted.trained.seconds, "evaluation": passes})
 
     def measure_cost(self, fitted: Fitted, sample: Batch) -> Cost:
         """What one image costs."""
@@ -323,8 +331,8 @@ class DomainTask:
     def results(self) -> DomainResults | None:
         """What came out, if it is finished, undamaged and of the same settings."""
         if not self.finished:
-            if self.experiment.recipe.evaluation.store and not self.store.exists():
-                return None  # what was written of it is gone, if anything was
+            if self.experiment.recipe.evaluation.store and not is_whole(self.store):
+                return None
             if (known := read_checked(self.file, self.key, DomainResults)) is None:
                 return None
             self.finished.append(known)
@@ -334,7 +342,7 @@ class DomainTask:
         """Go through all images that are left, and keep what comes out."""
         recipe, run = self.experiment.recipe, self.experiment.run
         if recipe.evaluation.store and not self.store.exists():
-            self.unfinished.unlink(missing_ok=True)
+            self.unfinished.unlink(missing_ok=True)  # what it says to be stored is gone
         gallery, observers = self.observers()
         domain = NetworksOnImages(
             self.fitted.pool,
@@ -349,6 +357,8 @@ class DomainTask:
         self.evaluate(evaluation)
         for observer in observers:
             observer.close()
+        if recipe.evaluation.store and not is_whole(self.store):
+            raise InputError(f"{self.store}: some of its files are missing; remove it, and it is made anew")
         values, curves = evaluation.results()
         sets, done = self.fitted.draws.sets, evaluation.done
         results = DomainResults(
@@ -372,7 +382,8 @@ class DomainTask:
         if recipe.evaluation.store:
             size = largest_size(self.data.samples, run.machine.workers, run.reporter)
             name, domain = self.fitted.name, self.domain
-            observers.append(StoreObserver(self.store, recipe, name, domain, self.fitted.pool, self.data, size))
+            begun = self.unfinished.exists()
+            observers.append(StoreObserver(self.store, recipe, name, domain, self.fitted.pool, self.data, size, begun))
         return gallery, observers
 
     def suite_settings(self) -> SuiteSettings:
@@ -439,11 +450,11 @@ def write_checked(file: Path, key: str, content: Cost | DomainResults) -> None:
 def read_checked(file: Path, key: str, kind: type[Any]) -> Any:
     """Results that were kept; None where there are none, or they are damaged or of other settings: then made anew."""
     plain = read_json(file)
-    if plain is None or plain.pop("fingerprint", None) != key or plain.pop("checksum", None) != fingerprint(plain):
-        return None
     try:
+        if plain is None or plain.pop("fingerprint", None) != key or plain.pop("checksum", None) != fingerprint(plain):
+            return None
         return kind.model_validate(plain)
-    except ValidationError:
+    except (ValidationError, RecursionError):
         return None
 
 

@@ -1,4 +1,4 @@
-"""Run independent jobs in processes of their own, as many at once as asked for, and hear of their progress."""
+"""A pool of processes for independent jobs, which send messages about their progress."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from typing import Any, Generic, TypeVar
 from epibench.errors import InputError
 
 Job = TypeVar("Job")
-Tell = Callable[[Any], None]
+Send = Callable[[Any], None]
 POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Told:
-    """A message of a job, by its number: progress, or its end with an error for the user, or none."""
+class Message:
+    """What a job sends, with its number: progress, or its end, with an error for the user if there was one."""
 
     number: int
     content: Any = None
@@ -34,32 +34,32 @@ class Told:
 
 
 class JobFailedError(ChildProcessError):
-    """A job has failed in a way that the user cannot mend, or its process has died."""
+    """A job has failed in a way that the user cannot fix, or its process has died."""
 
 
 def run_jobs(
     jobs: Sequence[Job],
-    work: Callable[[Job, Tell], None],
+    work: Callable[[Job, Send], None],
     num_processes: int,
-    hear: Callable[[int, Any], None] = lambda number, content: None,
+    receive: Callable[[int, Any], None] = lambda number, content: None,
 ) -> dict[int, str]:
-    """Do all jobs; returns what went wrong, by the number of the job. `hear` gets what jobs tell.
+    """Do all jobs; returns what went wrong, by the number of the job. `receive` gets their numbers and messages.
 
-    Jobs are plain data and `work` a function of a module, so that they can be sent to another process. One that raises
-    an InputError leaves the others alone. With one process everything happens here.
+    Jobs are plain data and `work` is a function of a module, so that they can be sent to another process. A job that
+    raises an InputError does not stop the others. With one process, everything runs in this one.
     """
     if num_processes <= 1 or len(jobs) <= 1:
-        return _run_here(jobs, work, hear)
-    return _Team(jobs, work, min(num_processes, len(jobs))).run(hear)
+        return _run_here(jobs, work, receive)
+    return _Team(jobs, work, min(num_processes, len(jobs))).run(receive)
 
 
 def _run_here(
-    jobs: Sequence[Job], work: Callable[[Job, Tell], None], hear: Callable[[int, Any], None]
+    jobs: Sequence[Job], work: Callable[[Job, Send], None], receive: Callable[[int, Any], None]
 ) -> dict[int, str]:
     errors = {}
     for number, job in enumerate(jobs):
         try:
-            work(job, lambda content, number=number: hear(number, content))  # type: ignore[misc]
+            work(job, lambda content, number=number: receive(number, content))  # type: ignore[misc]
         except InputError as error:
             errors[number] = str(error)
     return errors
@@ -68,34 +68,34 @@ def _run_here(
 class _Team(Generic[Job]):
     """Processes that take jobs from one queue."""
 
-    def __init__(self, jobs: Sequence[Job], work: Callable[[Job, Tell], None], size: int):
+    def __init__(self, jobs: Sequence[Job], work: Callable[[Job, Send], None], size: int):
         context = multiprocessing.get_context("spawn")
         self.waiting: Any = context.Queue()
-        self.told: Any = context.Queue()
+        self.messages: Any = context.Queue()
         for pair in enumerate(jobs):
             self.waiting.put(pair)
         for _ in range(size):
             self.waiting.put(None)
         self.left = len(jobs)
         self.checked = time.monotonic()
-        arguments = (self.waiting, self.told, work, os.getpid())
+        arguments = (self.waiting, self.messages, work, os.getpid())
         self.processes: list[BaseProcess] = [context.Process(target=_serve, args=arguments) for _ in range(size)]
 
-    def run(self, hear: Callable[[int, Any], None]) -> dict[int, str]:
-        """Until all jobs have ended; processes are stopped whatever happens."""
+    def run(self, receive: Callable[[int, Any], None]) -> dict[int, str]:
+        """Wait until all jobs have ended; the processes are stopped whatever happens."""
         errors: dict[int, str] = {}
         try:
-            with interrupts_ignored():  # which processes inherit until they can see to it themselves
+            with interrupts_ignored():  # new processes inherit this until they ignore it themselves
                 for process in self.processes:
                     process.start()
             while self.left:
-                told = self._next()
-                if not told.ended:
-                    hear(told.number, told.content)
+                message = self._next()
+                if not message.ended:
+                    receive(message.number, message.content)
                     continue
                 self.left -= 1
-                if told.error is not None:
-                    errors[told.number] = told.error
+                if message.error is not None:
+                    errors[message.number] = message.error
         finally:
             for process in self.processes:
                 if self.left and process.pid is not None:
@@ -104,18 +104,18 @@ class _Team(Generic[Job]):
                     process.join()
         return errors
 
-    def _next(self) -> Told:
+    def _next(self) -> Message:
         while True:
-            if time.monotonic() > self.checked + POLL_SECONDS:  # also while others have much to tell
+            if time.monotonic() > self.checked + POLL_SECONDS:  # also while others send many messages
                 self._check_alive()
                 self.checked = time.monotonic()
             try:
-                told: Told | str = self.told.get(timeout=POLL_SECONDS)
+                message: Message | str = self.messages.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 continue
-            if isinstance(told, str):
-                raise JobFailedError(told)
-            return told
+            if isinstance(message, str):
+                raise JobFailedError(message)
+            return message
 
     def _check_alive(self) -> None:
         for process in self.processes:
@@ -128,7 +128,7 @@ class _Team(Generic[Job]):
 
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C does nothing meanwhile; only the main thread can ask for that."""
+    """Ctrl-C does nothing meanwhile; only the main thread can set that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -150,10 +150,9 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _serve(waiting: Any, told: Any, work: Callable[[Any, Tell], None], parent: int) -> None:
-    """Take jobs until there is none left; end at once if the process that asked for them is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that asked hears of it, and stops this one
-
+def _serve(waiting: Any, messages: Any, work: Callable[[Any, Send], None], parent: int) -> None:
+    """Do jobs until there is none left; end at once if the process that started this one is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles it, and stops this one
     end_with(parent)
     while True:
         pair = waiting.get()
@@ -161,15 +160,15 @@ def _serve(waiting: Any, told: Any, work: Callable[[Any, Tell], None], parent: i
             return
         number, job = pair
 
-        def tell(content: Any, number: int = number) -> None:
-            told.put(Told(number, content))
+        def send(content: Any, number: int = number) -> None:
+            messages.put(Message(number, content))
 
         try:
-            work(job, tell)
-            told.put(Told(number, ended=True))
+            work(job, send)
+            messages.put(Message(number, ended=True))
         except InputError as error:
-            told.put(Told(number, ended=True, error=str(error)))
+            messages.put(Message(number, ended=True, error=str(error)))
         except BaseException as error:
             traceback.print_exc(file=sys.stderr)
-            told.put(f"{type(error).__name__}: {error}")
+            messages.put(f"{type(error).__name__}: {error}")
             return

@@ -1,12 +1,13 @@
 """Who sees all outputs of members as an evaluation goes by: a gallery that keeps pictures, and a store that keeps all.
 
-Pictures are kept as numbers, some images and what one draw of a method predicts for them, in base64 of small image files.
+Pictures are kept as numbers: some images, and what one draw of a method predicts for them.
 """
 
 from __future__ import annotations
 
 import base64
 import io
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
+import zarr
 from PIL import Image
 from torch import Tensor
 
 from epibench.data.batch import Batch, Samples
 from epibench.data.classes import IGNORE
 from epibench.data.loading import InOrder, batches
+from epibench.errors import InputError
 from epibench.likelihoods import categorical, gaussian
 from epibench.members.maps import Maps
 from epibench.members.networks import NetworkPool
@@ -27,6 +30,7 @@ from epibench.progress import Reporter
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import Grid, Picture, PredictedPicture
 from epibench.runs.domains import DomainData
+from epibench.store.formats import KINDS, OUTPUTS
 from epibench.store.writer import StoreWriter
 from epibench.street import StreetDataset
 
@@ -222,8 +226,29 @@ def largest_size(samples: Samples, workers: int, reporter: Reporter) -> tuple[in
     return tuple(max(sides) for sides in zip(*sizes, strict=True))
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a store is complete, with all its files."""
+    try:
+        root = zarr.open_group(path, mode="r")
+        arrays = dict(root.arrays())
+        outputs = [array for name, array in arrays.items() if name in OUTPUTS]
+        number = len(KINDS["gaussian"]) if root.attrs["kind"] == "gaussian" else 1
+        # Chunks of targets and masks may be left out where they hold nothing but what is read there anyway.
+        written = all(array.nchunks_initialized == array.nchunks for array in outputs)
+        return bool(root.attrs["complete"]) and "target" in arrays and len(outputs) == number and written
+    except Exception:  # whatever zarr makes of what is there, it is not whole
+        return False
+
+
+def discard_store(path: Path) -> None:
+    """Remove a store that is made anew; what is no store is left to the user."""
+    if not (path / "zarr.json").is_file():
+        raise InputError(f"{path}: not a prediction store; remove it, and it is made anew")
+    shutil.rmtree(path)
+
+
 class StoreObserver:
-    """Writes every output of every member; after an interruption it goes on in the same store."""
+    """Writes every output of every member. begun: after an interruption it goes on in the same store."""
 
     def __init__(
         self,
@@ -234,22 +259,28 @@ class StoreObserver:
         pool: NetworkPool,
         data: DomainData,
         size: tuple[int, ...],
+        begun: bool,
     ):
+        if not begun and path.exists():
+            discard_store(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         kind: Any = recipe.likelihood
-        self.writer = StoreWriter(
-            path,
-            kind=kind,
-            method=recipe.label(method),
-            domain=recipe.data.domains[domain].label,
-            unit=recipe.unit,
-            num_members=pool.num_members,
-            num_images=len(data.samples),
-            size=size,
-            class_names=None if data.classes is None else data.classes.names,
-            group=pool.group,
-            resume=True,
-        )
+        try:
+            self.writer = StoreWriter(
+                path,
+                kind=kind,
+                method=recipe.label(method),
+                domain=recipe.data.domains[domain].label,
+                unit=recipe.unit,
+                num_members=pool.num_members,
+                num_images=len(data.samples),
+                size=size,
+                class_names=None if data.classes is None else data.classes.names,
+                group=pool.group,
+                resume=True,
+            )
+        except InputError as error:
+            raise InputError(f"{error}, or remove it, and it is made anew") from None
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Write what these members predict, and the targets with the first of them."""

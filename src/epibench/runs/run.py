@@ -46,6 +46,7 @@ def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Rep
     run = Run(recipe, folder, machine, reporter)
     experiment: Experiment = ImageExperiment(run) if isinstance(recipe, DenseRecipe) else ToyExperiment(run)
     experiment.check()
+    folder.check_version()
     folder.claim(recipe)
     begun = time.perf_counter()
     experiment.prepare()
@@ -78,7 +79,7 @@ def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Rep
         **experiment.results(evaluated),
         failed=failed,
         seconds=time.perf_counter() - begun,
-    )
+    ).with_checksum()
     write_text(folder.results, results.model_dump_json(indent=1) + "\n")
     return results
 

@@ -1,4 +1,4 @@
-"""Train the networks of a method: as independent jobs, several at once; those that are trained are not trained again."""
+"""Train the networks of a method as independent jobs, several at once; none is trained twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from epibench.recipes import DenseRecipe, Recipe
 from epibench.results import TrainingLog
 from epibench.runs.folder import RunFolder, share_work
 from epibench.runs.jobs import run_jobs
-from epibench.runs.trainers import HeldElsewhere, TrainJob, train_job, view_of
+from epibench.runs.trainers import TrainJob, finite_networks, train_job, view_of
 from epibench.training.state import Weights
 
 
@@ -61,7 +61,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Trained:
-    """The trained networks of a method that can be used, and why others diverged. seconds: of all trainings together."""
+    """The trained networks of a method that can be used, and why others diverged; seconds of all trainings together."""
 
     method: Method
     jobs: Mapping[int, TrainJob]  # by the number of the network
@@ -120,27 +120,23 @@ def jobs_of(run: Run, name: str) -> list[TrainJob]:
     ]
 
 
-def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> list[TrainJob]:
-    """Train these networks; returns the jobs that another process has. A network that diverges leaves the others."""
+def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
+    """Train these networks, less those that another process trains. One that diverges does not stop the others."""
     steps = run.recipe.training_steps(name)
-    stand = {number: job.files.step() for number, job in enumerate(jobs)}
-    held: list[TrainJob] = []
+    # What is trained may still have to be fitted.
+    stand = {n: job.files.step() if job.files.finished() is None else steps for n, job in enumerate(jobs)}
     with run.reporter.step(f"train {name}", steps * len(jobs), sum(stand.values())) as advance:
 
         def receive(number: int, message: Any) -> None:
-            if isinstance(message, HeldElsewhere):
-                held.append(jobs[number])
-                return
             step, note = message
             advance(step - stand[number], note)
             stand[number] = step
 
         errors = run_jobs(jobs, train_job, run.recipe.trained_at_once or run.machine.jobs, receive)
     for number, text in errors.items():
-        if not jobs[number].files.diverged.exists():
+        if jobs[number].files.failure() is None:
             raise InputError(text)
         run.reporter.say(text)
-    return held
 
 
 def usable(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
@@ -150,8 +146,8 @@ def usable(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
     seconds, logs = 0.0, list[TrainingLog]()
     for job in jobs:
         files = job.files
-        if files.diverged.exists():
-            diverged.append(files.diverged.read_text(encoding="utf-8", errors="replace").strip())
+        if (failure := files.failure()) is not None:
+            diverged.append(failure)
             continue
         notes = files.finished()
         if notes is None:
@@ -164,14 +160,3 @@ def usable(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
         networks |= dict.fromkeys(finite, job)
         diverged += [f"network {number} diverged" for number in job.networks if number not in finite]
     return Trained(run.recipe.method(name), networks, diverged, seconds, logs)
-
-
-def finite_networks(job: TrainJob) -> list[int]:
-    """The networks of a job whose weights are finite; a large one that is kept always has such."""
-    if len(job.networks) == 1 and isinstance(job.recipe, DenseRecipe):
-        return list(job.networks)
-    finite = torch.ones(len(job.networks), dtype=torch.bool)
-    for snapshot in range(len(job.files.keep)):
-        for tensor in job.files.load_weights(snapshot).values():
-            finite &= torch.isfinite(tensor).flatten(1).all(1)
-    return [number for number, fine in zip(job.networks, finite.tolist(), strict=True) if fine]

@@ -24,17 +24,17 @@ from epibench.data.batch import Points, Samples
 from epibench.data.loading import InOrder, batches
 from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.errors import InputError
-from epibench.files import fingerprint, read_json, write_json, write_text
+from epibench.files import fingerprint, read_json, write_json
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Method, TrainedNetwork
 from epibench.methods.map import Direct
 from epibench.networks.mlp import StackedMLP
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, ToyRecipe
-from epibench.runs.checkpoints import Checkpoints, load_tensors, save_tensors
+from epibench.runs.checkpoints import Checkpoints, OtherSettingsError, load_tensors, save_tensors
 from epibench.runs.domains import classes_of
 from epibench.runs.folder import locked
-from epibench.runs.jobs import JobFailedError, Tell, end_with
+from epibench.runs.jobs import JobFailedError, Send, end_with
 from epibench.training import stacked
 from epibench.training.network import NetworkKeys, NetworkTraining, train_network
 from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
@@ -73,9 +73,23 @@ class TrainJob:
     def over(self) -> bool:
         """Whether it has ended, well or not, with all that its method fits afterwards."""
         files, method = self.files, self.recipe.method(self.method)
-        if files.diverged.exists() or not files.over:
-            return files.diverged.exists()
-        return not fits_posterior(method) or all(files.posterior(network).exists() for network in self.networks)
+        if files.failure() is not None:
+            return True
+        fitted = not fits_posterior(method) or all(self.is_fitted(network) for network in self.networks)
+        return fitted and files.finished() is not None
+
+    @cached_property
+    def posterior_key(self) -> str:
+        """Of everything that decides what is fitted to trained networks: any option may."""
+        options = self.recipe.method(self.method).model_dump(mode="json", exclude={"diverged"})
+        return fingerprint(self.files.fingerprint, options)
+
+    def is_fitted(self, network: int) -> bool:
+        """Whether the method was fitted to a network with the options that it has now."""
+        try:
+            return load_tensors(self.files.posterior(network), self.posterior_key, only_notes=True) is not None
+        except OtherSettingsError:
+            return False
 
 
 def fits_posterior(method: Method) -> bool:
@@ -83,19 +97,14 @@ def fits_posterior(method: Method) -> bool:
     return type(method).posterior is not Method.posterior
 
 
-class HeldElsewhere:
-    """What a job tells that another process works on."""
-
-
-def train_job(job: TrainJob, tell: Tell) -> None:
+def train_job(job: TrainJob, send: Send) -> None:
     """Carry a job out, unless another process has it; what is finished is not done again."""
     files = job.files
     with locked(files.claim) as mine:
-        if not mine:
-            tell(HeldElsewhere())
-        elif not job.over:
+        if mine and not job.over:
             if files.finished() is None:
-                TRAINERS[type(job.recipe)](job, files, tell)
+                train = train_large if isinstance(job.recipe, DenseRecipe) else train_stacked
+                train(job, files, send)
             fit_posterior(job, files)
 
 
@@ -103,10 +112,21 @@ def fit_posterior(job: TrainJob, files: Checkpoints) -> None:
     """Let the method fit what it needs to every trained network, and save it beside."""
     method = job.recipe.method(job.method)
     if fits_posterior(method):
-        view = view_of(job)
-        for network in job.networks:
-            tensors = method.posterior(view(network))
-            save_tensors(files.posterior(network), tensors, {"fingerprint": files.fingerprint})
+        view, finite = view_of(job), finite_networks(job)
+        for network in (network for network in job.networks if not job.is_fitted(network)):
+            tensors = method.posterior(view(network)) if network in finite else {}
+            save_tensors(files.posterior(network), tensors, {"fingerprint": job.posterior_key})
+
+
+def finite_networks(job: TrainJob) -> list[int]:
+    """The networks of a job whose weights are finite; a large one that is kept always has such."""
+    if len(job.networks) == 1 and isinstance(job.recipe, DenseRecipe):
+        return list(job.networks)
+    finite = torch.ones(len(job.networks), dtype=torch.bool)
+    for snapshot in range(len(job.files.keep)):
+        for tensor in job.files.load_weights(snapshot).values():
+            finite &= torch.isfinite(tensor).flatten(1).all(1)
+    return [number for number, fine in zip(job.networks, finite.tolist(), strict=True) if fine]
 
 
 def view_of(job: TrainJob) -> Callable[[int], TrainedNetwork]:
@@ -114,8 +134,9 @@ def view_of(job: TrainJob) -> Callable[[int], TrainedNetwork]:
     recipe, files = job.recipe, job.files
     make = stacked_view(job, recipe) if isinstance(recipe, ToyRecipe) else large_view(job)
 
+    @lru_cache(maxsize=1)  # members of one network follow each other
     def view(number: int) -> TrainedNetwork:
-        fitted = load_tensors(files.posterior(number), files.fingerprint)
+        fitted = load_tensors(files.posterior(number), job.posterior_key) if job.is_fitted(number) else None
         key = partial(randomness.key, recipe.seed, recipe.method(job.method).name, number)
         return make(number, posterior={} if fitted is None else fitted.tensors, key=key)
 
@@ -154,9 +175,12 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
         for batch in batches(InOrder(samples), range(len(samples)), size, job.workers, uneven=True):
             yield batch.inputs, batch.target, batch.valid
 
+    @lru_cache(maxsize=1)
+    def network() -> torch.nn.Module:
+        return recipe.builder(num_classes_of(recipe, open_training_data(recipe)))().eval()
+
     def raw(weights: Weights, inputs: Any) -> torch.Tensor:
-        network = recipe.builder(num_classes_of(recipe, open_training_data(recipe)))().eval()
-        outputs: torch.Tensor = functional_call(network, dict(weights), (inputs,))
+        outputs: torch.Tensor = functional_call(network(), dict(weights), (inputs,))
         return outputs
 
     def make(number: int, **fitted: Any) -> TrainedNetwork:
@@ -191,7 +215,7 @@ def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> Stac
     )
 
 
-def train_stacked(job: TrainJob, files: Checkpoints, tell: Tell) -> None:
+def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
     """Train all stacked networks of a method together."""
     recipe, device = job.recipe, torch.device(job.device)
     assert isinstance(recipe, ToyRecipe)
@@ -207,12 +231,12 @@ def train_stacked(job: TrainJob, files: Checkpoints, tell: Tell) -> None:
         return before + time.perf_counter() - begun
 
     def save(state: TrainingState) -> None:
-        if state.step < training.num_epochs and pacer.due():
+        if state.step < training.last_epoch and pacer.due():
             with pacer:
                 files.save_state(state, seconds(), device.type)
 
     watch = Watch(
-        progress=lambda epoch, note: tell((epoch, note)),
+        progress=lambda epoch, note: send((epoch, note)),
         save=save,
         keep=lambda epoch, weights: files.save_weights(epoch, weights, (), seconds()),
     )
@@ -235,7 +259,7 @@ def check_stacked_state(state: TrainingState, training: StackedTraining, network
     fits = state.parameters.shape == shape and all(
         name in state.rule and state.rule[name].shape == each.shape for name, each in wanted.items()
     )
-    if not fits or not 0 < state.step < training.num_epochs:
+    if not fits or not 0 < state.step < training.last_epoch:
         raise InputError(f"{files.unfinished}: not the state of this training; remove it, and it is made anew")
 
 
@@ -243,14 +267,14 @@ class DivergedNetworkError(InputError):
     """A network whose loss is no longer finite; a file beside its weights says so."""
 
 
-def train_large(job: TrainJob, files: Checkpoints, tell: Tell) -> None:
+def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
     """Train a large network to its end, on one device or shared among several."""
     recipe = job.recipe
     assert isinstance(recipe, DenseRecipe)
     if recipe.training.devices > 1:
         train_shared(job, recipe, files)
     else:
-        train_with(make_fabric(recipe, job, 1), job, tell)
+        train_with(make_fabric(recipe, job, 1), job, send)
 
 
 def train_shared(job: TrainJob, recipe: DenseRecipe, files: Checkpoints) -> None:
@@ -308,7 +332,7 @@ def _silent(content: Any) -> None:
     """Several processes of one job have nobody to talk to."""
 
 
-def train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
+def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     """Train a large network where fabric says."""
     recipe, files = job.recipe, job.files
     assert isinstance(recipe, DenseRecipe)
@@ -332,7 +356,7 @@ def train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
             log.write(rows)  # first: with the last network training is finished
             files.save_weights(epoch, weights, rows, before + time.perf_counter() - begun)
 
-    watch = Watch(lambda step, note: tell((step, note)), add, save, keep)
+    watch = Watch(lambda step, note: send((step, note)), add, save, keep)
     try:
         samples = open_training_data(recipe)
         training = large_training(recipe, job.method, samples, fabric.device, class_weights(recipe, job.members))
@@ -345,8 +369,7 @@ def train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
         setting = recipe.setting(job.method, "learning_rate")
         text = f"{job.method}: network {job.networks[0]}: {error}; lower {setting}"
         if fabric.is_global_zero:
-            write_text(files.diverged, f"{text}\n")
-            files.unfinished.unlink(missing_ok=True)
+            files.save_failure(text)
         raise DivergedNetworkError(text) from None
     finally:
         log.close()
@@ -410,9 +433,6 @@ def augment_of(recipe: DenseRecipe) -> Augment:
         pad=options.pad,
         colours=Colours(**options.colours.model_dump()),
     )
-
-
-TRAINERS = {ToyRecipe: train_stacked, DenseRecipe: train_large}
 
 
 def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Reporter) -> list[int]:

@@ -47,7 +47,7 @@ def toy_book(run: Run, methods: Sequence[RunMethod], identity: str) -> ToyBook |
     pictures = run.results.pictures
     if not isinstance(pictures, ToyPictures):
         return None
-    panels = BandPanels(pictures, identity) if run.kind == "gaussian" else MapPanels(pictures, identity)
+    panels = BandPanels(pictures, identity) if run.results.kind == "gaussian" else MapPanels(pictures, identity)
     examples = {
         method.label: {m: given[:MAX_EXAMPLES] for m, given in pictures.methods.get(method.name, {}).items() if given}
         for method in methods

@@ -1,0 +1,57 @@
+"""The methods that docs/methods.md shows run as they are printed there, on a toy problem and on images."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from silent_reporter import Silent
+from small_dense_recipe import small_dense
+from small_recipes import small
+
+from epibench.recipes import Recipe, apply_settings
+from epibench.runs.folder import RunFolder
+from epibench.runs.run import carry_out
+from epibench.runs.train import Machine
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "methods.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The code of the page, as a file in the folder of the user."""
+    (tmp_path / "snapshots.py").write_text("\n".join(BLOCK.findall(DOCUMENT.read_text(encoding="utf-8"))))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    sys.modules.pop("snapshots", None)
+
+
+def on_toy(folder: Path) -> Recipe:
+    return small("toy-regression")
+
+
+def on_images(folder: Path) -> Recipe:
+    return small_dense(folder / "cache")
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.parametrize("make", [on_toy, on_images])
+@pytest.mark.parametrize(("name", "members", "groups"), [("SnapshotAverage", 4, 2), ("WeightAverage", 2, None)])
+def test_it_runs(make, name: str, members: int, groups: int | None, tmp_path: Path) -> None:
+    options = {"num_runs": 2, "num_snapshots": 2, "num_epochs": 2, "batch_size": 2}
+    variants = {name: {"method": f"snapshots:{name}", "options": options}}
+    settings = [f"methods={json.dumps([f'snapshots:{name}'])}", f"variants={json.dumps(variants)}", "members=[1, 2]"]
+    machine = Machine(torch.device("cpu"), jobs=1, workers=0)
+    results = carry_out(apply_settings(make(tmp_path), settings), RunFolder(tmp_path / "run"), machine, Silent())
+    facts = results.methods[name]
+    assert (results.failed, facts.num_networks, facts.num_members, facts.num_groups) == ({}, 2, members, groups)
+    for draws in results.draws[name].values():
+        assert {draw.M for draw in draws} == {1, 2}
+        assert None not in [draw.metrics["nll"] for draw in draws]
