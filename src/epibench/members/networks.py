@@ -17,7 +17,7 @@ from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, joined, whole, windows_over
-from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, TablePool, chunk_size, now
+from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, Pool, PoolOnData, chunk_size, now
 from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.networks.folding import fold_batch_norm
@@ -32,7 +32,7 @@ FEW_MAPS = 32
 
 
 @dataclass
-class NetworkPool(TablePool):
+class NetworkPool(Pool):
     """Members that are trained networks, snapshots of them, or passes of them with dropout.
 
     load: the weights of a member. rate: of dropout, 0 for none; the masks of a pass are a
@@ -202,18 +202,6 @@ class NetworksOnImages(PoolOnData):
         if gathered:
             yield ImageShard(self, gathered)
 
-    def show(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
-        """Let observers see what members predict; the time that they take is not that of the members."""
-        if self.observers:
-            begun = now(self.device)
-            for observer in self.observers:
-                observer.see(batch, images, members, maps)
-            self.watching_seconds += now(self.device) - begun
-
-    def in_domain_classes(self, maps: WindowMaps) -> Maps:
-        """Outputs in the classes that the domain knows."""
-        return maps if self.groups is None else GroupedMaps(maps, self.groups)
-
     def state(self) -> dict[str, Tensor]:
         """What observers have kept."""
         kept = enumerate(observer.state() for observer in self.observers)
@@ -245,17 +233,20 @@ class ImageShard:
 
     def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
         """Run the part's members; their outputs are refined band by band as pixels are asked for."""
-        return self._refined(self._predicted(part), part)
-
-    def _predicted(self, part: DrawnPart) -> list[Maps]:
-        """What the members of a part predict for each batch; each member is run once per image."""
         domain, pool = self.domain, self.domain.pool
         parts: list[list[WindowMaps]] = [[] for _ in self.batches]
         for members in pool.groups(part.members):
-            for number, (images, batch) in enumerate(self.batches):
-                parts[number].append(pool.outputs(batch.inputs, members, images))
-                domain.show(batch, images, members, domain.in_domain_classes(parts[number][-1]))
-        return [domain.in_domain_classes(joined(maps)) for maps in parts]
+            for of_batch, (images, batch) in zip(parts, self.batches, strict=True):
+                of_batch.append(pool.outputs(batch.inputs, members, images))
+                if domain.observers:
+                    begun = now(domain.device)
+                    for observer in domain.observers:
+                        observer.see(batch, images, members, self._in_domain_classes(of_batch[-1]))
+                    domain.watching_seconds += now(domain.device) - begun
+        return self._refined([self._in_domain_classes(joined(maps)) for maps in parts], part)
+
+    def _in_domain_classes(self, maps: WindowMaps) -> Maps:
+        return maps if self.domain.groups is None else GroupedMaps(maps, self.domain.groups)
 
     def _refined(self, predicted: list[Maps], part: DrawnPart) -> Iterator[Pixels]:
         """The valid pixels, in blocks of as many as are scored at once."""
