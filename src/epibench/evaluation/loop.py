@@ -89,8 +89,8 @@ class Evaluation:
 
     def state(self) -> dict[str, Tensor]:
         """All that is needed to go on, besides `done`."""
-        named = {f"suite{number}": suite.state() for number, suite in enumerate(self.suites)}
-        states = {f"{owner}.{name}": tensor for owner, state in named.items() for name, tensor in state.items()}
+        named = enumerate(suite.state() for suite in self.suites)
+        states = {f"suite{number}.{name}": tensor for number, state in named for name, tensor in state.items()}
         return states | self.domain.state()
 
     def load_state(self, saved: Mapping[str, Tensor], done: Progressed) -> None:

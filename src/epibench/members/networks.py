@@ -69,7 +69,7 @@ class NetworkPool(Pool):
     def weight_bytes(self, members: slice) -> int:
         """The memory that the weights of members take up; passes of one network share theirs."""
         distinct = {self._loaded(member) for member in self.table.members[members]}
-        return len(distinct) * sum(each.nbytes for each in self.build().state_dict().values())
+        return len(distinct) * sum(int(each.nbytes) for each in self.build().state_dict().values())
 
     def _loaded(self, member: Member) -> Member:
         """The member whose weights it shares: passes of one network share theirs."""
