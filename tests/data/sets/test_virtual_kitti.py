@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 from pydantic import ValidationError
-from torch.utils.data import DataLoader
 
 from epibench.data.batch import stack
+from epibench.data.loading import InOrder, batches
 from epibench.data.sets.virtual_kitti import SPLITS, VARIANTS, VirtualKittiSource, sparse_depth
 from epibench.errors import InputError
 
@@ -147,7 +147,7 @@ def test_the_draw_does_not_change_with_versions():
 
 def test_workers_draw_the_same(whole):
     dataset = virtual_kitti(whole, "val", variants=["clone", "fog"])
-    loaded = next(iter(DataLoader(dataset, batch_size=4, num_workers=1, collate_fn=stack)))
+    (loaded,) = batches(InOrder(dataset), range(len(dataset)), len(dataset), workers=1)
     assert torch.equal(loaded.inputs["sparse_depth"], stack(list(dataset)).inputs["sparse_depth"])
 
 
