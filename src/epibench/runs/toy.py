@@ -15,24 +15,24 @@ from torch import Tensor
 from epibench.data.points import Points
 from epibench.data.sets.toy import ToyProblem, in_region, make_toy, sample
 from epibench.errors import InputError
+from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergences
+from epibench.members.draws import Draws, make_draws
 from epibench.evaluation.pool import Pool, predict, score
 from epibench.evaluation.suite import SuiteSettings, check_uncertainty
-from epibench.evaluation.summary import per_draw, summarise, summarise_curves, to_plain
-from epibench.files import write_text
-from epibench.members.draws import Draws, make_draws
-from epibench.methods import Problem, Watch
-from epibench.methods.contract import finite
-from epibench.methods.direct import Direct
-from epibench.metrics.conventions import CONVENTIONS
-from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergences
-from epibench.networks.mlp import StackedMLP
-from epibench.recipes.toy import SHIPPED, ToyRecipe
-from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
-from epibench.results import RunResults
 from epibench.runs.heading import heading, method_facts
 from epibench.runs.pictures import draw_pictures
 from epibench.runs.reporter import Reporter
 from epibench.runs.run_folder import RunFolder, Stamp
+from epibench.methods import Problem, Watch
+from epibench.methods.contract import finite
+from epibench.methods.direct import Direct
+from epibench.metrics.conventions import CONVENTIONS
+from epibench.networks.mlp import StackedMLP
+from epibench.recipes.toy import SHIPPED, ToyRecipe
+from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
+from epibench.evaluation.summary import per_draw, summarise, summarise_curves, to_plain
+from epibench.files import write_text
+from epibench.results import RunResults
 from epibench.training.objectives import OBJECTIVES
 from epibench.training.stacked import State
 
