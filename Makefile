@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+TESTS ?= tests/cli tests/store tests/test_files.py
 
-.PHONY: demo test lint types clean
+.PHONY: demo test test-environments lint types clean
 
 demo: $(VENV)/.installed
 	$(BIN)/epibench run street-depth-quick --out demo/street-depth
@@ -13,6 +14,10 @@ demo: $(VENV)/.installed
 
 test: lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+# Not part of `test`: the same tests with other terminals, locales, umasks, temporary folders and homes.
+test-environments: $(VENV)/.installed
+	PYTHON=$(BIN)/python tests/environments.sh $(TESTS)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -33,13 +33,7 @@ from epibench.evaluation.suite import Observed, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import make_draws
 from epibench.members.maps import refined
-from epibench.metrics import (
-    ConfidenceCalibration,
-    IntervalCalibration,
-    RootMeanSquaredError,
-    Sparsification,
-    ause,
-)
+from epibench.metrics import ConfidenceCalibration, IntervalCalibration, RootMeanSquaredError, Sparsification, ause
 from epibench.parallel import silenced_torch_threads
 from epibench.store.reader import Pixels
 

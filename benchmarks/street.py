@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from epibench.cli.data import parse_size
-from epibench.data.labels import CITYSCAPES
+from epibench.data.cityscapes_classes import CITYSCAPES
 from epibench.street import FACTORS, Domain, make_domain, render_frame
 from epibench.street.shift import frechet_distance, patch_descriptors
 

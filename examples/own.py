@@ -8,9 +8,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from epibench.data.batch import Batch
-from epibench.data.labels import table_of_names
-from epibench.members.draws import Plan
+from epibench.data.classes import table_of_names
 from epibench.methods.optimised import Optimised
+from epibench.plans import Plan
 
 
 class TinyNetwork(nn.Module):

@@ -1,7 +1,15 @@
-"""One thread of torch for each worker of pytest, which are as many as cores; more where threads matter."""
+"""A cache of its own, and one thread of torch for each worker of pytest, which are as many as cores."""
 
 import pytest
 import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """Tests neither use nor change what lies in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EPIBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def threads(number):

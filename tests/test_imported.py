@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from epibench.errors import InputError
-from epibench.imported import load_object, misfit
+from epibench.imported import load_object, signature_error
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +69,6 @@ def test_options_that_do_not_fit_are_told_before_the_call():
     def garden(num_beds: int, shady: bool = False) -> None:
         raise TypeError("within")
 
-    assert misfit(garden, {"num_beds": 2}) is None
-    assert misfit(garden, {"num_beds": 2, "wide": 1}) == "got an unexpected keyword argument 'wide'"
-    assert misfit(garden, {"shady": True}) == "missing a required argument: 'num_beds'"
+    assert signature_error(garden, {"num_beds": 2}) is None
+    assert signature_error(garden, {"num_beds": 2, "wide": 1}) == "got an unexpected keyword argument 'wide'"
+    assert signature_error(garden, {"shady": True}) == "missing a required argument: 'num_beds'"

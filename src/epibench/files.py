@@ -1,10 +1,16 @@
-"""Files that are whole or not there: text and JSON written in one step, and fingerprints of what decides a result."""
+"""Files that are whole or not there: written beside and renamed; and fingerprints of what decides a result."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import itertools
 import json
 import os
+import re
+import shutil
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,40 +18,109 @@ from typing import IO, Any
 
 Json = Any  # what json.dumps takes
 
+UNFINISHED = ".unfinished"
+_OWNER = re.compile(rf"\..*\.([^.]+)-(\d+)-\d+{re.escape(UNFINISHED)}")
+_ABANDONED_SECONDS = 24 * 3600  # processes of other machines cannot be asked whether they live
+_NAME_BYTES = 255  # what most file systems allow
+_numbers = itertools.count()
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A stream that becomes the file once it was written to the end; a reader sees the old file or the whole new one.
 
     Written beside `path`, with the permissions that the user's umask gives, then renamed. A device or a pipe is
-    written straight into.
+    written straight into. What the system refuses is an OSError that names `path`.
     """
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
-        with path.open("wb") as stream:
+        with naming(path), path.open("wb") as stream:
             yield stream
         return
+    with naming(path), _beside(path) as beside:
+        with beside.open("xb") as stream:
+            yield stream
+        os.replace(beside, path)
+
+
+def create(path: Path, content: bytes) -> bool:
+    """Write a file unless it is there already, and say whether it was written: of several writers the first wins."""
+    with naming(path), _beside(path) as beside:
+        beside.write_bytes(content)
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without hard links: nearly as good
+            if path.exists():
+                return False
+            os.replace(beside, path)
+    return True
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give errors of the file system that name no file, or an unfinished one, the name of the file that is written."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or UNFINISHED in str(error.filename):
+            error.filename, error.filename2 = str(path), None
+        raise
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = unfinished(path)
     try:
-        with beside.open("wb") as stream:
-            yield stream
-        os.replace(beside, path)
+        yield beside
     finally:
         beside.unlink(missing_ok=True)
 
 
 def unfinished(path: Path) -> Path:
-    """Where this process writes what will become `path`; `remove_leftovers` finds those of processes that died."""
-    return path.with_name(f".{path.name}.{os.getpid()}")
+    """A new name for what will become `path`, different for every call, thread, process and machine."""
+    owner = f".{machine()}-{os.getpid()}-{next(_numbers)}{UNFINISHED}"
+    # The name is there for people to read: it may be cut where the file system would refuse it.
+    name = os.fsdecode(os.fsencode(path.name)[: _NAME_BYTES - len(owner) - 1])
+    return path.with_name(f".{name}{owner}")
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what processes left below a folder that were killed while they wrote."""
-    for path in folder.rglob(".*"):
-        owner = path.name.rpartition(".")[2]
-        if owner.isdecimal() and path.is_file() and not is_alive(int(owner)):
-            path.unlink(missing_ok=True)
+def machine() -> str:
+    """The name of this machine, as it is part of file names."""
+    return re.sub(r"[^A-Za-z0-9]+", "_", socket.gethostname())[:64] or "unnamed"
+
+
+def remove_leftovers(folder: Path, *, deep: bool = True) -> None:
+    """Remove what processes left in a folder (deep: and below it) that were killed while they wrote."""
+    for path in folder.rglob(f".*{UNFINISHED}") if deep else folder.glob(f".*{UNFINISHED}"):
+        if is_abandoned(path):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def is_abandoned(path: Path, seconds: float = _ABANDONED_SECONDS) -> bool:
+    """Whether an unfinished file is of a process that is no more; of another machine, if it has that age."""
+    owner = _OWNER.fullmatch(path.name)
+    if owner is None:
+        return False
+    if owner[1] == machine():
+        return not is_alive(int(owner[2]))
+    try:
+        return time.time() - path.stat().st_mtime > seconds
+    except FileNotFoundError:
+        return False
+
+
+def is_of_this_machine(path: Path) -> bool:
+    """Whether an unfinished file was begun on this machine."""
+    owner = _OWNER.fullmatch(path.name)
+    return owner is not None and owner[1] == machine()
 
 
 def is_alive(process: int) -> bool:
@@ -59,10 +134,15 @@ def is_alive(process: int) -> bool:
     return True
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file in one step."""
+    with replacing(path) as stream:
+        stream.write(content)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a whole text in one step."""
-    with replacing(path) as stream:
-        stream.write(text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: Path, content: Json) -> None:
@@ -73,15 +153,18 @@ def write_json(path: Path, content: Json) -> None:
 def read_json(path: Path) -> dict[str, Json] | None:
     """A JSON object from a file, or None where there is none that can be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def fingerprint(*parts: Json | bytes) -> str:
     """A hash of everything that decides a result: plain data, and bytes as they are."""
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        found.update(part if isinstance(part, bytes) else json.dumps(part, sort_keys=True).encode())
-    return found.hexdigest()
+        plain = not isinstance(part, bytes)
+        content = json.dumps(part, sort_keys=True).encode() if plain else part
+        # With its kind and length before each part, what is cut elsewhere has another fingerprint.
+        digest.update(f"{'json' if plain else 'bytes'} {len(content)} ".encode() + content)
+    return digest.hexdigest()

@@ -16,31 +16,31 @@ from epibench.errors import InputError
 
 
 def load_object(text: str, expected: str) -> Callable[..., Any]:
-    """What `package.module:name` names, which can be called; expected: what it should be, as "a data set".
+    """The class or function that `package.module:name` names; expected: what it should be, as "a data set".
 
     The module is looked for among installed packages, then in the current folder.
     """
     module_name, colon, name = text.partition(":")
     if not colon or not all(part.isidentifier() for part in [*module_name.split("."), name]):
         raise InputError(f"'{text}': give {expected} as package.module:name")
-    module = _module(module_name, f"'{text}'")
+    module = _module(module_name, text)
     if not hasattr(module, name):
         known = [each for each in vars(module) if not each.startswith("_")]
         nearest = difflib.get_close_matches(name, known, 1, 0.0)
         meant = f"; the nearest is '{nearest[0]}'" if nearest else ""
         raise InputError(f"'{text}': {getattr(module, '__file__', None) or module_name} has no '{name}'{meant}")
-    found = getattr(module, name)
-    if not callable(found):
+    named = getattr(module, name)
+    if not callable(named):
         raise InputError(
-            f"'{text}': is {type(found).__name__} and cannot be called; give a class or function that makes {expected}"
+            f"'{text}': is {type(named).__name__} and cannot be called; give a class or function that makes {expected}"
         )
-    return found  # type: ignore[no-any-return]
+    return named  # type: ignore[no-any-return]
 
 
-def misfit(function: Callable[..., Any], options: Mapping[str, Any]) -> str | None:
-    """Why a function cannot be called with these options; None where it can, or where nobody knows.
+def signature_error(function: Callable[..., Any], options: Mapping[str, Any]) -> str | None:
+    """Why a function cannot be called with these options; None where it can, or where that is unknown.
 
-    Asked before the call: what goes wrong within it is not for us to explain.
+    Found before the call, so that what goes wrong within it is not blamed on the options.
     """
     try:
         inspect.signature(function).bind(**options)
@@ -51,7 +51,7 @@ def misfit(function: Callable[..., Any], options: Mapping[str, Any]) -> str | No
     return None
 
 
-def _module(name: str, place: str) -> ModuleType:
+def _module(name: str, text: str) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)  # last: a file of the user's must not hide a module that others need
@@ -65,11 +65,11 @@ def _module(name: str, place: str) -> ModuleType:
         else:
             problem = f"module '{name}' needs '{missing}', which is not installed"
     except Exception as error:
-        problem = f"module '{name}' cannot be imported: {in_words(error)}"
-    raise InputError(f"{place}: {problem}") from None
+        problem = f"module '{name}' cannot be imported: {error_in_words(error)}"
+    raise InputError(f"'{text}': {problem}") from None
 
 
-def in_words(error: Exception) -> str:
+def error_in_words(error: Exception) -> str:
     """`ValueError in FILE, line 3: what it says`, in one line."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)

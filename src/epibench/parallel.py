@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
-import torch
-
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -26,6 +24,8 @@ _silenced = threading.local()
 @contextmanager
 def silenced_torch_threads() -> Iterator[None]:
     """Let PyTorch work with one thread for this caller; `in_threads` still uses as many as it had."""
+    import torch
+
     if hasattr(_silenced, "before"):
         yield
         return
@@ -45,11 +45,15 @@ def keep_freed_memory() -> None:
     glibc gives it back to the system at once, and fetching it anew costs more than what is computed in it, until a
     block of this size has been freed: from then on it keeps that much.
     """
+    import torch
+
     torch.empty(30 * 2**20, dtype=torch.uint8)
 
 
 def in_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
     """[function(task) for task in tasks], by as many threads as PyTorch has; each does its part alone."""
+    import torch
+
     keep_freed_memory()
     inference = torch.is_inference_mode_enabled()
 

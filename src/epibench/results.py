@@ -17,6 +17,10 @@ from epibench.errors import InputError
 
 VERSION = 1
 RESULTS_NAME = "results.json"
+QUICK = "-quick"  # how the names of recipes end that are a smaller variant of another
+# Toy problems: where training data comes from, which is the region `train` of KLs, and the circle between the classes.
+TRAIN_REGION = {"toy-regression": ((-3.0, 3.0),), "toy-classification": ((0.0, 3.0), (-3.0, 3.0))}
+RADIUS = 2.4
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 
@@ -38,7 +42,8 @@ Number = int | Finite | None
 Values = list[Number]
 Kind = Literal["gaussian", "categorical"]
 Columns = dict[str, Values]  # of a picture, by name
-RGB = tuple[int, int, int]
+Byte = Annotated[int, Field(ge=0, le=255)]
+RGB = tuple[Byte, Byte, Byte]
 
 
 class Part(BaseModel):
@@ -90,7 +95,7 @@ class ScoredDraw(Draw):
     members: list[int]
 
 
-Summary = dict[int, dict[str, Stat | ClassStat]]  # by M and metric
+Summary = dict[int, dict[Text, Stat | ClassStat]]  # by M and metric
 CurveFamilies = dict[str, Curves]
 
 
@@ -115,8 +120,8 @@ class FileResults(Part):
     num_members: int
     num_groups: int | None
     pixels: Tally
-    plan: str
-    uncertainty: str
+    plan: Text
+    uncertainty: Text
     sparsification: Literal["exact", "streamed"]
     notes: list[Text]
     overlap: dict[int, Number]
@@ -129,9 +134,9 @@ class ScoreResults(Part):
     """What `epibench score --json` writes."""
 
     version: int = VERSION
-    epibench: str
-    torch: str
-    convention: str
+    epibench: Text
+    torch: Text
+    convention: Text
     settings: Plain
     files: list[FileResults]
 
@@ -144,7 +149,7 @@ class MethodFacts(Part):
     num_networks: int
     num_members: int
     num_groups: int | None
-    plan: str
+    plan: Text
     notes: list[Text] = []
 
 
@@ -264,35 +269,35 @@ class RunResults(Part):
     """What a run writes; `kl`, `kl_draws` and `reference` are of toy problems, `domains` and what follows of images."""
 
     version: int = VERSION
-    epibench: str
-    torch: str
-    python: str
-    commit: str | None
-    device: str
-    created: str
+    epibench: Text
+    torch: Text
+    python: Text
+    commit: Text | None
+    device: Text
+    created: Text
     recipe: Plain
     changes: list[Text]
-    problem: str
+    problem: Text
     kind: Kind
-    methods: dict[str, MethodFacts]
+    methods: dict[Text, MethodFacts]
     summary: dict[str, dict[str, Summary]]
     curves: dict[str, dict[str, CurveFamilies]]
     draws: dict[str, dict[str, list[Draw]]]
     pictures: ToyPictures | dict[str, list[Picture]]
     cost: dict[str, Cost]
-    failed: dict[str, Text] = {}
+    failed: dict[Text, Text] = {}
     seconds: Finite
 
     kl: dict[str, KL] = {}
     kl_draws: dict[str, KLDraws] = {}
     reference: ReferenceFacts | None = None
 
-    convention: str = "pooled"
+    convention: Text = "pooled"
     unit: Text | None = None
     class_names: list[Text] | None = None
     class_colours: list[RGB] | None = None
     data_versions: dict[str, str] = {}
-    domains: dict[str, DomainFacts] = {}
+    domains: dict[Text, DomainFacts] = {}
     overlap: dict[str, dict[int, Number]] = {}
     training: dict[str, list[TrainingLog]] = {}
 
@@ -329,7 +334,9 @@ def _problem(model: type[Part], text: bytes | str, error: ValidationError) -> st
     found = json.loads(text)
     if isinstance(found, dict) and found.get("version", VERSION) != VERSION:
         return f"results of version {found['version']}; this epibench reads version {VERSION}"
-    if model is RunResults and (not isinstance(found, dict) or not isinstance(found.get("methods"), dict)):
+    if model is RunResults and (
+        not isinstance(found, dict) or "files" in found or not isinstance(found.get("methods"), dict)
+    ):
         return "not the results of a run (no 'methods'); pages of scores come from epibench score"
     key = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from epibench.data.check import check_root
+from epibench.data.checks import check_split
+from epibench.data.sets.kitti import KittiSource
 from epibench.street import StreetDataset
 from epibench.street.export import export
 from label_files import random_values, save, save_image
+from streams import plain
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +54,10 @@ def test_kitti(run, kitti):
 
 
 def test_numbers_of_a_sample(kitti):
-    selection = check_root("kitti", kitti)[0]
-    assert [sample.frame_id[-10:] for sample in selection.samples] == ["0000000000", "0000000001", "0000000002"]
+    selection = check_split(next(KittiSource.splits(root=str(kitti))), False, lambda frames, name: frames)
+    assert [frame.frame_id[-10:] for frame in selection.content] == ["0000000000", "0000000001", "0000000002"]
     scene = StreetDataset("depth", "clean", length=3, size=(64, 128))[2]
-    sample = selection.samples[2]
+    sample = selection.content[2]
     assert sample.size == (64, 128)
     assert sample.target_share == pytest.approx(scene.valid.double().mean().item())
     assert sample.sparse_share == pytest.approx((scene.inputs["sparse_depth"] > 0).double().mean().item())
@@ -89,8 +91,8 @@ def test_virtual_kitti(run, tmp_path):
 
 
 def test_a_whole_data_set_has_nothing_to_get(run, kitti, monkeypatch):
-    monkeypatch.setattr("epibench.data.check.KITTI_FRAMES", {"selection": 3, "val": 3, "train": None})
-    monkeypatch.setattr("epibench.data.check.CROP", (64, 128))
+    monkeypatch.setattr(KittiSource, "published", {"selection": 3, "val": 3, "train": None})
+    monkeypatch.setattr(KittiSource.model_fields["crop"], "default", (64, 128))
     shutil.copytree(kitti / "val", kitti / "train")
     _, out, _ = run("data", "check", "kitti", "--root", kitti)
     assert [line for line in out.splitlines() if "frames" in line] == [
@@ -106,8 +108,8 @@ def test_a_whole_data_set_has_nothing_to_get(run, kitti, monkeypatch):
         (["kitti", "--root", "."], ".: nothing of kitti can be used; see above"),
         (["kitti", "--root", "nowhere"], "nowhere: folder is missing"),
         (["virtual_kitti", "--root", "."], ".: no vkitti_1.3.1_rgb or Scene01"),
-        (["virtual_kitti", "--root", ".", "--raw-root", "."], "--raw-root .: virtual_kitti has no raw images"),
-        (["street", "--root", "."], "--root .: street is made here"),
+        (["virtual_kitti", "--root", ".", "--raw-root", "."], "--raw-root .: virtual_kitti has no such option"),
+        (["street", "--root", "."], "--root .: street has no such option"),
         (
             ["streat"],
             "data set 'streat' is unknown; there are street, kitti, virtual_kitti, cityscapes, synscapes, camvid",
@@ -115,9 +117,8 @@ def test_a_whole_data_set_has_nothing_to_get(run, kitti, monkeypatch):
         (["camvid"], "--root is missing; give the folder that camvid was unpacked into (CamVid: mi.eng.cam.ac.uk"),
         (["cityscapes", "--root", "nowhere"], "nowhere: folder is missing; give the one that cityscapes was unpacked"),
         (["cityscapes", "--root", "."], ".: nothing of cityscapes can be used; see above"),
-        (["folder", "--images", "a"], "--labels and --classes missing; give --images DIR --labels DIR --classes"),
-        (["kitti", "--images", "a"], "--images, --labels, --classes and suffixes are for folder; leave them out"),
-        (["kitti", "--root", ".", "--all"], "--all is for data sets with label images"),
+        (["folder", "--images", "a"], "--classes is missing"),
+        (["kitti", "--images", "a"], "--images a: kitti has no such option"),
         (
             ["folder", "--images", "a", "--labels", "b", "--classes", "camvid"],
             "a: folder is missing; give the folder of",
@@ -168,7 +169,8 @@ def test_two_folders(run, folder):
     assert out.splitlines() == [
         f"folder {folder}/images: 20 frames",
         "  12 of them opened: 10×20, a class in 80.0% of the pixels",
-        "  ■ road  75.0%   ■ sky   25.0%",
+        "  ■ road  75.0%",
+        "  ■ sky   25.0%",
         "  not seen there: cow",
     ]
 
@@ -178,9 +180,11 @@ def test_folders_below_a_root(run, folder):
     assert run("data", "check", "folder", *arguments)[0] == 0
 
 
-def test_a_narrow_terminal(run, folder, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "24")
-    assert "  ■ road  75.0%\n  ■ sky   25.0%\n" in check_folder(run, folder)[1]
+@pytest.mark.parametrize(("width", "between"), [(24, "\n  "), (80, "   ")])
+def test_classes_stand_in_as_many_columns_as_a_terminal_has(run, folder, terminal, width, between):
+    shown = terminal("stdout", width)
+    check_folder(run, folder)
+    assert f"  ■ road  75.0%{between}■ sky   25.0%\n" in plain(shown.getvalue())
 
 
 def test_a_wrong_value_is_found_when_all_are_opened(run, folder):
@@ -197,7 +201,7 @@ def test_folders_of_which_nothing_can_be_opened(run, folder):
     status, out, err = check_folder(run, folder)
     assert status == 2
     assert "… and 9 more" in out
-    assert "none of the frames that were tried can be used" in err
+    assert "nothing of folder can be used" in err
 
 
 def test_cityscapes(run, tmp_path):

@@ -33,24 +33,24 @@ def test_a_run_writes_recipe_members_results_and_page(tmp_path: Path, run) -> No
 def test_a_finished_run_is_shown_again_without_training(tmp_path: Path, run) -> None:
     command = ("run", "toy-classification", "--out", tmp_path / "run", *settings('methods=["ensemble"]'))
     run(*command)
-    before = (tmp_path / "run" / "results.json").read_text()
+    before = (tmp_path / "run" / "results.json").read_text(encoding="utf-8")
     status, _, said = run(*command)
     assert status == 0
     assert "finished already" in said
-    assert (tmp_path / "run" / "results.json").read_text() == before
+    assert (tmp_path / "run" / "results.json").read_text(encoding="utf-8") == before
 
 
 def test_the_recipe_of_a_run_gives_the_same_numbers(tmp_path: Path, run) -> None:
     run("run", "toy-regression", "--out", tmp_path / "one", *settings('methods=["ensemble"]'))
     assert run("run", tmp_path / "one" / "recipe.json", "--out", tmp_path / "two")[0] == 0
-    one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
+    one, two = (json.loads((tmp_path / name / "results.json").read_text(encoding="utf-8")) for name in ("one", "two"))
     assert one["summary"] == two["summary"]
 
 
 def test_a_recipe_is_written_in_full_with_its_settings(tmp_path: Path, run) -> None:
     status, text, _ = run("recipes", "street-depth", "--set", "seed=3")
     assert status == 0
-    (tmp_path / "mine.json").write_text(text)
+    (tmp_path / "mine.json").write_text(text, encoding="utf-8")
     assert find_recipe(str(tmp_path / "mine.json")) == apply_settings(RECIPES["street-depth"], ["seed=3"])
 
 
@@ -66,13 +66,13 @@ def test_report_makes_one_page_of_two_runs(tmp_path: Path, run) -> None:
 
 def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
     run("run", "toy-classification", "--out", tmp_path / "run", *settings('methods=["ensemble"]'))
-    content = json.loads((tmp_path / "run" / "results.json").read_text())
+    content = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
     cells = {"8": {"mean": 0.25, "std": 0.5, "n": 4}}
     tree = {direction: dict.fromkeys(("grid", "train"), cells) for direction in DIRECTIONS}
     content["kl"]["ensemble"] = {"pooled": tree, "gustafsson2020": tree}
-    (tmp_path / "run" / "results.json").write_text(json.dumps(content))
+    (tmp_path / "run" / "results.json").write_text(json.dumps(content), encoding="utf-8")
     assert run("report", tmp_path / "run", "--markdown", tmp_path / "tables.md")[0] == 0
-    written = (tmp_path / "tables.md").read_text()
+    written = (tmp_path / "tables.md").read_text(encoding="utf-8")
     assert "| Ensembling | – | 0.25 ± 0.50 |" in written
     assert "| classification | Ensembling | 8 | 0.0885 ± 0.039 | 20 | 0.25 ± 0.5 | 1 |" in written
 
@@ -133,7 +133,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None
     command = [sys.executable, "-m", "epibench", "run", "toy-regression", "--out", str(out), *long]
     # A shell starts what runs in its background deaf to this signal, and the tests may be run there.
     pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
-    stopped = subprocess.Popen(command, text=True, preexec_fn=hear_interrupts, **pipes)
+    stopped = subprocess.Popen(command, encoding="utf-8", preexec_fn=hear_interrupts, **pipes)
     finished, deadline = out / "members" / "map.safetensors", time.monotonic() + 60
     while not finished.exists() and time.monotonic() < deadline:
         time.sleep(0.05)

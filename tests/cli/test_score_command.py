@@ -31,7 +31,7 @@ def categorical_store(path, **attributes):
 def test_json_has_the_agreed_keys(tmp_path, run):
     store = gaussian_store(tmp_path / "ensemble.zarr", domain="wild")
     assert run("score", store, "--json", tmp_path / "out.json")[0] == 0
-    content = json.loads((tmp_path / "out.json").read_text())
+    content = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert (content["version"], content["convention"]) == (1, "pooled")
     (file,) = content["files"]
     assert (file["path"], file["method"], file["domain"]) == (str(store), "ensemble", "wild")
@@ -54,20 +54,20 @@ def test_the_same_call_gives_the_same_numbers_on_a_cpu(tmp_path, run):
     store = gaussian_store(tmp_path / "a.zarr")
     for name in ("one.json", "two.json"):
         run("score", store, "--draws", 3, "--seed", 5, "--device", "cpu", "--json", tmp_path / name)
-    assert (tmp_path / "one.json").read_text() == (tmp_path / "two.json").read_text()
+    assert (tmp_path / "one.json").read_text(encoding="utf-8") == (tmp_path / "two.json").read_text(encoding="utf-8")
 
 
 def test_members_and_draws_are_taken(tmp_path, run):
     store = gaussian_store(tmp_path / "a.zarr")
     run("score", store, "--members", "3,1", "--draws", 2, "--json", tmp_path / "out.json")
-    (file,) = json.loads((tmp_path / "out.json").read_text())["files"]
+    (file,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
     assert [draw["M"] for draw in file["draws"]] == [1, 1, 3, 3]
 
 
 def test_each_file_can_have_its_own_plan(tmp_path, run):
     stores = [gaussian_store(tmp_path / "a.zarr"), gaussian_store(tmp_path / "b.zarr", group=[0, 0, 1, 1])]
     run("score", *stores, "--plan", "disjoint", "--plan", "prefix", "--members", "2", "--json", tmp_path / "out.json")
-    first, second = json.loads((tmp_path / "out.json").read_text())["files"]
+    first, second = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
     assert (first["plan"], second["plan"]) == ("disjoint", "prefix")
     assert [draw["members"] for draw in second["draws"]] == [[0, 1], [2, 3]]
 
@@ -76,7 +76,7 @@ def test_report_is_written_where_asked(tmp_path, run):
     status, _, errors = run("score", gaussian_store(tmp_path / "a.zarr"), "--report", tmp_path / "page")
     assert status == 0
     assert "page" in errors
-    assert "<html" in (tmp_path / "page" / "score.html").read_text()
+    assert "<html" in (tmp_path / "page" / "score.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_is_finished_survives_a_broken_file(tmp_path, run):
     assert status == 2
     assert "bad.zarr" in errors
     assert "good" in output
-    assert len(json.loads((tmp_path / "out.json").read_text())["files"]) == 1
+    assert len(json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]) == 1
 
 
 def test_an_interruption_keeps_what_is_finished(tmp_path, run, monkeypatch):
@@ -136,7 +136,7 @@ def test_an_interruption_keeps_what_is_finished(tmp_path, run, monkeypatch):
     status, _, errors = run("score", *stores, "--json", tmp_path / "out.json")
     assert status == 130
     assert "interrupted" in errors
-    assert len(json.loads((tmp_path / "out.json").read_text())["files"]) == 1
+    assert len(json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -187,4 +187,4 @@ def test_results_are_written_before_the_table_is_printed(tmp_path):
     command = [sys.executable, "-m", "epibench", "score", str(store), "--json", str(tmp_path / "out.json")]
     with open("/dev/full", "w") as full:
         assert subprocess.run(command, stdout=full, stderr=subprocess.PIPE).returncode != 0
-    assert json.loads((tmp_path / "out.json").read_text())["version"] == 1
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["version"] == 1

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from epibench.data.augment import Augment, padded, rescaled, thinned
+from epibench.data.augment import Augment, Colours, padded, rescaled, thinned
 from epibench.data.batch import Batch
-from epibench.data.colour import Colours
 from epibench.errors import InputError
 
 SIZE = (48, 64)

@@ -6,15 +6,10 @@ import pytest
 import torch
 
 from epibench.data.batch import Batch
+from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS, CITYSCAPES_TRAIN_IDS
 from epibench.data.class_mapping import MAPPINGS, Relabelled, common_classes
-from epibench.data.labels import (
-    CAMVID_COLOURS,
-    CAMVID_IDS,
-    CITYSCAPES_LABEL_IDS,
-    CITYSCAPES_TRAIN_IDS,
-    IGNORE,
-    table_of_names,
-)
+from epibench.data.classes import IGNORE, table_of_names
+from epibench.data.sets.camvid import CAMVID_COLOURS, CAMVID_IDS
 from epibench.errors import InputError
 
 

@@ -5,8 +5,7 @@ import itertools
 import pytest
 import torch
 
-from epibench.data import colour
-from epibench.data.colour import UNCHANGED, Colours, blurred, colour_matrix
+from epibench.data.augment import LARGEST_NOISE, UNCHANGED, Colours, blurred, colour_matrix
 
 SIZE = (24, 32)
 KEYS = range(200)
@@ -149,4 +148,4 @@ def test_no_blur_is_none(image):
 def test_noise_is_as_strong_as_it_may_be():
     spread = [float(Colours(noise=1.0)(plain(128), key).float().std()) for key in KEYS]
     assert min(spread) < 2
-    assert 0.9 * colour.LARGEST_NOISE < max(spread) < 1.1 * colour.LARGEST_NOISE
+    assert 0.9 * LARGEST_NOISE < max(spread) < 1.1 * LARGEST_NOISE

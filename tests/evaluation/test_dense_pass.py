@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from epibench.evaluation.dense import DomainPass
+from epibench.runs.gallery import Gallery
 from torch import Tensor
 
 import oracles
 from epibench.data.batch import Batch
 from epibench.evaluation import dense
-from epibench.evaluation.dense import DomainPass
 from epibench.evaluation.suite import SuiteSettings
-from epibench.members.draws import Draws, Plan, make_draws
+from epibench.members.draws import Draws, make_draws
 from epibench.members.maps import Maps, WindowMaps, whole
 from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Member, Method
@@ -27,7 +28,7 @@ from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sgld import SGLD
 from epibench.networks.depth_completion import DepthCompletion
-from epibench.runs.gallery import Gallery
+from epibench.plans import Plan
 from metrics import class_oracles
 
 MEMBERS, IMAGES, HEIGHT, WIDTH, CLASSES = 12, 6, 5, 8, 3

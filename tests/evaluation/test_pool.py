@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from epibench.evaluation.pool import parts_of, predict, score
 from torch import Tensor
 
 from epibench.evaluation import pool as evaluation
-from epibench.evaluation.pool import parts_of, predict, score
 from epibench.evaluation.suite import SuiteSettings
 from epibench.likelihoods import LIKELIHOODS
-from epibench.members.draws import Plan, make_draws
+from epibench.members.draws import make_draws
+from epibench.plans import Plan
 
 POINTS = 23
 

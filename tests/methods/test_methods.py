@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.data.sets.toy import sample
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS

@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from epibench.training.schedules import Pace, cyclical
 from scipy import linalg
 from torch import Tensor
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.methods import METHODS, Method, Problem
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.mlp import StackedMLP
 from epibench.training.rules import Rule, Step
-from epibench.training.schedules import Pace, cyclical
 
 Array = npt.NDArray[np.float64]
 NUM_POINTS = 50  # N: rules are given the gradient of U/N

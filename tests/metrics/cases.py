@@ -12,6 +12,7 @@ import torch
 
 import oracles
 from epibench import metrics
+from epibench.conventions import CONVENTIONS
 
 from . import class_oracles
 
@@ -191,7 +192,7 @@ CASES = [
             categorical_pixels,
             lambda probs, target, convention=convention: {"ece": oracles.ece(probs, target, convention=convention)},
         )
-        for convention in metrics.CONVENTIONS
+        for convention in CONVENTIONS
     ),
     *(
         Case(
@@ -243,7 +244,7 @@ CASES = [
                 **class_oracles.some(("accuracy_per_class", "share_per_class"), probs, target),
             },
         )
-        for convention in metrics.CONVENTIONS
+        for convention in CONVENTIONS
     ),
     Case(
         "BrierScore",
@@ -275,7 +276,7 @@ CASES = [
                 **class_oracles.some(("ece_per_class",), probs, target),
             },
         )
-        for convention in metrics.CONVENTIONS
+        for convention in CONVENTIONS
     ),
     *(
         Case(

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from epibench.metrics import CONVENTIONS, Sparsification, ause, sparsification_curves
+from epibench.conventions import CONVENTIONS
+from epibench.metrics import Sparsification, ause, sparsification_curves
 from epibench.metrics.ranking import bin_edges, bin_index, num_bins
 
 ERRORS = ("rmse", "mae", "brier")

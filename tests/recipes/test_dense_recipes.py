@@ -3,12 +3,14 @@
 import pytest
 import torch
 
+from epibench.data.sets.kitti import KittiSource
+from epibench.data.sets.street import StreetSource
+from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.errors import InputError
 from epibench.members.draws import make_draws
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
-from epibench.recipes.sources import KittiSource, StreetSource, VirtualKittiSource
-from epibench.runs.train_job import training_of
+from epibench.runs.trainers import large_training
 
 
 def recipe(name: str) -> DenseRecipe:
@@ -43,11 +45,11 @@ def test_the_published_experiment_goes_from_virtual_to_real() -> None:
 
 def test_ensembles_are_drawn_in_random_sets_and_dropout_networks_once_each() -> None:
     kitti = recipe("kitti-depth")
-    roll = kitti.ensemble.roll(range(33))
+    roll = kitti.ensemble.members(range(33))
     assert (roll.plan, roll.group, len(roll.members)) == ("random", None, 33)
     sets = [kitti.ensemble.max_draws(size, kitti.draws) for size in kitti.members]
     assert sets == [32, 16, 16, 16, 16, 4]
-    passes = kitti.mc_dropout.roll(range(16))
+    passes = kitti.mc_dropout.members(range(16))
     draws = make_draws(len(passes.members), (32,), plan=passes.plan, max_draws=kitti.draws, group=passes.group)
     assert len(draws.sets) == 16
 
@@ -80,7 +82,7 @@ def test_a_domain_can_be_changed_and_its_root_named() -> None:
 def test_missing_data_names_the_setting() -> None:
     kitti = recipe("kitti-depth")
     with pytest.raises(InputError, match=r"data\.root.*data\.train\.root"):
-        kitti.data.train.open("depth", kitti.data.places, "data.train")
+        kitti.data.train.open("depth", kitti.data.folders, "data.train")
 
 
 @pytest.mark.parametrize(
@@ -116,10 +118,15 @@ def test_a_run_goes_on_where_its_data_was_moved_to() -> None:
     assert fixed(here.model_dump(mode="json")) == fixed(there.model_dump(mode="json"))
 
 
+def test_predictions_of_images_that_differ_in_size_can_be_stored() -> None:
+    changed = apply_settings(recipe("kitti-depth"), ["evaluation.store=true", "data.domains.kitti.crop=null"])
+    assert changed.evaluation.store
+
+
 def test_maximum_likelihood_knows_no_prior() -> None:
     kitti = recipe("kitti-depth")
     names = ("map", "ml", "ensemble", "sgld")
-    decays = {name: training_of(kitti, name, [], torch.device("cpu")).weight_decay for name in names}
+    decays = {name: large_training(kitti, name, [], torch.device("cpu")).weight_decay for name in names}
     assert decays == {"map": 2.5e-4, "ml": 0.0, "ensemble": 2.5e-4, "sgld": 2.5e-4}
 
 

@@ -7,6 +7,7 @@ from epibench.recipes import RECIPES, apply_settings, changes
 from epibench.recipes.settings import first_difference, parse_setting
 
 RECIPE = RECIPES["toy-regression"]
+DENSE = RECIPES["street-depth"]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,58 @@ def test_what_does_not_fit_is_refused_with_its_key(setting: str, words: list[str
         apply_settings(RECIPE, [setting])
     assert all(word in str(error.value) for word in words), str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_new_key_adds_a_domain_which_further_settings_reach() -> None:
+    settings = ['data.domains.storm={"kind": "street", "domain": "wild"}', "data.domains.storm.severity=3"]
+    domains = apply_settings(DENSE, settings).data.domains
+    assert list(domains) == [*DENSE.data.domains, "storm"]
+    assert domains["storm"].label == "street, wild, severity 3"
+
+
+def test_a_new_key_adds_a_variant() -> None:
+    settings = ['variants.cold={"method": "sgld"}', "variants.cold.options.learning_rate=0.5", 'methods=["cold"]']
+    changed = apply_settings(RECIPE, settings)
+    assert changed.method("cold") == RECIPE.sgld.model_copy(update={"learning_rate": 0.5})
+
+
+def test_an_entry_can_be_completed_by_further_settings() -> None:
+    settings = ['data.domains.mine={"kind": "folder"}', "data.domains.mine.classes=camvid", "data.domains.mine.root=a"]
+    mine = apply_settings(RECIPES["street-segmentation"], settings).data.domains["mine"]
+    assert (mine.classes, mine.root) == ("camvid", "a")
+
+
+@pytest.mark.parametrize(
+    ("setting", "nearest"),
+    [
+        ("data.domans.storm={}", "data.domains"),
+        ("data.domains.wlid-2.severity=3", "data.domains.wild-2.severity"),
+        ("data.domains.wild-2.severty=3", "data.domains.wild-2.severity"),
+        ("data.domains.clean.root=a", "data.domains.clean"),  # an option of other kinds of data
+        ("network.rates=[1]", "network"),
+        ("variants.x.label=a", "a"),
+    ],
+)
+def test_other_unknown_keys_name_the_nearest(setting: str, nearest: str) -> None:
+    with pytest.raises(InputError, match=f"no such setting; the nearest is .*{nearest}"):
+        apply_settings(DENSE, [setting])
+
+
+def test_the_options_of_ones_own_network_are_named_by_the_user() -> None:
+    changed = apply_settings(DENSE, ["network=mine:Network", "network.options.width=32"])
+    assert changed.network.model_dump() == {"kind": "own", "name": "mine:Network", "options": {"width": 32}}
+
+
+@pytest.mark.parametrize("key", ["training.precision", "evaluation.precision"])
+@pytest.mark.parametrize(("short", "full"), [("bf16", "bf16-mixed"), ("32", "32-true"), ("bf16-mixed", "bf16-mixed")])
+def test_short_names_of_precisions(key: str, short: str, full: str) -> None:
+    part, _, option = key.partition(".")
+    assert apply_settings(DENSE, [f"{key}={short}"]).model_dump(mode="json")[part][option] == full
+
+
+def test_an_unknown_precision_is_refused() -> None:
+    with pytest.raises(InputError, match=r"training\.precision"):
+        apply_settings(DENSE, ["training.precision=16"])
 
 
 def test_a_variant_with_an_option_that_its_method_lacks_is_refused() -> None:

@@ -32,8 +32,8 @@ def test_step_sizes_of_the_chains_are_the_published_ones() -> None:
         assert recipe.sgld.num_epochs == recipe.sghmc.num_epochs == 256 * 150
         assert recipe.sghmc.friction == 0.1
         assert recipe.sgld.power == recipe.sghmc.power == 0.9
-        assert recipe.sgld.snapshots[0] == int(0.75 * 256 * 150)
-        assert recipe.sgld.snapshots[-1] == 256 * 150
+        assert recipe.sgld.keep[0] == int(0.75 * 256 * 150)
+        assert recipe.sgld.keep[-1] == 256 * 150
 
 
 def test_less_training_is_a_quarter_for_the_chains_alone() -> None:

@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("numpyro", reason="the reference needs numpyro: pip install 'epibench[reference]'")
 pytest.importorskip("arviz", reason="the reference needs arviz: pip install 'epibench[reference]'")
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.errors import InputError
 from epibench.reference.batches import batch_file, prepare_folder

@@ -2,7 +2,6 @@ import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import fake_dense_run
 import fake_results
@@ -11,6 +10,7 @@ import pytest
 from html_tree import Node, Rendered, parse_html
 
 from epibench.report import write_run_page, write_score_page
+from epibench.results import ScoreResults
 
 RUN_SCENES = {**fake_run.SCENES, **fake_dense_run.SCENES}
 
@@ -32,8 +32,8 @@ def rendered_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture
-def document_of(tmp_path: Path) -> Callable[[dict[str, Any]], Node]:
-    """A function from a results dict to the document of its page."""
+def document_of(tmp_path: Path) -> Callable[[ScoreResults], Node]:
+    """A function from results to the document of their page."""
     return lambda results: parse_html(write_score_page(results, tmp_path).read_text(encoding="utf-8"))
 
 

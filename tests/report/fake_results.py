@@ -1,4 +1,4 @@
-"""Results dicts that look like those of `score --json`; as a command, write the pages of several scenes.
+"""Results that look like those of `score`; as a command, write the pages of several scenes.
 
 python tests/report/fake_results.py OUT_FOLDER
 """
@@ -6,36 +6,82 @@ python tests/report/fake_results.py OUT_FOLDER
 import math
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import NormalDist, fmean
-from typing import Any
+from typing import Any, NamedTuple
+
+from epibench.results import (
+    ClassStat,
+    Curve,
+    CurveFamilies,
+    Curves,
+    Draw,
+    FileResults,
+    ScoredDraw,
+    ScoreResults,
+    Stat,
+    Summary,
+    Tally,
+)
 
 NORMAL = NormalDist()
 LEVELS = [i / 100 for i in range(1, 100)]
 FRACTIONS = [i / 100 for i in range(100)]
 BINS = [0.05 + i / 10 for i in range(10)]
+AXES = {"sparsification": FRACTIONS, "calibration": LEVELS, "reliability": BINS}
 CITYSCAPES = """road sidewalk building wall fence pole light sign vegetation terrain sky
 person rider car truck bus train motorcycle bicycle""".split()  # noqa: SIM905
+BAD_TEXT = "<script>alert(1)</script>\"'&\x00\udc80"  # tries to leave its place
 
 
-def stat(values: list[Any]) -> dict[str, Any]:
-    """Mean and population std of the draws' values, as the score writes them."""
+class FakeDraw(NamedTuple):
+    """One draw's metrics, and its curves by family and name."""
+
+    metrics: dict[str, Any]
+    curves: dict[str, dict[str, list[Any]]]
+
+
+Made = Mapping[int, Sequence[FakeDraw]]  # draws for each M
+
+
+def mean_and_std(values: Sequence[Any]) -> tuple[Any, Any]:
+    """Mean and population std of the draws' values, one by one for lists; None if any is, or for one draw."""
     if isinstance(values[0], list):
-        columns = [stat(list(column)) for column in zip(*values, strict=True)]
-        return {
-            "mean": [c["mean"] for c in columns],
-            "std": [c["std"] for c in columns] if len(values) > 1 else None,
-            "n": len(values),
-        }
+        pairs = [mean_and_std(column) for column in zip(*values, strict=True)]
+        return [mean for mean, _ in pairs], [std for _, std in pairs] if len(values) > 1 else None
     if any(value is None for value in values):
-        return {"mean": None, "std": None, "n": len(values)}
+        return None, None
     mean = sum(values) / len(values)
-    std = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) if len(values) > 1 else None
-    return {"mean": mean, "std": std, "n": len(values)}
+    return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) if len(values) > 1 else None
 
 
-def gaussian_draw(quality: float, m: int, rng: random.Random) -> dict[str, Any]:
+def stat(values: Sequence[Any]) -> Any:
+    """A metric over draws."""
+    mean, std = mean_and_std(values)
+    return (ClassStat if isinstance(mean, list) else Stat)(mean=mean, std=std, n=len(values))
+
+
+def summary_of(made: Made) -> Summary:
+    return {m: {name: stat([d.metrics[name] for d in ds]) for name in ds[0].metrics} for m, ds in made.items()}
+
+
+def curves_of(made: Made) -> CurveFamilies:
+    families: CurveFamilies = {}
+    for family, parts in next(iter(made.values()))[0].curves.items():
+        families[family] = Curves(x=AXES[family], M={m: {} for m in made})
+        for m, draws in made.items():
+            for part in parts:
+                mean, std = mean_and_std([draw.curves[family][part] for draw in draws])
+                families[family].M[m][part] = Curve(mean=mean, std=std)
+    return families
+
+
+def draws_of(made: Made) -> list[Draw]:
+    return [Draw(M=m, metrics=draw.metrics) for m, draws in made.items() for draw in draws]
+
+
+def gaussian_draw(quality: float, m: int, rng: random.Random) -> FakeDraw:
     """One draw's metrics and curves: more members calibrate better, with a floor set by `quality`."""
     noise = rng.gauss(0, 0.03 / math.sqrt(m))
     spread = 0.55 + 0.38 * (1 - 1 / m) * (1.1 - quality) + noise  # predicted over true standard deviation
@@ -70,10 +116,10 @@ def gaussian_draw(quality: float, m: int, rng: random.Random) -> dict[str, Any]:
             "interval_length": [2 * NORMAL.inv_cdf((p + 1) / 2) * spread * 0.9 for p in LEVELS],
         },
     }
-    return {"metrics": metrics, "curves": curves}
+    return FakeDraw(metrics, curves)
 
 
-def categorical_draw(quality: float, m: int, rng: random.Random, num_classes: int) -> dict[str, Any]:
+def categorical_draw(quality: float, m: int, rng: random.Random, num_classes: int) -> FakeDraw:
     """One draw's metrics and curves for classes; the least confident bin is empty, as with many classes."""
     noise = rng.gauss(0, 0.006 / math.sqrt(m))
     over = 0.03 + 0.06 * quality + 0.07 / m + noise
@@ -104,7 +150,7 @@ def categorical_draw(quality: float, m: int, rng: random.Random, num_classes: in
         "sparsification": {"curve": curve, "oracle": oracle},
         "reliability": {"confidence": confidence, "accuracy": accuracy, "count": count},
     }
-    return {"metrics": metrics, "curves": curves}
+    return FakeDraw(metrics, curves)
 
 
 def scored_file(
@@ -112,71 +158,56 @@ def scored_file(
     *,
     method: str | None = None,
     kind: str = "gaussian",
-    domain: str | None = "wild",
     quality: float = 0.0,
     members: tuple[int, ...] = (1, 2, 4, 8, 16),
     draws: int = 8,
     pool: int = 33,
     unit: str | None = "m",
-    class_names: list[str] | None = None,
     num_classes: int = 19,
-    notes: list[str] | None = None,
-) -> dict[str, Any]:
-    """One entry of `files`, with `quality` 0 the best and 1 the worst."""
+    **parts: Any,
+) -> FileResults:
+    """The results of a file, with `quality` 0 the best and 1 the worst; parts: what else differs."""
     rng = random.Random(ascii(path))
-    make: Callable[[int], dict[str, Any]] = (
-        (lambda m: gaussian_draw(quality, m, rng))
-        if kind == "gaussian"
-        else (lambda m: categorical_draw(quality, m, rng, num_classes))
+    made = {
+        m: [
+            gaussian_draw(quality, m, rng) if kind == "gaussian" else categorical_draw(quality, m, rng, num_classes)
+            for _ in range(draws if m < pool else 1)
+        ]
+        for m in members
+    }
+    chosen = {m: sorted(rng.sample(range(pool), min(m, pool))) for m in members}
+    facts = {
+        "domain": "wild",
+        "class_names": None,
+        "pixels": Tally(valid=9_000_000, masked=1_000_000),
+        "notes": [],
+        "overlap": {m: (m / pool if m > 1 else 0.0) for m in members},
+    }
+    return FileResults(
+        path=path,
+        method=method,
+        kind=kind,
+        unit=unit if kind == "gaussian" else None,
+        num_members=pool,
+        num_groups=None,
+        plan="random",
+        uncertainty="total" if kind == "gaussian" else "entropy",
+        sparsification="streamed",
+        draws=[ScoredDraw(M=draw.M, metrics=draw.metrics, members=chosen[draw.M]) for draw in draws_of(made)],
+        summary=summary_of(made),
+        curves=curves_of(made),
+        **{**facts, **parts},
     )
-    made = {m: [make(m) for _ in range(draws if m < pool else 1)] for m in members}
-    summary = {
-        str(m): {name: stat([d["metrics"][name] for d in ds]) for name in ds[0]["metrics"]} for m, ds in made.items()
-    }
-    curves: dict[str, Any] = {}
-    axes = {"sparsification": FRACTIONS, "calibration": LEVELS, "reliability": BINS}
-    for name, parts in made[members[0]][0]["curves"].items():
-        curves[name] = {"x": axes[name], "M": {}}
-        for m, ds in made.items():
-            means = {part: stat([d["curves"][name][part] for d in ds]) for part in parts}
-            curves[name]["M"][str(m)] = {p: {"mean": s["mean"], "std": s["std"]} for p, s in means.items()}
-    return {
-        "path": path,
-        "method": method,
-        "domain": domain,
-        "kind": kind,
-        "unit": unit if kind == "gaussian" else None,
-        "class_names": class_names,
-        "num_members": pool,
-        "num_groups": None,
-        "pixels": {"valid": 9_000_000, "masked": 1_000_000, "ignored": 0, "skipped": 0},
-        "plan": "random",
-        "uncertainty": "total" if kind == "gaussian" else "entropy",
-        "sparsification": "streamed",
-        "notes": notes or [],
-        "overlap": {str(m): (m / pool if m > 1 else 0.0) for m in members},
-        "draws": [
-            {"M": m, "members": sorted(rng.sample(range(pool), min(m, pool))), "metrics": d["metrics"]}
-            for m, ds in made.items()
-            for d in ds
-        ],
-        "summary": summary,
-        "curves": curves,
-    }
 
 
-def results(*files: dict[str, Any], convention: str = "pooled") -> dict[str, Any]:
-    """A whole results dict around some files."""
-    return {
-        "version": 1,
-        "epibench": "0.1.0",
-        "convention": convention,
-        "settings": {"plan": "random", "draws": 16, "seed": 0, "uncertainty": "total", "skip_invalid": False},
-        "files": list(files),
-    }
+def results(*files: FileResults, convention: str = "pooled") -> ScoreResults:
+    """Whole results around some files."""
+    settings = {"plan": "random", "draws": 16, "seed": 0, "uncertainty": "total", "skip_invalid": False}
+    versions = {"epibench": "0.1.0", "torch": "2.13.0"}
+    return ScoreResults(convention=convention, settings=settings, files=list(files), **versions)
 
 
-def two_gaussian() -> dict[str, Any]:
+def two_gaussian() -> ScoreResults:
     """The everyday page: two methods on one domain."""
     return results(
         scored_file("preds/ensemble.zarr", method="ensemble"),
@@ -184,9 +215,9 @@ def two_gaussian() -> dict[str, Any]:
     )
 
 
-def three_categorical() -> dict[str, Any]:
+def three_categorical() -> ScoreResults:
     """Three methods with named classes, one with an infinite NLL."""
-    kinds = {"kind": "categorical", "class_names": CITYSCAPES, "pool": 26}
+    kinds: dict[str, Any] = {"kind": "categorical", "class_names": CITYSCAPES, "pool": 26}
     return results(
         scored_file("preds/ensemble.zarr", method="ensemble", **kinds),
         scored_file("preds/sghmc.zarr", method="sghmc", quality=0.4, **kinds),
@@ -194,12 +225,12 @@ def three_categorical() -> dict[str, Any]:
     )
 
 
-def single() -> dict[str, Any]:
+def single() -> ScoreResults:
     """One file, one M, one draw: dots, no lines, no std."""
     return results(scored_file("model.npz", method=None, domain=None, unit=None, members=(4,), draws=1, pool=4))
 
 
-def crowded() -> dict[str, Any]:
+def crowded() -> ScoreResults:
     """Six files with long paths, many M, M up to the pool, and notes."""
     folder = "/mnt/experiments/2024-11-depth-completion/virtual-kitti-to-kitti/run-0007-resnet34/predictions"
     many = (*range(1, 13), 14, 16, 20, 24, 28, 32, 33)
@@ -209,49 +240,48 @@ def crowded() -> dict[str, Any]:
         for i, name in enumerate(names)
     ]
     files[0] = scored_file(f"{folder}/ensemble.zarr", method="ensemble", members=(1, 2, 4, 8, 16, 32))
-    files[1]["notes"] = ["12,034 pixels had a variance of 0 and count as covered only where the mean is exact."]
-    files[2]["notes"] = ["The store has no `valid` array: every pixel was scored."]
-    files[2]["pixels"] = {"valid": 8_500_000, "masked": 1_000_000, "ignored": 0, "skipped": 500_000}
+    files[1].notes = ["12,034 pixels had a variance of 0 and count as covered only where the mean is exact."]
+    files[2].notes = ["The store has no `valid` array: every pixel was scored."]
+    files[2].pixels = Tally(valid=8_500_000, masked=1_000_000, skipped=500_000)
     return results(*files)
 
 
-def mixed() -> dict[str, Any]:
+def mixed() -> ScoreResults:
     """Both kinds, one M for the classes, 150 class names, two domains."""
     names = [f"class name number {i}" for i in range(150)]
+    classes: dict[str, Any] = {"kind": "categorical", "class_names": names, "num_classes": 150, "members": (8,)}
     return results(
         scored_file("a/ensemble.zarr", method="ensemble"),
         scored_file("b/ensemble.zarr", method="ensemble", domain="train", quality=0.1),
-        scored_file(
-            "c/seg.zarr", method="ensemble", kind="categorical", class_names=names, num_classes=150, members=(8,)
-        ),
-        scored_file(
-            "d/seg.zarr",
-            method="sgld",
-            kind="categorical",
-            class_names=names,
-            num_classes=150,
-            members=(8,),
-            quality=0.7,
-        ),
+        scored_file("c/seg.zarr", method="ensemble", **classes),
+        scored_file("d/seg.zarr", method="sgld", quality=0.7, **classes),
         convention="gustafsson2020",
     )
 
 
-def hostile() -> dict[str, Any]:
+def undefined(file: FileResults) -> FileResults:
+    """A file with every mean None."""
+    for metrics in file.summary.values():
+        for name, one in metrics.items():
+            none = [None] * len(one.mean) if isinstance(one.mean, list) else None
+            metrics[name] = type(one)(mean=none, std=None, n=one.n)
+    return file
+
+
+def hostile() -> ScoreResults:
     """Text that tries to leave its place, and every mean None."""
-    bad = "<script>alert(1)</script>\"'&\x00\udc80"
-    file = scored_file(bad, method=bad, domain=bad, unit=bad, notes=[bad])
-    other = scored_file(
-        bad, kind="categorical", class_names=[bad] * 19, members=(1, 2), method="</style><img src=x onerror=alert(1)>"
-    )
-    for metrics in other["summary"].values():
-        for value in metrics.values():
-            value.update(mean=None, std=None)
-    file["summary"]["1"][bad] = {"mean": 1.0, "std": 0.5, "n": 16}
-    return results(file, other, convention=bad)
+    file = scored_file(BAD_TEXT, method=BAD_TEXT, domain=BAD_TEXT, unit=BAD_TEXT, notes=[BAD_TEXT])
+    image = "</style><img src=x onerror=alert(1)>"
+    names = [BAD_TEXT] * 19
+    other = scored_file(BAD_TEXT, kind="categorical", class_names=names, members=(1, 2), method=image)
+    named = file.model_dump()
+    named["summary"][1][BAD_TEXT] = {"mean": 1.0, "std": 0.5, "n": 16}
+    return results(FileResults(**named), undefined(other), convention=BAD_TEXT)
 
 
-SCENES = {f.__name__: f for f in (two_gaussian, three_categorical, single, crowded, mixed, hostile)}
+SCENES: dict[str, Callable[[], ScoreResults]] = {
+    f.__name__: f for f in (two_gaussian, three_categorical, single, crowded, mixed, hostile)
+}
 
 
 if __name__ == "__main__":

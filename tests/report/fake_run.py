@@ -1,9 +1,9 @@
-"""Results dicts that look like those of `epibench run`; as a command, write the pages of several scenes.
+"""Results that look like those of `epibench run` on toy problems; as a command, write the pages of several scenes.
 
 python tests/report/fake_run.py OUT_FOLDER
 """
 
-import copy
+import itertools
 import math
 import random
 import sys
@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fake_results import BINS, FRACTIONS, LEVELS, categorical_draw, gaussian_draw, stat
+from fake_results import BAD_TEXT, FakeDraw, categorical_draw, curves_of, draws_of, gaussian_draw, stat, summary_of
+
+from epibench.results import KL, Columns, Cost, MethodFacts, ReferenceFacts, RunResults, Stat, ToyPictures
 
 MEMBERS = (8, 16, 32, 64, 128, 256)
 CONVENTIONS = ("pooled", "gustafsson2020")
@@ -43,25 +45,50 @@ CLASSIFICATION = {
     "sgld": (0.14, 0.34, 0.7),
     "sghmc": (0.052, 0.5, 0.7),
 }
-AXES = {"sparsification": FRACTIONS, "calibration": LEVELS, "reliability": BINS}
+SHAPES = {"toy-regression": REGRESSION, "toy-classification": CLASSIFICATION}
+VIEWS = list(itertools.product(CONVENTIONS, DIRECTIONS, REGIONS))
 
 
-def method_info(method: str, label: str, members: int) -> dict[str, Any]:
-    """What a run says about a method."""
-    if method in SINGLE:
-        return {"label": label, "num_members": 16, "num_groups": None, "plan": "disjoint", "num_networks": 16}
-    if method == "ensemble":
-        return {"label": label, "num_members": 1024, "num_groups": None, "plan": "disjoint", "num_networks": 1024}
-    if method.startswith("mc_dropout"):
-        return {"label": label, "num_members": 30 * members, "num_groups": 30, "plan": "prefix", "num_networks": 10}
-    return {
-        "label": label,
-        "num_members": 24 * 640,
-        "num_groups": 24,
-        "plan": "spread",
-        "num_networks": 24,
-        "notes": ["Snapshots are taken at the ends of epochs, from 75 % of the chain on."],
+def run_results(**parts: Any) -> RunResults:
+    """Results of a run without numbers, but for the given parts."""
+    facts = {
+        "epibench": "0.1.0",
+        "torch": "2.13.0+cpu",
+        "python": "3.12.3",
+        "commit": "3f2a91c",
+        "device": "cpu",
+        "created": "2026-11-15T12:00:00Z",
+        "seconds": 431.7,
+        "changes": [],
+        "recipe": {},
+        "problem": "toy-regression",
+        "kind": "gaussian",
     }
+    empty: dict[str, Any] = {part: {} for part in ("methods", "summary", "curves", "draws", "cost", "pictures")}
+    return RunResults(**{**facts, **empty, **parts})
+
+
+def method_facts(method: str, label: str, members: int) -> MethodFacts:
+    """What a run says about a method."""
+    notes = []
+    if method in SINGLE:
+        pool = {"num_members": 16, "num_groups": None, "plan": "disjoint", "num_networks": 16}
+    elif method == "ensemble":
+        pool = {"num_members": 1024, "num_groups": None, "plan": "disjoint", "num_networks": 1024}
+    elif method.startswith("mc_dropout"):
+        pool = {"num_members": 30 * members, "num_groups": 30, "plan": "prefix", "num_networks": 10}
+    else:
+        pool = {"num_members": 24 * 640, "num_groups": 24, "plan": "spread", "num_networks": 24}
+        notes = ["Snapshots are taken at the ends of epochs, from 75 % of the chain on."]
+    return MethodFacts(label=label, method=method, notes=notes, **pool)
+
+
+def tree(leaves: dict[tuple[str, str, str], Any]) -> dict[str, Any]:
+    """What there is for each view, by convention, direction and region."""
+    branches: dict[str, Any] = {}
+    for (convention, direction, region), leaf in leaves.items():
+        branches.setdefault(convention, {}).setdefault(direction, {})[region] = leaf
+    return branches
 
 
 def sizes_of(method: str, members: tuple[int, ...]) -> tuple[int, ...]:
@@ -85,187 +112,94 @@ def kl_values(shape: tuple[float, float, float], m: int, n: int, rng: random.Ran
     return [mean * math.exp(rng.gauss(0, sigma) - sigma**2 / 2) for _ in range(n)]
 
 
-def kl_of(
+def kl_draws_of(
     method: str, shape: tuple[float, float, float], kind: str, members: tuple[int, ...], seed: int
-) -> dict[str, Any]:
-    """All draws of a method: {convention: {direction: {region: {M: values}}}}."""
+) -> dict[tuple[str, str, str], dict[int, list[float]]]:
+    """All draws of a method at each M, for each view."""
     rng = random.Random(f"{method}{seed}")
-    members = sizes_of(method, members)
     scales = {"pooled": 0.9 if kind == "gaussian" else 1.6, "gustafsson2020": 1.0}
     turned = {"reference_to_method": 1.0, "method_to_reference": 2.4 if kind == "gaussian" else 0.8}
     inner = {"grid": 1.0, "train": 0.09}
-    return {
-        convention: {
-            direction: {
-                region: {
-                    str(m): kl_values(
-                        (
-                            shape[0] * scales[convention] * turned[direction] * inner[region],
-                            shape[1] * scales[convention] * turned[direction] * inner[region],
-                            shape[2],
-                        ),
-                        m,
-                        num_draws(method, m, kind),
-                        rng,
-                    )
-                    for m in members
-                }
-                for region in REGIONS
-            }
-            for direction in DIRECTIONS
-        }
-        for convention in CONVENTIONS
-    }
+    draws = {}
+    for view in VIEWS:
+        factor = scales[view[0]] * turned[view[1]] * inner[view[2]]
+        of_view = (shape[0] * scales[view[0]] * turned[view[1]] * inner[view[2]], shape[1] * factor, shape[2])
+        sizes = sizes_of(method, members)
+        draws[view] = {m: kl_values(of_view, m, num_draws(method, m, kind), rng) for m in sizes}
+    return draws
 
 
-def deep_map(change: Callable[[Any], Any], tree: Any, depth: int) -> Any:
-    return change(tree) if depth == 0 else {key: deep_map(change, branch, depth - 1) for key, branch in tree.items()}
-
-
-def metrics_of(method: str, quality: float, kind: str, domain: str, members: tuple[int, ...]) -> dict[str, Any]:
-    """Summary and curves of a method on one domain."""
+def made_on(method: str, quality: float, kind: str, domain: str, members: tuple[int, ...]) -> dict[int, list[FakeDraw]]:
+    """Draws of a method on one domain."""
     rng = random.Random(method + domain)
-    members = sizes_of(method, members)
     worse = quality + (0.9 if domain == "outside" else 0.0)
-    made = {
-        m: [
+    made = {}
+    for m in sizes_of(method, members):
+        made[m] = [
             gaussian_draw(worse, m, rng) if kind == "gaussian" else categorical_draw(worse, m, rng, 2) for _ in range(6)
         ]
-        for m in members
-    }
-    for draws in made.values():
-        for draw in draws:
-            draw["metrics"].pop("miou", None)
-            draw["metrics"].pop("iou_per_class", None)
-    summary = {
-        str(m): {name: stat([d["metrics"][name] for d in ds]) for name in ds[0]["metrics"]} for m, ds in made.items()
-    }
-    curves: dict[str, Any] = {}
-    for name, parts in made[members[0]][0]["curves"].items():
-        of_m = {
-            str(m): {
-                part: {k: v for k, v in stat([d["curves"][name][part] for d in ds]).items() if k != "n"}
-                for part in parts
-            }
-            for m, ds in made.items()
-        }
-        curves[name] = {"x": AXES[name], "M": of_m}
-    return {"summary": summary, "curves": curves}
+        for draw in made[m]:
+            for name in ("miou", "iou_per_class"):
+                draw.metrics.pop(name, None)
+    return made
 
 
-def rounded(values: list[float], digits: int = 4) -> list[float]:
-    return [round(value, digits) for value in values]
+def regression_pictures(methods: list[str]) -> ToyPictures:
+    """Bands of two draws at two M, which fan out beyond the training region."""
+    x = [round(-7 + 14 * i / 249, 4) for i in range(250)]
+
+    def band(tilt: float, width: float) -> Columns:
+        out = [max(abs(v) - 3, 0.0) for v in x]
+        mean = [round(math.sin(v) + tilt * o, 4) for v, o in zip(x, out, strict=True)]
+        return {"mean": [*mean], "std": [round(0.1 + width * o, 4) for o in out], "aleatoric_std": [0.1 for _ in x]}
+
+    sizes = {method: sizes_of(method, (16, 64)) for method in methods}
+    return ToyPictures(
+        grid={"x": [*x]},
+        truth={"mean": band(0.0, 0.0)["mean"], "std": [0.1 for _ in x]},
+        data={"x": [*x[71:179]], "y": band(0.0, 0.0)["mean"][71:179]},
+        reference=band(0.0, 0.5),
+        direct={"mean": band(0.3, 0.0)["mean"]},
+        methods={name: {m: [band(0.4 / m, 0.3), band(-0.4 / m, 0.2)] for m in of} for name, of in sizes.items()},
+    )
 
 
-def gaussian_picture(x: list[float], tilt: float, width: float, ripple: float) -> dict[str, list[float]]:
-    """A predictive that follows the truth inside [−3, 3] and fans out beyond it."""
-    mean, std, aleatoric = [], [], []
-    for value in x:
-        out = max(abs(value) - 3, 0.0)
-        edge = math.copysign(min(abs(value), 3), value)
-        mean.append(math.sin(edge) + tilt * out * math.copysign(1, value) + ripple * math.sin(5 * value))
-        noise = 0.15 / (1 + math.exp(-value))
-        aleatoric.append(noise)
-        std.append(math.hypot(noise, width * out**1.3 + 0.01))
-    return {"mean": rounded(mean), "std": rounded(std), "aleatoric_std": rounded(aleatoric)}
+def classification_pictures(methods: list[str]) -> ToyPictures:
+    """Maps of two draws at two M; x1 varies fastest."""
+    axis = [round(-6 + 12 * i / 59, 4) for i in range(60)]
+    points = [(x1, x2) for x2 in axis for x1 in axis]
 
+    def probs(shift: float) -> Columns:
+        return {"probs": [round(1 / (1 + math.exp(math.hypot(*p) - 2.4 - shift)), 4) for p in points]}
 
-def regression_pictures(methods: list[str]) -> dict[str, Any]:
-    rng = random.Random(4)
-    x = [-7 + 14 * i / 249 for i in range(250)]
-    train = [rng.uniform(-3, 3) for _ in range(1000)]
-    looks = {"ensemble": (0.1, 0.5, 0.01), "sgld": (0.05, 0.42, 0.01), "sghmc": (-0.1, 0.32, 0.03)}
-    shown = {}
-    for method in methods:
-        tilt, width, ripple = looks.get(method, (0.4, 0.12, 0.05))
-        shown[method] = {
-            str(m): [
-                gaussian_picture(x, tilt + rng.gauss(0, 0.8 / m), width, ripple * 16 / m + rng.gauss(0, 0.01))
-                for _ in range(2)
-            ]
-            for m in sizes_of(method, (16, 64))
-        }
-    return {
-        "grid": {"x": rounded(x)},
-        "truth": {
-            "mean": rounded([math.sin(v) for v in x]),
-            "std": rounded([0.15 / (1 + math.exp(-v)) for v in x]),
+    shown = [p for p in points if 0 < p[0] < 3 and abs(p[1]) < 3]
+    return ToyPictures(
+        grid={"x1": [*axis], "x2": [*axis]},
+        truth={"class": [int(math.hypot(*p) >= 2.4) for p in points]},
+        data={
+            "x1": [p[0] for p in shown],
+            "x2": [p[1] for p in shown],
+            "class": [int(math.hypot(*p) >= 2.4) for p in shown],
         },
-        "data": {
-            "x": rounded(train),
-            "y": rounded([math.sin(v) + rng.gauss(0, 0.15 / (1 + math.exp(-v))) for v in train]),
-        },
-        "reference": gaussian_picture(x, 0.0, 0.55, 0.0),
-        "direct": {"mean": gaussian_picture(x, 0.3, 0.0, 0.02)["mean"]},
-        "methods": shown,
-    }
+        reference=probs(0.0),
+        methods={name: {m: [probs(4 / m), probs(-4 / m)] for m in (16, 64)} for name in methods},
+    )
 
 
-def probability_map(axis: list[float], sharpness: float, shift: float) -> list[float]:
-    """Class 0 near the origin where there is data, undecided to the left of it; x1 varies fastest."""
-    values = []
-    for x2 in axis:
-        for x1 in axis:
-            known = 1 / (1 + math.exp(-1.5 * (x1 + 0.4 + shift)))
-            far = 1 / (1 + 0.02 * (x1**2 + x2**2))
-            logit = sharpness * (2.4 - math.hypot(x1, x2)) * far * known
-            values.append(1 / (1 + math.exp(-logit)))
-    return rounded(values)
-
-
-def classification_pictures(methods: list[str]) -> dict[str, Any]:
-    rng = random.Random(5)
-    axis = [-6 + 12 * i / 59 for i in range(60)]
-    points = [(rng.uniform(0, 3), rng.uniform(-3, 3)) for _ in range(1040)]
-    looks = {"ensemble": (4.5, 0.4), "sgld": (6.0, 0.8), "sghmc": (5.0, 0.2)}
-    return {
-        "grid": {"x1": rounded(axis), "x2": rounded(axis)},
-        "truth": {"class": [int(math.hypot(x1, x2) >= 2.4) for x2 in axis for x1 in axis]},
-        "data": {
-            "x1": rounded([p[0] for p in points]),
-            "x2": rounded([p[1] for p in points]),
-            "class": [int(math.hypot(*p) >= 2.4) for p in points],
-        },
-        "reference": {"probs": probability_map(axis, 4.0, 0.0)},
-        "methods": {
-            method: {
-                str(m): [
-                    {
-                        "probs": probability_map(
-                            axis,
-                            looks.get(method, (9.0, 1.5))[0],
-                            looks.get(method, (9.0, 1.5))[1] + rng.gauss(0, 6 / m),
-                        )
-                    }
-                    for _ in range(2)
-                ]
-                for m in (16, 64)
-            }
-            for method in methods
-        },
-    }
-
-
-def reference_info(kind: str) -> dict[str, Any]:
-    size = 0.018 if kind == "gaussian" else 0.0009
-    floor = {
-        convention: {direction: {"grid": size * factor, "train": size * factor / 20} for direction in DIRECTIONS}
-        for convention, factor in zip(CONVENTIONS, (1.0, 0.7), strict=True)
-    }
-    return {
-        "path": "shipped",
-        "about": {
+def reference_facts(kind: str) -> ReferenceFacts:
+    """A shipped reference with its noise floors."""
+    size, factors = 0.018 if kind == "gaussian" else 0.0009, {"pooled": 1.0, "gustafsson2020": 0.7}
+    return ReferenceFacts(
+        path="shipped",
+        about={
             "command": "epibench reference toy-regression --set reference.num_chains=512",
             "num_chains": 512,
-            "num_samples": 1000,
-            "rhat": {"median": 1.004, "share_below_1.05_inside": 0.982, "max": 1.31},
-            "ess": {"median": 8123.4, "min": 212.9},
-            "divergences": 17,
+            "rhat": {"median": 1.004, "max": 1.31},
             "seeds": [0, 1, 2, 3],
         },
-        "floor": floor,
-        "notes": ["Two batches that started from different networks lie at 0.016 from each other."],
-    }
+        floor=tree({view: size * factors[view[0]] / (1 if view[2] == "grid" else 20) for view in VIEWS}),
+        notes=["Two batches that started from different networks lie at 0.016 from each other."],
+    )
 
 
 def run(
@@ -278,75 +212,70 @@ def run(
     data_path: str | None = None,
     variants: dict[str, Any] | None = None,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> RunResults:
     """The results of one run."""
     kind = "gaussian" if problem == "toy-regression" else "categorical"
-    shapes = shapes or (REGRESSION if kind == "gaussian" else CLASSIFICATION)
+    shapes = shapes or SHAPES[problem]
     labels = {**LABELS, **(labels or {})}
-    draws = {method: kl_of(method, shape, kind, members, seed) for method, shape in shapes.items()}
-    scored = {
-        method: {
-            domain: metrics_of(method, min(shape[0], 1.0), kind, domain, members) for domain in ("inside", "outside")
-        }
+    draws = {method: kl_draws_of(method, shape, kind, members, seed) for method, shape in shapes.items()}
+    made = {
+        method: {d: made_on(method, min(shape[0], 1.0), kind, d, members) for d in ("inside", "outside")}
         for method, shape in shapes.items()
     }
-    pictures = regression_pictures if kind == "gaussian" else classification_pictures
-    return {
-        "version": 1,
-        "epibench": "0.1.0",
-        "torch": "2.13.0+cpu",
-        "python": "3.12.3",
-        "commit": "3f2a91c",
-        "device": "cpu",
-        "seconds": 431.7,
-        "created": "2026-11-15T12:00:00Z",
-        "recipe": {
+    return run_results(
+        recipe={
             "name": name or problem,
             "problem": problem,
             "seed": seed,
             "methods": list(shapes),
             "members": list(members),
-            "prior_scale": 1.0,
             "data": {"path": data_path, "seed": seed},
             "reference": {"path": None},
             "ensemble": {"num_networks": 1024, "num_epochs": 150, "optimizer": "adam", "learning_rate": 0.001},
-            "sgld": {"num_chains": 24, "num_epochs": 38400, "learning_rate": 0.01},
             "variants": variants or {},
         },
-        "problem": problem,
-        "kind": kind,
-        "methods": {method: method_info(method, labels[method], max(members)) for method in shapes},
-        "summary": {m: {d: part["summary"] for d, part in by.items()} for m, by in scored.items()},
-        "curves": {m: {d: part["curves"] for d, part in by.items()} for m, by in scored.items()},
-        "draws": {},
-        "kl": {method: deep_map(stat, tree, 4) for method, tree in draws.items()},
-        "kl_draws": draws,
-        "reference": reference_info(kind),
-        "pictures": pictures(list(shapes)),
-        "cost": {
-            method: {"parameters": 282, "train_seconds": 12.3 * (i + 1), "predict_seconds": 0.41}
+        problem=problem,
+        kind=kind,
+        methods={method: method_facts(method, labels[method], max(members)) for method in shapes},
+        summary={method: {d: summary_of(one) for d, one in by.items()} for method, by in made.items()},
+        curves={method: {d: curves_of(one) for d, one in by.items()} for method, by in made.items()},
+        draws={method: {d: draws_of(one) for d, one in by.items()} for method, by in made.items()},
+        kl={
+            method: tree({view: {m: stat(values) for m, values in of_m.items()} for view, of_m in by.items()})
+            for method, by in draws.items()
+        },
+        kl_draws={method: tree(by) for method, by in draws.items()},
+        reference=reference_facts(kind),
+        pictures=(regression_pictures if kind == "gaussian" else classification_pictures)(list(shapes)),
+        cost={
+            method: Cost(parameters=282, train_seconds=12.3 * (i + 1), predict_seconds=0.41)
             for i, method in enumerate(shapes)
         },
-    }
+    )
 
 
-def regression() -> dict[str, Any]:
+def kl_leaf(results: RunResults, method: str, view: Any) -> dict[int, Stat]:
+    """A method's KLs in one view."""
+    return results.kl[method][view.convention][view.direction][view.region]
+
+
+def regression() -> RunResults:
     """The everyday page."""
     return run(data_path="published_training_data.npz")
 
 
-def classification() -> dict[str, Any]:
+def classification() -> RunResults:
     """The other problem, on data of our own."""
     return run("toy-classification")
 
 
-def momentum() -> dict[str, Any]:
+def momentum() -> RunResults:
     """Another optimiser, so that two runs can be compared."""
     shapes = {"ensemble": (0.7, 0.5, 0.6), "mc_dropout": (0.9, 1.4, 0.6)}
     return run(name="toy-regression-momentum", shapes=shapes)
 
 
-def dropout_rates() -> dict[str, Any]:
+def dropout_rates() -> RunResults:
     """Variants of one method, in the quick variant of the recipe."""
     shapes = {"mc_dropout_5": (3.0, 9.0, 0.8), "mc_dropout_10": (1.1, 3.0, 0.6), "mc_dropout_20": (0.95, 0.7, 0.6)}
     rates = {"mc_dropout_5": 0.05, "mc_dropout_10": 0.1, "mc_dropout_20": 0.2}
@@ -359,35 +288,37 @@ def dropout_rates() -> dict[str, Any]:
     )
 
 
-def bare() -> dict[str, Any]:
-    """A run that stopped early: one method, one M, infinite KL, no reference, nothing else."""
-    made = run(shapes={"map": (1.0, 0.1, 0.1)}, labels={"map": "MAP"}, members=(1,))
-    tree = {
-        c: {d: {r: {"1": {"mean": None, "std": None, "n": 1}} for r in REGIONS} for d in DIRECTIONS}
-        for c in CONVENTIONS
-    }
-    kept = {key: made[key] for key in ("version", "recipe", "problem", "kind")}
-    return {**kept, "methods": {"map": {"label": "MAP"}}, "kl": {"map": tree}, "reference": None}
+def bare() -> RunResults:
+    """One method, one M, an infinite KL, no reference, nothing else."""
+    infinite: KL = tree({view: {1: Stat(mean=None, std=None, n=1)} for view in VIEWS})
+    return run_results(methods={"map": method_facts("map", "MAP", 1)}, kl={"map": infinite})
 
 
-def hostile() -> dict[str, Any]:
+def failed() -> RunResults:
+    """A run whose only method failed."""
+    return run_results(
+        recipe={"name": "toy-regression", "methods": ["sgld"]}, failed={"sgld": "the loss is not finite"}
+    )
+
+
+def hostile() -> RunResults:
     """Text that tries to leave its place, wherever a run has text."""
-    bad = "<script>alert(1)</script>\"'&\x00\udc80"
-    made = copy.deepcopy(run(members=(8, 16)))
-    made["recipe"]["name"] = made["commit"] = made["device"] = bad
-    made["recipe"][bad] = {bad: [bad]}
-    made["methods"]["sgld"].update(label=bad, notes=[bad])
-    made["reference"].update(path=bad, notes=[bad], about={bad: bad, "command": bad})
-    return made
+    made = run(members=(8, 16)).model_dump()
+    made["recipe"]["name"] = made["commit"] = made["device"] = BAD_TEXT
+    made["recipe"][BAD_TEXT] = {BAD_TEXT: [BAD_TEXT]}
+    made["methods"]["sgld"].update(label=BAD_TEXT, notes=[BAD_TEXT])
+    made["reference"].update(path=BAD_TEXT, notes=[BAD_TEXT], about={BAD_TEXT: BAD_TEXT, "command": BAD_TEXT})
+    return RunResults(**made)
 
 
-SCENES: dict[str, Callable[[], list[dict[str, Any]]]] = {
+SCENES: dict[str, Callable[[], list[RunResults]]] = {
     "regression": lambda: [regression()],
     "classification": lambda: [classification()],
     "dropout_rates": lambda: [dropout_rates()],
     "two_runs": lambda: [regression(), momentum()],
     "two_problems": lambda: [regression(), classification()],
     "bare": lambda: [bare()],
+    "failed": lambda: [failed()],
     "hostile": lambda: [hostile()],
 }
 

@@ -3,27 +3,29 @@ import io
 import re
 
 import fake_dense_run
+import fake_run
 import numpy as np
 import pytest
 from html_tree import parse_html
 from PIL import Image
 
-from epibench.report.class_pictures import class_key, classes_chart, errors_chart
-from epibench.report.class_styles import STRIPES, ClassStyles, class_styles, class_swatch
-from epibench.report.domain_pictures import DomainPictures, domain_pictures
-from epibench.report.domains import domains_of
-from epibench.report.grids import read_classes
-from epibench.report.runs import methods_of, read_runs
+from epibench.report.charts.lines import STRIPES, class_swatch
+from epibench.report.dense_section import PictureBook, picture_books
+from epibench.report.entries import ClassStyles
+from epibench.report.pictures.classes import class_key, classes_chart, errors_chart
+from epibench.report.pictures.panels import read_classes
+from epibench.report.runs import class_styles, domains_of, methods_of, read_runs
+from epibench.results import DomainFacts, RunResults
 
-STYLES = ClassStyles(["road", "sky"], [[128, 64, 128], [70, 130, 180]])
+STYLES = ClassStyles(["road", "sky"], [(128, 64, 128), (70, 130, 180)])
 
 
-def books(results: dict[str, object]) -> list[DomainPictures]:
+def books(results: RunResults) -> list[PictureBook]:
     (run,) = read_runs([results])
-    return domain_pictures(run, methods_of([run]), domains_of([run]), "book")
+    return picture_books(run, methods_of([run]), domains_of([run]), "book")
 
 
-def titles(book: DomainPictures, layer: int = 0) -> dict[str, list[str]]:
+def titles(book: PictureBook, layer: int = 0) -> dict[str, list[str]]:
     """The panels that are drawn, by row; the share of wrong pixels is left out."""
     return {
         row.title.replace("\u00a0", " "): [panel.title.split(":")[0] for panel in row.panels if panel.chart is not None]
@@ -43,7 +45,7 @@ def names(chart: object) -> list[str]:
 
 
 def test_each_image_has_truth_key_and_a_row_for_each_method() -> None:
-    (clean, _) = books(fake_dense_run.run("categorical", domains=("clean", "wild"), members=(1, 2)))
+    (clean, _) = books(fake_dense_run.small("categorical"))
     methods = ["Predicted classes", "Where it is wrong", "Uncertainty (entropy)"]
     assert titles(clean) == {
         "Image and truth": ["Image", "True classes", "Classes in these pictures"],
@@ -54,7 +56,7 @@ def test_each_image_has_truth_key_and_a_row_for_each_method() -> None:
 
 def test_classes_have_their_colours_and_what_is_not_labelled_is_striped() -> None:
     found = pixels(classes_chart("classes", np.array([[0, 1, 255, 255]], np.uint8), STYLES))[0].tolist()
-    assert found[:2] == STYLES.colours
+    assert [tuple(colour) for colour in found[:2]] == STYLES.colours
     assert {tuple(colour) for colour in found[2:]} <= set(STRIPES)
     wide = pixels(classes_chart("classes", np.full((20, 20), 255, np.uint8), STYLES))
     assert {tuple(colour) for colour in wide.reshape(-1, 3).tolist()} == set(STRIPES)
@@ -70,10 +72,8 @@ def test_errors_are_bright_and_only_where_there_is_a_label() -> None:
 def test_the_share_of_wrong_pixels_is_of_those_with_a_label() -> None:
     results = fake_dense_run.run("categorical", domains=("wild",), members=(1, 2))
     (book,) = books(results)
-    picture = results["pictures"]["wild"][0]
-    target, predicted = (
-        read_classes(text) for text in (picture["target"], picture["methods"]["ensemble"]["predicted"])
-    )
+    picture = fake_dense_run.images(results, "wild")[0]
+    target, predicted = (read_classes(text) for text in (picture.target, picture.methods["ensemble"].predicted))
     assert target is not None
     assert predicted is not None
     share = 100 * (predicted != target)[target != 255].mean()
@@ -89,7 +89,7 @@ def test_the_key_has_the_classes_that_occur() -> None:
 
 
 def test_uncertainty_is_on_one_scale_for_all() -> None:
-    results = fake_dense_run.run("categorical", domains=("clean", "wild"), members=(1, 2))
+    results = fake_dense_run.small("categorical")
     found = {
         re.findall(r"from 0 to [\d.]+ nats", str(row.panels[2].chart))[0]
         for book in books(results)
@@ -108,14 +108,14 @@ def test_a_domain_with_classes_of_its_own_has_its_names_and_colours() -> None:
 
 
 def test_names_and_colours_are_not_mixed_between_domain_and_run() -> None:
-    run = {"class_names": ["road", "sky"], "class_colours": STYLES.colours, "domains": {"own": {"class_names": ["x"]}}}
+    own = DomainFacts(label="own", role="shifted", class_names=["x"])
+    run = fake_run.run_results(class_names=["road", "sky"], class_colours=STYLES.colours, domains={"own": own})
     assert class_styles(run, "own") == ClassStyles(["x"], ())
     assert class_styles(run, "other") == STYLES
 
 
-@pytest.mark.parametrize("colour", [None, "red", [1, 2], [300, 0, 0], [1, 2, None], {"r": 1}])
-def test_a_class_without_a_colour_gets_one(colour: object) -> None:
-    found = ClassStyles(["a", "b"], [colour, colour])
+def test_a_class_without_a_colour_gets_one() -> None:
+    found = ClassStyles(["a", "b"])
     assert found.of(0).colour != found.of(1).colour
     assert all(0 <= part <= 255 for part in found.of(200).colour)
 
@@ -135,11 +135,11 @@ def test_what_cannot_be_read_is_left_out() -> None:
     assert titles(clean, 1) == {
         "Image and truth": ["Image", "Classes in these pictures"],  # 16 bits are too many
         "Ensembling, M = 2": ["Predicted classes", "Uncertainty (entropy)"],
-        "MC-dropout": ["Predicted classes"],
+        "MC-dropout, M = 2": ["Predicted classes"],
     }
     assert names(clean.layers[1].rows[0].panels[2].chart) == ["class 40", "class 254"]
 
 
-@pytest.mark.parametrize("text", [None, 3, "", "*", base64.b64encode(b"not a PNG").decode(), {"png": "AAAA"}])
-def test_what_is_no_map_of_classes_is_none(text: object) -> None:
+@pytest.mark.parametrize("text", [None, "", "*", base64.b64encode(b"not a PNG").decode()])
+def test_what_is_no_map_of_classes_is_none(text: str | None) -> None:
     assert read_classes(text) is None

@@ -1,24 +1,22 @@
-import copy
 import re
 from collections.abc import Callable
-from typing import Any
 
 import fake_dense_run
 import fake_results
+import fake_run
 import pytest
 from html_tree import Node
 
-from epibench.report.class_section import ClassSection, class_section
-from epibench.report.class_shift import ShiftTable
-from epibench.report.class_tables import class_tables, per_class_names
-from epibench.report.domains import domains_of, featured
-from epibench.report.entries import Entry
+from epibench.published import PoolSize
+from epibench.report.entries import ClassStyles, Entry
 from epibench.report.markdown import render_markdown
 from epibench.report.metric_info import PER_CLASS, known_metrics
-from epibench.report.runs import methods_of, read_runs
+from epibench.report.runs import entries_on, featured, methods_of, read_runs, scored_domains
+from epibench.report.tables import ClassSection, ShiftTable, class_section, class_tables, per_class_names
+from epibench.results import ClassStat, DomainFacts, RunResults, ScoreResults
 
 SPACES = str.maketrans({"\u00a0": " ", "\u2007": " ", "\u2008": " ", "−": "-"})
-DocumentOf = Callable[[dict[str, Any]], Node]
+DocumentOf = Callable[[ScoreResults], Node]
 RunDocument = Callable[..., Node]
 SceneDocument = Callable[[str], Node]
 
@@ -29,30 +27,33 @@ def plain(text: str) -> str:
 
 
 def with_classes(values: dict[str, list[float | None]], names: list[str], label: str = "Ensembling") -> Entry:
-    summary = {"4": {name: {"mean": found, "std": None, "n": 3} for name, found in values.items()}}
-    return Entry(0, label, "categorical", summary, raw={"class_names": names})
+    stats = {name: ClassStat(mean=[*found], std=None, n=3) for name, found in values.items()}
+    return Entry(0, label, "categorical", {4: {**stats}}, PoolSize(16), classes=ClassStyles(names))
 
 
-def section_of(results: dict[str, Any]) -> ClassSection | None:
-    (run,) = read_runs([results])
-    methods, domains = methods_of([run]), domains_of([run])
+def section_of(results: RunResults) -> ClassSection | None:
+    runs = read_runs([results])
+    methods = methods_of(runs)
+    domains = scored_domains(runs, methods)
     first = featured(domains, methods)
-    return class_section(first, [domain for domain in domains if domain not in first], methods)
+    others = [domain for domain in domains if domain not in first]
+    return class_section(*([(d, entries_on(methods, d.name)) for d in of_them] for of_them in (first, others)))
 
 
-def small(inside: list[float | None], outside: list[float | None], name: str = "iou_per_class") -> dict[str, Any]:
+def small(inside: list[float | None], outside: list[float | None], name: str = "iou_per_class") -> RunResults:
     """A run of one method whose classes have these values on the domain trained for and under a shift."""
     values = {"clean": inside, "wild": outside}
-    return {
-        "kind": "categorical",
-        "class_names": ["road", "sky", "car"],
-        "domains": {"clean": {"role": "in-domain"}, "wild": {"role": "shifted"}},
-        "methods": {"ensemble": {"label": "Ensembling"}},
-        "summary": {"ensemble": {d: {"2": {name: {"mean": v, "std": None, "n": 2}}} for d, v in values.items()}},
-    }
+    roles = {"clean": "in-domain", "wild": "shifted"}
+    return fake_run.run_results(
+        kind="categorical",
+        class_names=["road", "sky", "car"],
+        domains={domain: DomainFacts(label=domain, role=role) for domain, role in roles.items()},
+        methods={"ensemble": fake_dense_run.method_facts("ensemble", (2,))},
+        summary={"ensemble": {d: {2: {name: ClassStat(mean=[*v], std=None, n=2)}} for d, v in values.items()}},
+    )
 
 
-def table_of(results: dict[str, Any]) -> ShiftTable:
+def table_of(results: RunResults) -> ShiftTable:
     found = section_of(results)
     assert found is not None
     return found.layers[0].shown[0]
@@ -87,14 +88,14 @@ def test_bars_go_from_the_smaller_to_the_larger_of_both_values() -> None:
 
 def test_classes_are_matched_by_their_names() -> None:
     results = small([0.9, 0.5, 0.7], [0.2, 0.6])
-    results["domains"]["wild"]["class_names"] = ["car", "lane"]
+    results.domains["wild"].class_names = ["car", "lane"]
     rows = {row.style.name: plain(row.cells[0].text) for row in table_of(results).rows}
     assert rows == {"car": "0.700 → 0.200", "lane": "0.600"}
 
 
 def test_without_another_domain_the_worst_class_comes_first() -> None:
     results = small([0.9, 0.5, 0.7], [0.0])
-    del results["domains"]["wild"]
+    del results.domains["wild"]
     table = table_of(results)
     assert [row.style.name for row in table.rows] == ["sky", "car", "road"]
     assert table.before is None
@@ -169,30 +170,26 @@ def test_shares_are_a_column_and_no_metric() -> None:
 
 
 def test_a_metric_of_classes_that_is_new_or_undefined_breaks_nothing(run_document: RunDocument) -> None:
-    results = copy.deepcopy(fake_dense_run.run("categorical", domains=("clean", "wild"), members=(1, 2)))
-    for stats in results["summary"]["ensemble"]["wild"].values():
-        stats["sharpness_per_class"] = {"mean": [1.5] * 19, "std": None, "n": 8}
-        stats["nll_per_class"] = {"mean": None, "std": None, "n": 8}
-        stats["iou_per_class"]["std"] = [0.1]
+    results = fake_dense_run.small("categorical")
+    for stats in results.summary["ensemble"]["wild"].values():
+        stats["sharpness_per_class"] = ClassStat(mean=[1.5] * 19, std=None, n=8)
+        stats["nll_per_class"] = ClassStat(mean=[None] * 19, std=None, n=8)
     text = plain(run_document(results).text)
     assert "sharpness" in text
     assert "By IoU, light" in text
 
 
-@pytest.mark.parametrize(
-    ("value", "layers"),
-    [(None, 0), ({}, 0), ({"mean": "x"}, 0), ({"mean": []}, 0), ({"mean": [None] * 3, "std": "y"}, 1)],
-)
-def test_a_broken_metric_of_classes_breaks_nothing(value: Any, layers: int) -> None:
+@pytest.mark.parametrize(("mean", "layers"), [([], 0), ([None] * 3, 1)])
+def test_an_empty_metric_of_classes_breaks_nothing(mean: list[None], layers: int) -> None:
     results = small([0.9, 0.5, 0.7], [0.8, 0.6, 0.2])
-    results["summary"]["ensemble"]["wild"]["2"]["iou_per_class"] = value
+    results.summary["ensemble"]["wild"][2]["iou_per_class"] = ClassStat(mean=[*mean], std=None, n=2)
     found = section_of(results)
     assert len(found.layers if found else ()) == layers
 
 
 def test_scored_files_show_the_iou_and_fold_the_rest(document_of: DocumentOf) -> None:
     results = fake_results.mixed()
-    for metrics in results["files"][2]["summary"].values():
+    for metrics in results.files[2].summary.values():
         metrics["brier_per_class"] = metrics["iou_per_class"]
     document = document_of(results)
     first, second = document.find_all("table", "classes")
@@ -203,7 +200,7 @@ def test_scored_files_show_the_iou_and_fold_the_rest(document_of: DocumentOf) ->
 
 
 def test_markdown_has_the_iou_of_every_class() -> None:
-    text = render_markdown(read_runs([fake_dense_run.run("categorical", domains=("clean", "wild"), members=(1, 2))]))
+    text = render_markdown(read_runs([fake_dense_run.small("categorical")]))
     assert text.count("#### IoU per class at M\u00a0=\u00a02") == 2
     assert "| class | share of pixels | Ensembling | MC-dropout |" in text
     assert re.search(r"\| road \| 30\u00a0% \| \*\*0\.\d+ ± 0\.\d+\*\* \| 0\.\d+ ± 0\.\d+ \|", text)
@@ -212,4 +209,4 @@ def test_markdown_has_the_iou_of_every_class() -> None:
 def test_ours_by_the_published_convention_come_without_the_warning(run_document: RunDocument) -> None:
     results = fake_dense_run.cityscapes()
     assert "different conventions" in run_document(results).text
-    assert "different conventions" not in run_document({**results, "convention": "gustafsson2020"}).text
+    assert "different conventions" not in run_document(results.model_copy(update={"convention": "gustafsson2020"})).text

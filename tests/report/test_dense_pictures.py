@@ -8,20 +8,19 @@ import pytest
 from html_tree import Node, parse_html
 from PIL import Image
 
-from epibench.report.colour_map import AMOUNT, DEPTH, palette, shares_uri
-from epibench.report.colour_scale import ColourScale, scale_end
-from epibench.report.domain_pictures import DomainPictures, domain_pictures
-from epibench.report.domains import domains_of
-from epibench.report.grids import enlarged, photo_uri, read_grid, shrunk
-from epibench.report.runs import methods_of, read_runs
+from epibench.report.dense_section import PictureBook, picture_books
+from epibench.report.pictures.colours import AMOUNT, DEPTH, ColourScale, palette, scale_end, shares_uri
+from epibench.report.pictures.panels import enlarged, photo_uri, read_grid, shrunk
+from epibench.report.runs import domains_of, methods_of, read_runs
+from epibench.results import Grid, RunResults
 
 
-def books(results: dict[str, object]) -> list[DomainPictures]:
+def books(results: RunResults) -> list[PictureBook]:
     (run,) = read_runs([results])
-    return domain_pictures(run, methods_of([run]), domains_of([run]), "book")
+    return picture_books(run, methods_of([run]), domains_of([run]), "book")
 
 
-def titles(book: DomainPictures, layer: int = 0) -> dict[str, list[str]]:
+def titles(book: PictureBook, layer: int = 0) -> dict[str, list[str]]:
     return {
         row.title.replace("\u00a0", " "): [panel.title for panel in row.panels if panel.chart is not None]
         for row in book.layers[layer].rows
@@ -39,7 +38,7 @@ def image_of(chart: object) -> Node:
 
 
 def test_each_image_has_input_truth_and_a_row_for_each_method() -> None:
-    (clean, _) = books(fake_dense_run.run(domains=("clean", "wild"), members=(1, 2)))
+    (clean, _) = books(fake_dense_run.small())
     methods = ["Predicted depth", "|Error|", "Uncertainty (std)"]
     assert titles(clean) == {
         "Input and truth": ["Image", "Sparse depth, the input", "True depth"],
@@ -54,7 +53,7 @@ def test_errors_are_shown_only_where_the_target_is_known() -> None:
     results = fake_dense_run.run(domains=("wild",), members=(1, 2))
     (book,) = books(results)
     error = decoded(image_of(book.layers[0].rows[1].panels[1].chart).attributes["href"] or "")
-    target = read_grid(results["pictures"]["wild"][0]["target"], zero_is_none=True)
+    target = read_grid(fake_dense_run.images(results, "wild")[0].target, zero_is_none=True)
     assert target is not None
     assert np.array_equal(error[..., 3] > 0, np.isfinite(target))
 
@@ -67,8 +66,8 @@ def test_what_cannot_be_read_is_left_out() -> None:
     assert "MC-dropout, M = 2" not in titles(clean, 1)
 
 
-def test_kinds_without_pictures_have_none() -> None:
-    assert books({**fake_dense_run.cityscapes(), "kind": "counts"}) == []
+def test_a_run_without_pictures_has_none() -> None:
+    assert books(fake_dense_run.partial()) == []
 
 
 def test_a_grid_comes_back_in_its_unit() -> None:
@@ -79,17 +78,14 @@ def test_a_grid_comes_back_in_its_unit() -> None:
     assert np.allclose(found[np.isfinite(found)], [1.5, 20.25, 200.0])
 
 
-@pytest.mark.parametrize(
-    "grid",
-    [None, 7, {}, {"scale": 1.0}, {"scale": None, "png": "AAAA"}, {"scale": 1.0, "png": 3}, {"scale": 1.0, "png": "*"}],
-)
-def test_what_is_no_grid_is_none(grid: object) -> None:
+@pytest.mark.parametrize("grid", [None, Grid(scale=1.0, png=""), Grid(scale=1.0, png="*"), Grid(scale=1.0, png="AAAA")])
+def test_what_is_no_grid_is_none(grid: Grid | None) -> None:
     assert read_grid(grid) is None
 
 
 def test_a_cut_off_picture_is_none() -> None:
     grid = fake_dense_run.grid(np.ones((40, 40), np.float32))
-    grid["png"] = base64.b64encode(base64.b64decode(grid["png"])[:-30]).decode()
+    grid.png = base64.b64encode(base64.b64decode(grid.png)[:-30]).decode()
     assert read_grid(grid) is None
 
 

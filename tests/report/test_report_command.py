@@ -1,26 +1,20 @@
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import fake_run
 import pytest
-from rich.console import Console
 
-from epibench.cli.report import print_run_tables, run_report
+from epibench.cli.report import run_report
 from epibench.errors import InputError
+from epibench.results import RunResults
 
 
 def folder(path: Path, results: Any) -> Path:
     path.mkdir()
-    (path / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    made = results.model_dump(mode="json") if isinstance(results, RunResults) else results
+    (path / "results.json").write_text(json.dumps(made), encoding="utf-8")
     return path
-
-
-def printed(results: dict[str, Any], width: int = 150) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    print_run_tables(results, console)
-    return console.export_text()
 
 
 @pytest.fixture
@@ -84,33 +78,9 @@ def test_a_folder_is_no_place_for_the_page(here: Path) -> None:
         run_report([folder(here / "a", fake_run.bare())], here, None)
 
 
-def test_the_table_has_every_m_and_the_floor() -> None:
-    lines = printed(fake_run.classification()).splitlines()
-    assert lines[1].split() == ["floor", *(word for m in fake_run.MEMBERS for word in ("M", "=", str(m)))]
-    assert lines[2].split()[:5] == ["Ensembling", "0.00090", "0.135", "±", "0.053"]
-
-
-def test_a_narrow_terminal_gets_the_largest_m_without_std() -> None:
-    text = printed(fake_run.classification(), width=60)
-    assert "±" not in text.split("Ensembling is closest")[0].split("KLs")[1]
-    assert "M = 256" in text
-    assert max(len(line) for line in text.splitlines()[1:6]) <= 60
-
-
-def test_point_estimates_stand_in_the_last_column_with_their_m() -> None:
-    line = next(line for line in printed(fake_run.regression()).splitlines() if line.startswith("MAP (M = 1)"))
-    assert line.split()[-3:] == ["3.4", "±", "3.3"]
-
-
-def test_published_counts_and_caveats_are_printed() -> None:
-    text = printed(fake_run.dropout_rates())
-    assert "of 18 published cells 9 have a value of ours; 9 within one published std" in text
-    assert "quick variant" in text
-
-
-def test_who_is_closest_is_printed() -> None:
-    assert "Ensembling is closest." in printed(fake_run.classification())
-
-
-def test_a_run_without_a_reference_says_so() -> None:
-    assert "no KL, as there was no reference" in printed({**fake_run.bare(), "kl": {"map": {}}})
+def test_results_of_another_shape_are_refused_in_one_line(here: Path) -> None:
+    made = fake_run.bare().model_dump(mode="json")
+    made["kl"]["map"]["pooled"] = 7
+    with pytest.raises(InputError, match=r"kl\.map\.pooled") as caught:
+        run_report([folder(here / "a", made)], None, None)
+    assert "\n" not in str(caught.value)

@@ -1,6 +1,6 @@
 import pytest
 
-from epibench.report.numbers import aligned, change, finite, measured, significant
+from epibench.report.numbers import aligned, change, listed, measured, significant
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,29 @@ def test_a_mean_is_rounded_to_two_digits_of_its_std(mean: float | None, std: flo
     assert measured(mean, std) == text
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, True, "3", [1.0]])
-def test_what_is_no_finite_number_is_none(value: object) -> None:
-    assert finite(value) is None
+@pytest.mark.parametrize(
+    ("mean", "std", "bound", "text"),
+    [
+        (5.8e-7, 8.2e-7, 8e-4, "< 0.0008"),
+        (5.8e-7, 8.2e-7, 8.1e-4, "< 0.0009"),
+        (0.0608, 0.0012, 8e-4, "0.0608 ± 0.0012"),
+        (0.060812, 0.000123, 8e-4, "0.0608 ± 0.0001"),
+        (0.060812, 0.000012, 8e-4, "0.0608 ± <0.0001"),
+        (0.06081234, None, 8e-4, "0.0608"),
+        (0.06081234, None, 1.5e-3, "0.061"),
+        (0.06081234, None, 0.0, "0.06081"),
+        (0.0, 0.0, 8e-4, "< 0.0008"),
+        (None, None, 8e-4, "–"),
+    ],
+)
+def test_no_digit_is_below_the_numerical_error(mean: float | None, std: float | None, bound: float, text: str) -> None:
+    assert measured(mean, std, bound) == text
+
+
+def test_lists_end_with_and_or_with_the_number_of_the_rest() -> None:
+    assert [listed(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+    assert listed(["a", "b", "c", "d"], 2) == "a, b and 2 more"
+    assert listed(["a", "b"], 2) == "a and b"
 
 
 def test_decimal_points_line_up() -> None:

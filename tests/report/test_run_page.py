@@ -12,7 +12,8 @@ from page_checks import assert_accessible
 
 from epibench.report import write_run_page
 from epibench.report.numbers import measured
-from epibench.report.runs import VIEWS, View
+from epibench.report.runs import VIEWS, View, kl_entries, methods_of, read_runs
+from epibench.results import Stat
 
 RunDocument = Callable[..., Node]
 SceneDocument = Callable[[str], Node]
@@ -106,9 +107,9 @@ def test_the_table_of_each_view_holds_its_numbers(view: View, scene_document: Sc
     results = fake_run.classification()
     (table,) = view_of(scene_document("classification"), view.key).find_all("table", "kl")
     floor, *cells = rows(table)["SGHMC"]
-    stats = results["kl"]["sghmc"][view.convention][view.direction][view.region]
-    assert [cell.removesuffix(" ≈") for cell in cells] == [plain(measured(s["mean"], s["std"])) for s in stats.values()]
-    known = results["reference"]["floor"][view.convention][view.direction][view.region]
+    stats = fake_run.kl_leaf(results, "sghmc", view)
+    assert [cell.removesuffix(" ≈") for cell in cells] == [plain(measured(s.mean, s.std)) for s in stats.values()]
+    (known,) = {entry.floor for entry in kl_entries(methods_of(read_runs([results])), view)}
     assert float(floor.replace("×10⁻⁵", "e-5")) == pytest.approx(known, rel=0.06)
 
 
@@ -215,9 +216,9 @@ def test_a_method_looks_alike_on_every_page(scene_document: SceneDocument) -> No
 def test_infinite_draws_are_counted(run_document: RunDocument) -> None:
     results = fake_run.classification()
     view = VIEWS[0]
-    leaf = results["kl"]["sgld"][view.convention][view.direction][view.region]
-    leaf["8"] = {"mean": None, "std": None, "n": 24}
-    results["kl_draws"]["sgld"][view.convention][view.direction][view.region]["8"] = [None] * 3 + [0.5] * 21
+    fake_run.kl_leaf(results, "sgld", view)[8] = Stat(mean=None, std=None, n=24)
+    draws = results.kl_draws["sgld"][view.convention][view.direction][view.region]
+    draws[8] = [None] * 3 + [0.5] * 21
     (table,) = view_of(run_document(results), view.key).find_all("table", "kl")
     assert "infinite in 3 of 24 draws" in rows(table)["SGLD"][1]
 
@@ -229,8 +230,15 @@ def test_a_run_that_stopped_early_still_makes_a_page(scene_document: SceneDocume
 
 
 def test_a_run_without_kls_says_so_first(run_document: RunDocument) -> None:
-    document = run_document({**fake_run.bare(), "kl": {"map": {}}})
-    assert document.find_all("p", "warning")[0].text == "There is no KL, as there was no reference to compare with."
+    document = run_document(fake_run.bare().model_copy(update={"kl": {}}))
+    assert "no reference" in document.find_all("p", "warning")[0].text
+
+
+def test_a_run_whose_only_method_failed_says_so(scene_document: SceneDocument) -> None:
+    warnings = [plain(p.text) for p in scene_document("failed").find_all("p", "warning")]
+    assert "sgld failed: the loss is not finite" in warnings
+    assert "No method was finished, so there are no numbers." in warnings
+    assert not [text for text in warnings if "There is no KL" in text]
 
 
 def test_settings_versions_and_the_command_are_there(scene_document: SceneDocument) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from epibench.data.sets.street import StreetSource
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP
@@ -11,7 +12,6 @@ from epibench.methods.sgld import SGLD
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
 from epibench.recipes.networks import DepthNetwork
-from epibench.recipes.sources import StreetSource
 
 SIZE = (32, 64)
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from epibench.runs.tensors import Saved, load_tensors, save_tensors
+from epibench.runs.training_log import open_log
+from epibench.training.dense import DenseState, LogRow
+from epibench.training.flat import FlatParameters
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from epibench.errors import InputError
-from epibench.runs.checkpoints import Checkpoints, log_of
-from epibench.runs.tensors import Saved, load_tensors, save_tensors
-from epibench.runs.training_log import open_log
 from epibench.networks.depth_completion import DepthCompletion
-from epibench.training.dense import DenseState, LogRow
-from epibench.training.flat import FlatParameters
+from epibench.runs.checkpoints import Checkpoints, log_of
 
 LOG = (LogRow(2, 1.25, 1e-3), LogRow(4, 0.1 + 0.2, 1e-4))
 REMEDY = "remove it, and it is made anew$"

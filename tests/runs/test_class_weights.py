@@ -5,11 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_segmentation_recipe import small_segmentation
-
-from epibench.data.batch import Batch
-from epibench.data.labels import IGNORE, table_of_names
-from epibench.errors import InputError
 from epibench.runs.class_weights import (
     SMALLEST_SHARE,
     count_classes,
@@ -18,8 +13,13 @@ from epibench.runs.class_weights import (
     rare_weights,
     weights_of,
 )
+from small_segmentation_recipe import small_segmentation
+
+from epibench.data.batch import Batch
+from epibench.data.classes import IGNORE, table_of_names
+from epibench.data.sets.street import StreetSource
+from epibench.errors import InputError
 from epibench.recipes.dense import DenseRecipe
-from epibench.recipes.sources import StreetSource
 
 
 class Pixels:

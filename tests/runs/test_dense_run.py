@@ -17,28 +17,28 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from epibench.runs.tensors import save_tensors
+from epibench.runs.train_job import TrainJob, train_job
+from epibench.training.dense import DenseState, NetworkKeys
 from safetensors.torch import load_file
 from silent_reporter import Silent
 from small_dense_recipe import small_dense
 
 from epibench.cli import main
 from epibench.data.batch import Batch
-from epibench.street import StreetDataset
-from epibench.street.dataset import as_sample
 from epibench.errors import InputError
 from epibench.evaluation import dense as domain_pass
 from epibench.evaluation.scoring import ScoreSettings, prepare
-from epibench.store.structure import open_store
-from epibench.runs import Machine, RunFolder, evaluate_domain, run_dense
-from epibench.runs import train_job as train_job_module
-from epibench.runs.checkpoints import Checkpoints
-from epibench.runs.tensors import save_tensors
-from epibench.runs.train_job import TrainJob, train_job
 from epibench.methods import METHODS
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DenseRecipe
+from epibench.runs import Machine, RunFolder, evaluate_domain, run_dense
+from epibench.runs import train_job as train_job_module
+from epibench.runs.checkpoints import Checkpoints
+from epibench.store.structure import open_store
+from epibench.street import StreetDataset
+from epibench.street.dataset import as_sample
 from epibench.training import dense
-from epibench.training.dense import DenseState, NetworkKeys
 
 NUMBERS = ("summary", "draws", "curves", "pictures", "domains", "methods", "overlap", "training", "failed")
 METRICS = {
@@ -64,9 +64,7 @@ def numbers(results: dict[str, Any]) -> dict[str, Any]:
 
 # What saves as often as it can, in shards of one batch; also in a script that dies.
 EAGER = """
-from epibench.evaluation import dense as domain_pass
 from epibench.runs import evaluate_domain
-from epibench.training import dense
 
 dense.LOG_EVERY = 2
 dense.Pacer.due = lambda pacer: True
@@ -261,7 +259,6 @@ KILLED = (
 import os, signal, sys
 from pathlib import Path
 
-from epibench.cli import main
 
 recipe, runs, replace = sys.argv[1], Path(sys.argv[2]), os.replace
 
@@ -335,7 +332,6 @@ SLOW = (
     + """
 import sys, time
 
-from epibench.cli import main
 
 take_step = dense._Run.take_step
 

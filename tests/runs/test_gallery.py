@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from epibench.runs.gallery import Gallery, evenly
 from PIL import Image
 from torch import Tensor
 
 from epibench.data.batch import Batch
 from epibench.members.maps import Maps
 from epibench.runs import picture_encoding
-from epibench.runs.gallery import Gallery, evenly
 
 MEMBERS, IMAGES, CLASSES, SIZE = 5, 3, 4, (10, 14)
 

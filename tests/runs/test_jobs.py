@@ -29,8 +29,6 @@ package = types.ModuleType("epibench.runs")
 package.__path__ = [str(Path(epibench.__file__).parent / "execution")]
 sys.modules["epibench.runs"] = package
 
-from epibench.errors import InputError
-from epibench.runs.jobs import run_jobs
 
 
 def work(job, tell):

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from epibench.runs.run_folder import Stamp
 from safetensors.torch import save_file
 from small_recipes import small
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.data.sets.toy import make_toy
 from epibench.errors import InputError
-from epibench.runs import RunFolder
-from epibench.runs.run_folder import Stamp
 from epibench.methods import METHODS, Problem
 from epibench.networks.mlp import StackedMLP
+from epibench.runs import RunFolder
 from epibench.training.stacked import State
 
 

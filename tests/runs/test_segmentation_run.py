@@ -18,13 +18,13 @@ from small_dense_recipe import SIZE
 from small_segmentation_recipe import small_segmentation
 
 import oracles
-from epibench.data.labels import CITYSCAPES_TRAIN_IDS, label_ids
-from epibench.street import StreetDataset
+from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS, label_ids
 from epibench.errors import InputError
 from epibench.members.draws import make_draws
-from epibench.runs import Machine, RunFolder, run_dense
 from epibench.recipes import RECIPES, apply_settings
 from epibench.recipes.dense import DenseRecipe
+from epibench.runs import Machine, RunFolder, run_dense
+from epibench.street import StreetDataset
 
 STORED = "evaluation.store=true"
 

@@ -14,11 +14,11 @@ from small_recipes import small
 
 from epibench.data.sets.toy import make_toy
 from epibench.errors import InputError
-from epibench.runs import RunFolder, run_toy
-from epibench.runs import toy as execution
 from epibench.methods import METHODS
 from epibench.recipes.toy import ToyRecipe
 from epibench.reference.predictions import Reference, write_reference
+from epibench.runs import RunFolder, run_toy
+from epibench.runs import toy as execution
 
 NOT_NUMBERS = ("created", "seconds", "cost", "commit")
 

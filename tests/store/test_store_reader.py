@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epibench.errors import InputError
 from epibench.store.formats import Contents, memory_source
-from epibench.store.reader import PixelReader, Tally, place, plan_blocks, validate
+from epibench.store.reader import PixelReader, Tally, location, plan_blocks, validate
 from epibench.store.structure import describe, open_store
 from epibench.store.writer import write_store
 
@@ -387,10 +387,10 @@ def test_errors_surface_after_the_blocks_before(tmp_path):
     ],
 )
 def test_places_in_words(tmp_path, shape, position, words):
-    assert place(memory_store(tmp_path, **gaussian(shape)), position) == words
+    assert location(memory_store(tmp_path, **gaussian(shape)), position) == words
 
 
 def test_places_name_members_and_images(tmp_path):
     ids = {"member_id": np.array(["net_a", "net_b"]), "image_id": np.array(["x", "y", "z"])}
     store = memory_store(tmp_path, **gaussian(**ids))
-    assert place(store, 27, 1) == "member 1 ('net_b'), image 1 ('y'), row 1, column 2"
+    assert location(store, 27, 1) == "member 1 ('net_b'), image 1 ('y'), row 1, column 2"

@@ -2,7 +2,12 @@
 
 import contextlib
 import multiprocessing
+import os
+import stat
+import threading
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -300,6 +305,110 @@ def test_several_processes_write_one_store(tmp_path):
         process.join()
     assert [process.exitcode for process in processes] == [0, 0]
     assert_gaussian(tmp_path / "preds.zarr")
+
+
+def test_threads_that_create_one_store_do_not_meet(tmp_path):
+    barrier = threading.Barrier(3)
+
+    def work(member):
+        barrier.wait()
+        for number in range(10):
+            write_members(tmp_path / f"{number}.zarr", [member])
+
+    with ThreadPoolExecutor(3) as executor:
+        list(executor.map(work, range(3)))
+    for number in range(10):
+        assert_gaussian(tmp_path / f"{number}.zarr")
+        assert open_store(tmp_path / f"{number}.zarr").complete
+
+
+def test_a_store_that_another_process_has_just_created_is_not_written_into(tmp_path):
+    writers = [StoreWriter(tmp_path / "preds.zarr", kind="gaussian") for _ in range(2)]
+    writers[0].write_target(0, TARGET[0])
+    with pytest.raises(InputError, match="another process has just created it; give resume=True"):
+        writers[1].write_target(0, TARGET[0])
+
+
+def test_a_store_is_complete_when_its_last_writer_has_finished(tmp_path):
+    path, sizes = tmp_path / "preds.zarr", {"num_members": 2, "num_images": 1, "size": (4, 5), "resume": True}
+    writers = [StoreWriter(path, kind="gaussian", **sizes) for _ in range(2)]
+    for member, writer in enumerate(writers):
+        writer.write_target(0, TARGET[0])
+        writer.write(member, 0, mean=MEAN[member, 0], variance=VARIANCE[member, 0])
+    for writer, complete in zip(writers, (False, True), strict=True):
+        writer.close()
+        assert open_store(path).complete == complete
+
+
+def test_a_store_of_which_one_writer_was_stopped_is_complete_when_it_was_resumed(tmp_path):
+    path, sizes = tmp_path / "preds.zarr", {"num_members": 3, "num_images": 2, "size": (4, 5)}
+    with StoreWriter(path, kind="gaussian", resume=True, **sizes) as writer:
+        writer.write_target(0, TARGET[0])
+        interrupt(path, resume=True, **sizes)
+    assert not open_store(path).complete
+    write_gaussian(path, resume=True, **sizes)
+    assert open_store(path).complete
+    assert not [file for file in path.rglob(".*") if file.is_file()]
+
+
+@pytest.mark.parametrize(("silent", "complete"), [(3600, True), (0, False)])
+def test_a_writer_of_another_machine_is_waited_for_until_it_is_silent(tmp_path, silent, complete):
+    path = tmp_path / "preds.zarr"
+    writer = StoreWriter(path, kind="gaussian")
+    writer.write_target(0, TARGET[0])
+    writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
+    other = path / ".writer.elsewhere-1-0.unfinished"
+    other.touch()
+    os.utime(other, (time.time() - silent,) * 2)
+    writer.close()
+    assert open_store(path).complete == complete
+
+
+def test_an_error_after_closing_leaves_a_store_complete(tmp_path):
+    with contextlib.suppress(KeyboardInterrupt), StoreWriter(tmp_path / "a.zarr", kind="gaussian") as writer:
+        writer.write_target(0, TARGET[0])
+        writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
+        writer.close()
+        raise KeyboardInterrupt
+    assert open_store(tmp_path / "a.zarr").complete
+
+
+def test_attributes_that_others_have_added_are_kept(tmp_path):
+    path = tmp_path / "preds.zarr"
+    with StoreWriter(path, kind="gaussian") as writer:
+        writer.write_target(0, TARGET[0])
+        writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
+        zarr.open_group(path).attrs["camera"] = "left"
+    assert zarr.open_group(path, mode="r").attrs.asdict() == {
+        "version": 1,
+        "kind": "gaussian",
+        "complete": True,
+        "camera": "left",
+    }
+
+
+@pytest.mark.parametrize("name", ["preds.zarr", "preds.zip"])
+@pytest.mark.parametrize("whole", [True, False], ids=["write_store", "StoreWriter"])
+def test_files_of_a_store_have_the_permissions_of_the_umask(tmp_path, name, whole):
+    before = os.umask(0o027)
+    try:
+        for overwrite in (False, True):
+            if whole:
+                arrays = {"mean": MEAN, "variance": VARIANCE, "target": TARGET}
+                write_store(tmp_path / name, kind="gaussian", overwrite=overwrite, **arrays)
+            else:
+                write_gaussian(tmp_path / name, overwrite=overwrite)
+    finally:
+        os.umask(before)
+    modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.rglob("*")}
+    assert modes <= {(True, 0o750), (False, 0o640)}
+
+
+def test_a_store_of_format_2_is_not_resumed(tmp_path):
+    zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2).attrs.update({"version": 1, "kind": "gaussian"})
+    writer = StoreWriter(tmp_path / "a.zarr", kind="gaussian", resume=True)
+    with pytest.raises(InputError, match="zarr format 2 is only read"):
+        writer.write_target(0, TARGET[0])
 
 
 WRONG_OUTPUTS = [

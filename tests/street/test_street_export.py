@@ -4,10 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from epibench.cli.check import run_check
 from PIL import Image
 
-from epibench.cli.data import parse_size, run_check, run_export, run_preview
-from epibench.data.labels import CITYSCAPES
+from epibench.cli.data import parse_size, run_export, run_preview
+from epibench.data.cityscapes_classes import CITYSCAPES
 from epibench.errors import InputError
 from epibench.street import StreetDataset
 from epibench.street.export import export
@@ -70,7 +71,7 @@ def test_commands(tmp_path, capsys):
     assert read(tmp_path / "sheets" / "sheet.png").shape == (2 * 64 + 4, 5 * 128 + 4 * 4, 3)
     run_export("street", "kitti", tmp_path / "kitti", "clean", None, 1, "64x128", 0)
     assert (tmp_path / "kitti" / "val").is_dir()
-    run_check("street")
+    run_check("street", {})
     assert "street wild" in capsys.readouterr().out
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ray_caster import cast
 
-from epibench.data.labels import TRAIN_IDS
+from epibench.data.cityscapes_classes import TRAIN_IDS
 from epibench.street import make_domain, render_frame
 from epibench.street.camera import Camera
 from epibench.street.domains import draw_conditions

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from epibench.data.labels import CITYSCAPES, IGNORE, TRAIN_IDS
+from epibench.data.cityscapes_classes import CITYSCAPES, TRAIN_IDS
+from epibench.data.classes import IGNORE
 from epibench.errors import InputError
 from epibench.street import FACTORS, Domain, StreetDataset, make_domain, render_frame
 from epibench.street.arrays import generator

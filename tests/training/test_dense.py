@@ -11,21 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.fabric import Fabric
-from small_dense_recipe import small_dense
-from torch import Tensor, nn
-
-from epibench.data.augment import Augment
-from epibench.data.batch import Batch
-from epibench.data.loading import Samples
-from epibench.errors import InputError
-from epibench.likelihoods import LIKELIHOODS
-from epibench.methods.sgld import LangevinRule
-from epibench.networks.depth_completion import DepthCompletion
-from epibench.recipes.dense import DenseRecipe
-from epibench.recipes.sources import Places, StreetSource, Task
 from epibench.runs.train_job import TrainJob, checkpoints_of, train_job
-from epibench.training import dense
 from epibench.training.dense import (
     DenseState,
     DenseTraining,
@@ -38,8 +24,22 @@ from epibench.training.dense import (
     train_network,
     upsampled,
 )
-from epibench.training.rules import SGD, Adam
 from epibench.training.schedules import constant, cyclical, poly
+from lightning.fabric import Fabric
+from small_dense_recipe import small_dense
+from torch import Tensor, nn
+
+from epibench.data.augment import Augment
+from epibench.data.batch import Batch, Samples
+from epibench.data.sets.street import StreetSource
+from epibench.data.source import Folders, Task
+from epibench.errors import InputError
+from epibench.likelihoods import LIKELIHOODS
+from epibench.methods.sgld import LangevinRule
+from epibench.networks.depth_completion import DepthCompletion
+from epibench.recipes.dense import DenseRecipe
+from epibench.training import dense
+from epibench.training.rules import SGD, Adam
 
 Weights = dict[str, Tensor]
 KEYS = NetworkKeys.of(0, "ensemble", 3)
@@ -404,7 +404,7 @@ def test_a_crop_that_does_not_fit_is_one_line() -> None:
 class MadeUp(StreetSource):
     """As many valid pixels in every image, so that the mean of two halves of a batch is the mean of the batch."""
 
-    def open(self, task: Task, places: Places, key: str) -> Samples:
+    def open(self, task: Task, folders: Folders, key: str) -> Samples:
         return Depths()
 
 

@@ -10,20 +10,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 import torch
+from epibench.training.objectives import OBJECTIVES
+from epibench.training.schedules import constant, cyclical, poly
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from epibench import randomness
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.data.sets.toy import sample
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.mlp import StackedMLP
 from epibench.training import stacked
-from epibench.training.objectives import OBJECTIVES
 from epibench.training.rules import SGD, Adam, Rule, RuleState, Step
-from epibench.training.schedules import constant, cyclical, poly
 from epibench.training.stacked import Block, DivergedError, Keys, State, Training, part_of, start, train
 
 in_any_time = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])

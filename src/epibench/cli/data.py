@@ -1,34 +1,25 @@
-"""`epibench data preview`, `export` and `check`: look at a data set that is made here, write it out, try any."""
+"""`epibench data`: look at scenes that are drawn here, write them out, and check any data set."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
-import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from pydantic import ValidationError
 from rich.text import Text
 
-from epibench.data import class_check
-from epibench.data.check import SOURCES, SplitReport, check_root
-from epibench.data.class_check import LabelledReport, check_labelled
-from epibench.data.labels import ClassTable
-from epibench.data.sets.folder import Folder
+from epibench.cli.console import NO_WIDTH, ConsoleReporter, output, say, show
+from epibench.data.checks import DepthFrame, Frame, LabelledFrames, SplitReport, check_split, spread
+from epibench.data.sets import DATA_SETS
+from epibench.data.source import Source
 from epibench.errors import InputError
 from epibench.files import replacing
 from epibench.street import StreetDataset, make_domain
 from epibench.street.export import export, make_sheet, writing_to
 
-T = TypeVar("T")
 NAMES = ("street",)
 MAX_SHEET = 100
-MAX_PROBLEMS = 3
-FOLDER = "folder"
-CHECKED = (*NAMES, *SOURCES, *class_check.SOURCES, FOLDER)
+MAX_NAMED = 3
 
 
 def run_preview(name: str, out: Path, domain: str, severity: float | None, size: str, seed: int, count: int) -> None:
@@ -42,7 +33,7 @@ def run_preview(name: str, out: Path, domain: str, severity: float | None, size:
             raise InputError(f"--out {out}: give the name of a .png file")
         # Opened before the scenes are drawn, so that nobody waits for a sheet that cannot be kept.
         with replacing(out) as stream:
-            make_sheet(with_progress(frames, "drawing", count)).save(stream, "PNG")
+            make_sheet(ConsoleReporter().counted(frames, "drawing", count)).save(stream, "PNG")
     say(f"{out}: {scenes(count)} of {name} ({domain})")
 
 
@@ -52,184 +43,120 @@ def run_export(
     """Write scenes as a folder in an official layout."""
     dataset = make_dataset(name, domain, severity, size, seed, count)
     written = export(dataset, layout, out)
-    for _ in with_progress(written, f"writing {layout}", count):
+    for _ in ConsoleReporter().counted(written, f"writing {layout}", count):
         pass
     say(f"{out}: {scenes(count)} in the layout of {layout}")
 
 
-@dataclass(frozen=True)
-class FolderOptions:
-    """What `data check folder` needs, each with its option."""
-
-    images: Path | None = None
-    labels: Path | None = None
-    classes: str | None = None
-    image_suffix: str | None = None
-    label_suffix: str | None = None
-
-
-def run_check(
-    name: str,
-    root: Path | None = None,
-    raw_root: Path | None = None,
-    folder: FolderOptions | None = None,
-    every: bool = False,
-) -> None:
-    """Say what is in a data set: in a folder, or in a scene of each domain of one that is made here."""
-    folder = folder or FolderOptions()
-    if name not in CHECKED:
-        raise InputError(f"data set '{name}' is unknown; there are {', '.join(CHECKED)}")
-    if raw_root is not None and name != "kitti":
-        raise InputError(f"--raw-root {raw_root}: {name} has no raw images; leave it out")
-    if name != FOLDER and folder != FolderOptions():
-        raise InputError(f"--images, --labels, --classes and suffixes are for folder; leave them out for {name}")
-    if every and name not in (*class_check.SOURCES, FOLDER):
-        raise InputError(f"--all is for data sets with label images; leave it out for {name}")
-    if name in NAMES:
-        if root is not None:
-            raise InputError(f"--root {root}: {name} is made here and needs no folder; leave it out")
-        check_street(name)
-    elif name == FOLDER:
-        check_own(root, folder, every)
-    elif root is None:
-        source = (SOURCES | class_check.SOURCES)[name]
-        raise InputError(f"--root is missing; give the folder that {name} was unpacked into ({source})")
-    elif name in SOURCES:
-        check_depth(name, root, raw_root)
-    else:
-        check_classes(name, root, every)
+def run_check(name: str, options: Mapping[str, Path | str | None], every: bool = False) -> None:
+    """Say what is in a data set; options: those of its source, None where they are not given."""
+    source = checked_source(name)
+    given = {option: str(value) for option, value in options.items() if value is not None}
+    check_options(name, source, given)
+    reports = []
+    for split in source.splits(**given):
+        reports.append(check_split(split, every, watched))
+        print_report(name, reports[-1])
+    if source.where is not None and any(report.problems for report in reports):
+        show(f"Where to get it: {source.where}")
+    if not any(report.content for report in reports):
+        folder = given.get("root", given.get("images", name))
+        raise InputError(f"{folder}: nothing of {name} can be used; see above for what is missing")
 
 
-def check_depth(name: str, root: Path, raw_root: Path | None) -> None:
-    """Say what is in the folder of a data set with depth."""
-    reports = check_root(name, root, raw_root)
-    for line in check_lines(name, reports):
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
-    if not any(report.samples for report in reports):
-        raise InputError(f"{root}: nothing of {name} can be used; see above for what is missing")
+def checked_source(name: str) -> type[Source]:
+    """The data set of that name."""
+    known = [each for each, source in DATA_SETS.items() if source.checked]
+    if name not in known:
+        raise InputError(f"data set '{name}' is unknown; there are {', '.join(known)}")
+    return DATA_SETS[name]
 
 
-def check_classes(name: str, root: Path, every: bool) -> None:
-    """Say what is in the folder of a data set with label images."""
-    reports = check_labelled(name, root, every, watched)
-    for report in reports:
-        print_labelled(Console(), name, report)
-    if any(report.problems for report in reports):
-        Console().print(f"Where to get it: {class_check.SOURCES[name]}", highlight=False, markup=False, soft_wrap=True)
-    if not any(report.opened for report in reports):
-        raise InputError(f"{root}: nothing of {name} can be used; see above for what is missing")
+def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> None:
+    """Refuse options that a data set does not have, and name those that are missing."""
+    for option, value in given.items():
+        if option not in source.model_fields:
+            raise InputError(f"{flag(option)} {value}: {name} has no such option; leave it out")
+    root = given.get("root")
+    if source.where is not None and root is None:
+        raise InputError(f"--root is missing; give the folder that {name} was unpacked into ({source.where})")
+    if root is not None and not Path(root).is_dir():
+        hint = "" if source.where is None else f"; give the one that {name} was unpacked into ({source.where})"
+        raise InputError(f"{root}: folder is missing{hint}")
+    try:
+        source.model_validate(given)
+    except ValidationError as error:
+        option = flag(str(error.errors()[0]["loc"][0]))
+        raise InputError(f"{option} is missing; {name} needs it (see epibench data check --help)") from None
 
 
-def check_own(root: Path | None, options: FolderOptions, every: bool) -> None:
-    """Say what is in two folders of the user's own."""
-    images, labels, classes = options.images, options.labels, options.classes
-    if images is None or labels is None or classes is None:
-        missing = [name for name in ("images", "labels", "classes") if getattr(options, name) is None]
-        raise InputError(
-            f"--{' and --'.join(missing)} missing; give --images DIR --labels DIR --classes FILE.csv or a table's name"
-        )
-    if root is not None:
-        images, labels = root / images, root / labels
-    dataset = Folder(images, labels, classes, options.image_suffix or "", options.label_suffix or "")
-    report = class_check.check_folder(dataset, every, watched)
-    print_labelled(Console(), FOLDER, report)
-    if not report.opened:
-        raise InputError(f"{images}: none of the frames that were tried can be used; see above")
-
-
-def check_street(name: str) -> None:
-    """Draw a scene of each domain and say what is in it; there is nothing to download."""
-    console = Console()
-    for domain in ("clean", "wild"):
-        frame = make_dataset(name, domain, None, "128x256", 0, 1).frame(0)
-        shares = [np.count_nonzero(depth) / depth.size for depth in (frame.sparse_depth, frame.target_depth)]
-        classes = len(np.unique(frame.labels[frame.labels < 255]))
-        text = f"{classes} classes; sparse depth in {shares[0]:.1%}, target in {shares[1]:.1%} of the pixels"
-        console.print(f"{name} {domain}: {text}", highlight=False)
-
-
-def check_lines(name: str, reports: Sequence[SplitReport]) -> Iterator[str]:
-    """The splits with their samples, what is wrong, and if anything is missing, where to get it."""
-    for report in reports:
-        yield frames_text(name, report)
-        for sample in report.samples:
-            yield (
-                f"  {sample.frame_id}: {sample.size[0]}×{sample.size[1]}, sparse depth in {sample.sparse_share:.1%}, "
-                f"target in {sample.target_share:.1%} of the pixels, {sample.nearest:.2f} to {sample.farthest:.2f} m"
-            )
-        yield from problem_lines(report.problems)
-    if any(report.problems for report in reports):
-        yield f"Where to get it: {SOURCES[name]}"
-
-
-def print_labelled(console: Console, name: str, report: LabelledReport) -> None:
-    """A split: how many frames, what sizes and which classes they have, and what is wrong."""
-    console.print(frames_text(name, report), highlight=False, markup=False, soft_wrap=True)
-    if report.opened and report.classes is not None:
-        console.print(f"  {opened_text(report)}", highlight=False, soft_wrap=True)
-        console.print(class_grid(report, report.classes, console.width), end="")
-        never = [each for each, pixels in zip(report.classes.names, report.pixels, strict=True) if not pixels]
-        if never:
-            words = textwrap.wrap(f"not seen there: {', '.join(never)}", max(console.width - 2, 20))
-            console.print("\n".join(f"  {line}" for line in words), highlight=False, markup=False)
-    for line in problem_lines(report.problems):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def frames_text(name: str, report: SplitReport | LabelledReport) -> str:
-    """`camvid val: 99 of 101 frames`."""
+def print_report(name: str, report: SplitReport) -> None:
+    """A split: how many frames, what is in those that were opened, and what is wrong."""
     published = "" if report.published in (None, report.frames) else f" of {report.published:,}"
-    return f"{name} {report.name}: {report.frames:,}{published} frames"
+    frames = "frame" if report.frames == 1 and not published else "frames"
+    show(f"{name} {report.name}: {report.frames:,}{published} {frames}")
+    if isinstance(report.content, LabelledFrames):
+        print_classes(report.content, report.frames)
+    elif report.content is not None:
+        for index in spread(len(report.content), MAX_NAMED):
+            show(f"  {depth_text(report.content[index])}")
+    for problem in report.problems[:MAX_NAMED]:
+        show(f"  {problem}")
+    if len(report.problems) > MAX_NAMED:
+        show(f"  … and {len(report.problems) - MAX_NAMED} more")
 
 
-def problem_lines(problems: Sequence[str]) -> Iterator[str]:
-    """The first problems, and how many more there are."""
-    yield from (f"  {problem}" for problem in problems[:MAX_PROBLEMS])
-    if len(problems) > MAX_PROBLEMS:
-        yield f"  … and {len(problems) - MAX_PROBLEMS} more"
+def depth_text(frame: DepthFrame) -> str:
+    """`NAME: 352×1216, sparse depth in 4.9%, target in 18.1% of the pixels, 2.50 to 79.98 m`."""
+    return (
+        f"{frame.frame_id}: {frame.size[0]}×{frame.size[1]}, sparse depth in {frame.sparse_share:.1%}, "
+        f"target in {frame.target_share:.1%} of the pixels, {frame.nearest:.2f} to {frame.farthest:.2f} m"
+    )
 
 
-def opened_text(report: LabelledReport) -> str:
-    """`12 of them opened: 360×480, a class in 97.1% of the pixels`."""
-    sizes = ", ".join(f"{height}×{width}" for height, width in report.sizes[:MAX_PROBLEMS])
-    more = f" and {len(report.sizes) - MAX_PROBLEMS} more sizes" if len(report.sizes) > MAX_PROBLEMS else ""
-    counted = sum(report.pixels)
-    share = counted / (counted + report.not_counted)
-    number = "all" if report.opened == report.frames else f"{report.opened:,} of them"
-    return f"{number} opened: {sizes}{more}, a class in {share:.1%} of the pixels"
+def print_classes(content: LabelledFrames, frames: int) -> None:
+    """`12 of them opened: 360×480, a class in 97.1% of the pixels`; which classes, and which were not seen."""
+    sizes = ", ".join(f"{height}×{width}" for height, width in content.sizes[:MAX_NAMED])
+    more = f" and {len(content.sizes) - MAX_NAMED} more sizes" if len(content.sizes) > MAX_NAMED else ""
+    counted = sum(content.pixels)
+    share = counted / (counted + content.not_counted)
+    number = "all" if content.opened == frames else f"{content.opened:,} of them"
+    show(f"  {number} opened: {sizes}{more}, a class in {share:.1%} of the pixels")
+    console = output()
+    width = console.width if console.width < NO_WIDTH else 0  # without a terminal, a line for each class
+    console.print(class_grid(content, width), end="", soft_wrap=True)
+    never = [each for each, pixels in zip(content.classes.names, content.pixels, strict=True) if not pixels]
+    if never:
+        show(f"  not seen there: {', '.join(never)}")
 
 
-def class_grid(report: LabelledReport, classes: ClassTable, width: int) -> Text:
+def class_grid(content: LabelledFrames, width: int) -> Text:
     """The classes that were seen, each with its colour and share of the pixels that have one, in columns."""
-    total, longest = sum(report.pixels), max(len(name) for name in classes.names)
-    seen = [each for each in zip(classes.names, classes.colours, report.pixels, strict=True) if each[2]]
+    classes = content.classes
+    total, longest = sum(content.pixels), max(len(name) for name in classes.names)
+    seen = [each for each in zip(classes.names, classes.colours, content.pixels, strict=True) if each[2]]
     columns = max(1, (width - 2) // (longest + 12))
     text = Text()
-    for place, (name, (red, green, blue), pixels) in enumerate(seen):
-        ends = (place + 1) % columns == 0 or place + 1 == len(seen)
-        text.append("  " if place % columns == 0 else "   ").append("■", style=f"rgb({red},{green},{blue})")
-        text.append(f" {name:<{longest}} {share_text(pixels / total):>6}" + ("\n" if ends else ""))
+    for number, (name, (red, green, blue), pixels) in enumerate(seen, 1):
+        share = "<0.1%" if pixels / total < 0.0005 else f"{pixels / total:.1%}"
+        text.append("  " if number % columns == 1 % columns else "   ").append("■", style=f"rgb({red},{green},{blue})")
+        text.append(f" {name:<{longest}} {share:>6}" + ("\n" if number % columns == 0 or number == len(seen) else ""))
     return text
 
 
-def share_text(share: float) -> str:
-    """`12.3%`, or `<0.1%`."""
-    return "<0.1%" if share < 0.0005 else f"{share:.1%}"
-
-
-def watched(indices: Sequence[int], name: str) -> Iterator[int]:
+def watched(frames: Sequence[Frame], name: str) -> Iterator[Frame]:
     """Frames that are opened, with a bar."""
-    return with_progress(indices, f"opening {name}", len(indices))
+    return ConsoleReporter().counted(frames, f"opening {name}", len(frames))
+
+
+def flag(option: str) -> str:
+    """`--raw-root`."""
+    return f"--{option.replace('_', '-')}"
 
 
 def scenes(count: int) -> str:
     """`1 scene`, `2 scenes`."""
     return f"{count} scene{'' if count == 1 else 's'}"
-
-
-def say(text: str) -> None:
-    """A line for the user, apart from the output."""
-    Console(stderr=True).print(text, highlight=False, markup=False)
 
 
 def make_dataset(name: str, domain: str, severity: float | None, size: str, seed: int, count: int) -> StreetDataset:
@@ -245,17 +172,3 @@ def parse_size(text: str) -> tuple[int, int]:
     if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
         raise InputError(f"--size '{text}': give height and width, as 256x512")
     return int(parts[0]), int(parts[1])
-
-
-def with_progress(items: Iterable[T], text: str, total: int) -> Iterator[T]:
-    """The same items, counted by a bar."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield from progress.track(items, total=total, description=text)

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
+import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+import typer
 from rich.table import Table
 
-from epibench.data.sets.toy import ToyName, make_toy
+from epibench.cli.console import ConsoleReporter, output, say, show
+from epibench.cli.options import Device, at_least
 from epibench.errors import InputError
-from epibench.reference.make import check_installed, make_reference, work_folder
-from epibench.reference.predictions import Reference
-from epibench.reference.settings import DEFAULTS, QUICK, ReferenceSettings
 
-SAY_EVERY = 30.0  # seconds, where there is no terminal for a bar
+if TYPE_CHECKING:
+    from epibench.data.sets.toy import ToyName
+    from epibench.progress import Advance
+    from epibench.reference.predictions import Reference
+    from epibench.reference.settings import ReferenceSettings
+
+
+def reference(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="toy-regression or toy-classification.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The file to write. Default: NAME.npz.")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="FILE", help="Training data (.npz). Default: generated.")] = None,
+    data_seed: Annotated[
+        int, typer.Option(metavar="N", callback=at_least(0), help="Seed of generated training data.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", callback=at_least(0, 2**32 - 1), help="Seed of the sampler.")] = 0,
+    prior_scale: Annotated[float, typer.Option(metavar="σ", help="σ of the prior N(0, σ²) on every weight.")] = 1.0,
+    batches: Annotated[
+        int | None, typer.Option(metavar="N", help="Populations that are cooled, each with its chains.")
+    ] = None,
+    chains: Annotated[int | None, typer.Option(metavar="N", help="Chains of each batch.")] = None,
+    samples: Annotated[int | None, typer.Option(metavar="N", help="Draws of each chain.")] = None,
+    device: Device = "auto",
+    quick: Annotated[bool, typer.Option("--quick", help="About a minute on two cores; it will not converge.")] = False,
+) -> None:
+    """Sample the posterior of a toy problem with NUTS, and say how well that has converged."""
+    settings = resolve_settings(name, quick, seed, prior_scale, batches, chains, samples)
+    run_reference(name, out or Path(f"{name}.npz"), settings, data, data_seed, device, sys.argv[2:])
 
 
 def resolve_settings(
@@ -32,6 +56,8 @@ def resolve_settings(
     samples: int | None,
 ) -> ReferenceSettings:
     """The settings of a problem with what the user has changed."""
+    from epibench.reference.settings import DEFAULTS, QUICK
+
     if name not in DEFAULTS:
         raise InputError(f"'{name}' has no reference; there are {', '.join(DEFAULTS)}")
     settings = (QUICK if quick else DEFAULTS)[name]
@@ -56,23 +82,25 @@ def run_reference(
     arguments: list[str],
 ) -> Reference:
     """Check everything, sample with progress, write the file, show how well the batches agree."""
-    errors = Console(stderr=True)
+    from epibench.data.sets.toy import make_toy
+    from epibench.reference.make import check_installed, make_reference, work_folder
+
     check_installed()
     check_out(out)
-    problem = make_toy(cast(ToyName, name), data_seed, data)
+    problem = make_toy(cast("ToyName", name), data_seed, data)
     kind = jax_device(device)
     command = shlex.join(["epibench", "reference", *arguments])
     if work_folder(out).exists():
-        errors.print(f"going on with the batches in {work_folder(out)}", highlight=False, markup=False, soft_wrap=True)
-    with Shown(errors, settings) as shown:
-        reference = make_reference(problem, settings, out, command, kind, shown.update)
-    print_diagnostics(reference, Console())
-    errors.print(f"reference: {out}", highlight=False, markup=False, soft_wrap=True)
+        say(f"going on with the batches in {work_folder(out)}")
+    with BatchProgress(settings) as progress:
+        reference = make_reference(problem, settings, out, command, kind, progress.update)
+    print_diagnostics(reference)
+    say(f"reference: {out}")
     return reference
 
 
 def check_out(out: Path) -> None:
-    """Refuse a place that cannot be written to before an hour is spent on sampling."""
+    """Refuse a path that cannot be written to before an hour is spent on sampling."""
     if out.suffix != ".npz" or out.is_dir():
         raise InputError(f"--out {out}: give the name of a file that ends in .npz")
     try:
@@ -91,63 +119,51 @@ def jax_device(name: str) -> str:
         return name
     import jax
 
-    found = "cuda" if jax.default_backend() == "gpu" else "cpu"
-    if name == "cuda" and found == "cpu":
+    kind = "cuda" if jax.default_backend() == "gpu" else "cpu"
+    if name == "cuda" and kind == "cpu":
         raise InputError(f"--device cuda: jax {jax.__version__} sees no GPU; give cpu, or install jax[cuda]")
-    return found
+    return kind
 
 
-class Shown:
-    """A bar for each batch; without a terminal, a line now and then."""
+class BatchProgress:
+    """A bar for each batch, from its first step on."""
 
-    def __init__(self, console: Console, settings: ReferenceSettings) -> None:
-        self.console, self.settings = console, settings
-        columns = (TextColumn("batch {task.fields[number]}"), BarColumn(), TextColumn("{task.description}"))
-        self.bars = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
-        self.tasks: dict[int, Any] = {}
-        self.said = 0.0
+    def __init__(self, settings: ReferenceSettings) -> None:
+        self.total = settings.nuts.rounds * settings.nuts.warmup + settings.nuts.samples
+        self.reporter = ConsoleReporter()
+        self.batches: dict[int, Advance] = {}
+        self.stack = ExitStack()
 
-    def __enter__(self) -> Shown:
-        if self.console.is_terminal:
-            self.bars.start()
+    def __enter__(self) -> BatchProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.console.is_terminal:
-            self.bars.stop()
+        self.stack.close()
 
     def update(self, batch: int, words: str) -> None:
         """One more step of a batch. How many steps cooling takes shows only as it goes: the bar counts the rest."""
-        if not self.console.is_terminal:
-            if time.monotonic() - self.said > SAY_EVERY:
-                self.said = time.monotonic()
-                self.console.print(f"batch {batch}: {words}", highlight=False, markup=False)
-            return
-        if batch not in self.tasks:
-            nuts = self.settings.nuts
-            total = nuts.rounds * nuts.warmup + nuts.samples
-            self.tasks[batch] = self.bars.add_task(words, total=total, number=batch)
-        counted = words in ("warm-up", "samples")
-        self.bars.update(self.tasks[batch], advance=1 if counted else 0, description=words)
+        if batch not in self.batches:
+            self.batches[batch] = self.stack.enter_context(self.reporter.progress(f"batch {batch}", self.total))
+        self.batches[batch](1 if words in ("warm-up", "samples") else 0, words)
 
 
-def print_diagnostics(reference: Reference, console: Console) -> None:
+def print_diagnostics(reference: Reference) -> None:
     """The floor, R-hat and effective sizes, then one row for each batch."""
-    about, found = reference.about, reference.about["diagnostics"]
-    console.print(f"{about['problem']}: {about['members']:,} members", style="bold", highlight=False)
+    console, about, diagnostics = output(), reference.about, reference.about["diagnostics"]
+    show(f"{about['problem']}: {about['members']:,} members", style="bold")
     floor = Table("KL between the halves", "direction", "grid", "train", box=None, pad_edge=False)
     for convention, directions in reference.floor().items():
         for direction, regions in directions.items():
-            floor.add_row(convention, direction, *(shown(regions[region]) for region in ("grid", "train")))
+            floor.add_row(convention, direction, *(divergence(regions[region]) for region in ("grid", "train")))
     console.print(floor)
     chains = Table("predictions", "region", "R-hat 50 %", "95 %", "max", "≤ 1.05", "ESS 50 %", "min", box=None)
-    for output in (key for key in found if isinstance(found[key], dict)):
-        for region, numbers in found[output].items():
+    for name in (key for key in diagnostics if isinstance(diagnostics[key], dict)):
+        for region, numbers in diagnostics[name].items():
             share = f"{100 * numbers['r_hat_within_limit']:.0f} %"
             r_hat = (f"{numbers[key]:.3f}" for key in ("r_hat_median", "r_hat_95", "r_hat_max"))
-            chains.add_row(output, region, *r_hat, share, *(f"{numbers[key]:.0f}" for key in ("ess_median", "ess_min")))
+            chains.add_row(name, region, *r_hat, share, *(f"{numbers[key]:.0f}" for key in ("ess_median", "ess_min")))
     console.print(chains)
-    console.print(batch_table(found["batches"]))
+    console.print(batch_table(diagnostics["batches"]))
 
 
 def batch_table(batches: list[dict[str, Any]]) -> Table:
@@ -167,6 +183,6 @@ def batch_table(batches: list[dict[str, Any]]) -> Table:
     return table
 
 
-def shown(value: float | None) -> str:
+def divergence(value: float | None) -> str:
     """A divergence with three digits."""
     return "unknown" if value is None else f"{value:.3g}"

@@ -1,44 +1,74 @@
-"""`epibench run`: train, evaluate, report; and `epibench recipes`."""
+"""`epibench run`: train, evaluate, report."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import torch
-from rich.console import Console
-from rich.table import Table
+import typer
 
-from epibench.cli.progress import ConsoleReporter
-from epibench.cli.report import print_run_tables
-from epibench.cli.score import resolve_device
+from epibench.cli.console import ConsoleReporter, output
+from epibench.cli.options import Device, Settings, at_least, resolve_device
 from epibench.errors import InputError
-from epibench.recipes import RECIPES, DenseRecipe, Recipe, ToyRecipe, apply_settings, find_recipe
-from epibench.recipes.experiment import QUICK
-from epibench.recipes.settings import fixed
-from epibench.report import write_run_page
-from epibench.results import RunResults, load_results
-from epibench.runs import Machine, Reporter, RunFolder, run_dense, run_toy
+
+if TYPE_CHECKING:
+    from epibench.recipes import Recipe
+    from epibench.results import RunResults
 
 RUNS = Path("runs")
 
 
-def run_recipe(name: str, out: Path | None, settings: list[str], device: str, executor: str, jobs: int | None) -> None:
-    """Carry a recipe out in its folder, or go on where it stopped; then show what came out."""
+def run(
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A recipe (see epibench recipes), or a recipe file (.json).")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The folder of the run. Default: runs/RECIPE.")
+    ] = None,
+    settings: Settings = None,
+    device: Device = "auto",
+    executor: Annotated[str, typer.Option(metavar="NAME", help="Where it runs: local.")] = "local",
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            callback=at_least(1),
+            help="Large networks trained at once. Default: one per core, or one on a GPU.",
+        ),
+    ] = None,
+) -> None:
+    """Train, evaluate, report. A run that was stopped goes on where it stopped."""
     if executor != "local":
         raise InputError(f"--executor '{executor}' is unknown: there is local")
-    recipe = apply_settings(find_recipe(name), settings)
+    from epibench.recipes import apply_settings, find_recipe
+
+    run_recipe(apply_settings(find_recipe(recipe), settings or []), out, device, jobs)
+
+
+def run_recipe(recipe: Recipe, out: Path | None, device: str, jobs: int | None) -> None:
+    """Carry a recipe out in its folder, or go on where it stopped; then show what came out."""
+    from epibench.cli.report import print_run_tables
+    from epibench.report import write_run_page
+    from epibench.results import load_results
+    from epibench.runs.folder import RunFolder
+
     folder = RunFolder(out if out is not None else RUNS / recipe.name)
-    reporter = ConsoleReporter(Console(stderr=True))
+    reporter = ConsoleReporter()
     reporter.say(f"{recipe.name} in {folder.path}")
     results = load_results(folder.results) if folder.results.exists() else None
     if results is not None and not results.failed and belongs(results, recipe):
         folder.claim(recipe)
         reporter.say("finished already; remove its results.json to evaluate it again")
     else:
-        results = carry_out(recipe, folder, torch.device(resolve_device(device)), jobs, reporter)
-    page = write_run_page([results.model_dump(mode="json")], folder.report)
-    print_run_tables(results.model_dump(mode="json"), Console())
+        import torch
+
+        from epibench.runs.run import carry_out
+        from epibench.runs.train import Machine
+
+        machine = Machine.of(torch.device(resolve_device(device)), jobs)
+        results = carry_out(recipe, folder, machine, reporter)
+    page = write_run_page([results], folder.report)
+    print_run_tables([results], output())
     reporter.say(f"results: {folder.results}")
     reporter.say(f"report:  {page}")
     if results.failed:
@@ -47,50 +77,9 @@ def run_recipe(name: str, out: Path | None, settings: list[str], device: str, ex
 
 def belongs(results: RunResults, recipe: Recipe) -> bool:
     """Whether results are those of a recipe."""
+    from epibench.recipes import DenseRecipe
+    from epibench.recipes.settings import fixed
+
     if isinstance(recipe, DenseRecipe) and results.data_versions != recipe.data.versions:
         return False  # the street, or a class table, is another now
     return fixed(results.recipe) == fixed(recipe.model_dump(mode="json"))
-
-
-def carry_out(
-    recipe: Recipe, folder: RunFolder, device: torch.device, jobs: int | None, reporter: Reporter
-) -> RunResults:
-    """Run a recipe of any kind."""
-    if isinstance(recipe, DenseRecipe):
-        return run_dense(recipe, folder, Machine.of(device, jobs), reporter)
-    if isinstance(recipe, ToyRecipe):
-        return run_toy(recipe, folder, device, reporter)
-    raise InputError(f"recipe '{recipe.name}' is of no kind that can be run")
-
-
-def recipe_text(name: str, settings: list[str]) -> str:
-    """A recipe with settings as the JSON of a recipe file."""
-    return json.dumps(apply_settings(find_recipe(name), settings).model_dump(mode="json"), indent=1)
-
-
-def print_recipes(console: Console) -> None:
-    """All recipes with what they do and cost; the quick variants in one line."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("recipe", no_wrap=True)
-    table.add_column("what it does")
-    table.add_column("networks", justify="right")
-    table.add_column("time", justify="right", no_wrap=True)
-    for recipe in RECIPES.values():
-        if not recipe.name.endswith(QUICK):
-            networks = sum(recipe.method(name).num_trained for name in recipe.methods)
-            table.add_row(recipe.name, recipe.about, f"{networks:,}", time_of(recipe))
-    console.print(table)
-    console.print(
-        f"\nTimes are rough: on two cores, or on one large GPU. Toy recipes, street-depth and street-segmentation also "
-        f"as RECIPE{QUICK}, smaller: two or three minutes.",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-def time_of(recipe: Recipe) -> str:
-    """About how long a recipe takes, as `14 min` or `50 h, GPU`."""
-    if recipe.minutes is None:
-        return "–"
-    time = f"{recipe.minutes:g} min" if recipe.minutes <= 120 else f"{recipe.minutes / 60:.0f} h"
-    return time if recipe.machine == "two cores" else f"{time}, GPU"

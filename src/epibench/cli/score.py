@@ -7,43 +7,103 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Annotated, cast
 
-import torch
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+import typer
 
 from epibench import __version__
-from epibench.cli.tables import print_tables
+from epibench.cli.console import ConsoleReporter, output, say
+from epibench.cli.options import Device, at_least, resolve_device
 from epibench.errors import InputError
-from epibench.evaluation.scoring import Scorer, ScoreSettings, prepare
-from epibench.files import write_text
-from epibench.members.draws import Plan
-from epibench.metrics.conventions import Convention, check_convention
-from epibench.report import write_score_page
-from epibench.results import FileResults, ScoreResults
-from epibench.store.structure import open_store
+
+if TYPE_CHECKING:
+    from epibench.conventions import Convention
+    from epibench.evaluation.scoring import Scorer, ScoreSettings
+    from epibench.plans import Plan
+    from epibench.results import FileResults, ScoreResults
+
+
+def score(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Stores (.zarr, .zip, .npz, or a folder of .npz), one per method."),
+    ],
+    members: Annotated[
+        str | None, typer.Option(metavar="M,…", help="Values of M, as 1,2,4,8. Default: powers of two, and all.")
+    ] = None,
+    draws: Annotated[int, typer.Option(metavar="N", help="At most so many draws for each M.")] = 16,
+    plan: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PLAN",
+            help="random, disjoint, prefix or spread; give it once, or once per file. Default: random.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", callback=at_least(0), help="Seed of the draws.")] = 0,
+    convention: Annotated[str, typer.Option(metavar="NAME", help="pooled or gustafsson2020.")] = "pooled",
+    uncertainty: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What pixels are sorted by: total, aleatoric, epistemic; "
+            "for classes entropy, mutual_information, confidence. Default: the first.",
+        ),
+    ] = None,
+    ignore_index: Annotated[
+        int | None,
+        typer.Option(
+            metavar="LABEL",
+            callback=at_least(-(2**31), 2**31 - 1),
+            help="Target that means 'no label'. Default: 255, unless it is a class.",
+        ),
+    ] = None,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Skip pixels with NaN or infinite values, and say how many.")
+    ] = False,
+    device: Device = "auto",
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all results to this file.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write a page with all curves into this folder.")
+    ] = None,
+) -> None:
+    """Score predictions that any framework has saved, as a function of the number of members M."""
+    sizes = parse_sizes(members)
+    check_outputs(json, report, files)
+    for file in files:
+        if not Path(file).exists():
+            raise InputError(f"{file}: no such file or folder; give a zarr folder, a .zip or an .npz")
+    from epibench.evaluation.scoring import ScoreSettings
+
+    settings = ScoreSettings(
+        sizes=sizes,
+        max_draws=draws,
+        seed=seed,
+        convention=known_convention(convention),
+        uncertainty=uncertainty,
+        ignore_index=ignore_index,
+        skip_invalid=skip_invalid,
+        device=resolve_device(device),
+    )
+    run_score(files, plan, settings, json, report)
 
 
 def run_score(
     files: list[str], plans: list[str] | None, settings: ScoreSettings, json: Path | None, report: Path | None
 ) -> None:
     """Check everything, score every file, show and write what came out."""
-    errors = Console(stderr=True)
-    check_outputs(json, report, files)
     scorers = prepare_all(files, plans_for(plans, len(files)), settings)
     if settings.ignore_index is not None and all(scorer.store.kind == "gaussian" for scorer in scorers):
         raise InputError("--ignore-index is for classes; mask the targets of Gaussian predictions with 'valid'")
+    reporter = ConsoleReporter()
     scored: list[FileResults] = []
     try:
         for scorer in scorers:
-            scored.append(run_with_progress(scorer, errors))
+            scored.append(run_with_progress(scorer, reporter))
             gc.collect()  # metrics refer to themselves: their memory comes back only so
     finally:
         # What is finished is shown and written even if a later file turns out to be broken.
         if scored:
-            publish(document(scored, settings), json, report, errors)
+            publish(document(scored, settings), json, report)
 
 
 def parse_sizes(text: str | None) -> tuple[int, ...] | None:
@@ -58,6 +118,8 @@ def parse_sizes(text: str | None) -> tuple[int, ...] | None:
 
 def known_convention(name: str) -> Convention:
     """The convention of that name."""
+    from epibench.conventions import check_convention
+
     try:
         return check_convention(name)
     except ValueError as error:
@@ -69,30 +131,15 @@ def plans_for(plans: list[str] | None, num_files: int) -> list[Plan]:
     given = plans or ["random"]
     if len(given) not in (1, num_files):
         raise InputError(f"--plan was given {len(given)} times for {num_files} files: give it once, or once per file")
-    return cast(list[Plan], given * num_files if len(given) == 1 else given)
-
-
-def resolve_device(name: str) -> str:
-    """The device to compute on; `auto` takes a GPU if there is one."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(name).type
-    except RuntimeError:
-        kind = ""
-    if kind not in ("cpu", "cuda"):
-        raise InputError(f"--device '{name}' is unknown: give auto, cpu or cuda")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"--device {name}: torch {torch.__version__} sees no CUDA device; give cpu or auto")
-    return name
+    return cast("list[Plan]", given * num_files if len(given) == 1 else given)
 
 
 def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> None:
-    """Refuse places that cannot be written to before hours are spent on scoring, and those that hold predictions."""
-    for place in (path.resolve() for path in (json, report) if path is not None):
+    """Refuse paths that cannot be written to before hours are spent on scoring, and those that hold predictions."""
+    for target in (path.resolve() for path in (json, report) if path is not None):
         for file in files:
-            if place == Path(file).resolve() or Path(file).resolve() in place.parents:
-                raise InputError(f"{place}: would be written into the predictions {file}; give another place")
+            if target == Path(file).resolve() or Path(file).resolve() in target.parents:
+                raise InputError(f"{target}: would be written into the predictions {file}; give another path")
     if json is not None and json.is_dir():
         raise InputError(f"--json {json} is a folder: give the name of a file in it")
     if report is not None and report.exists() and not report.is_dir():
@@ -108,6 +155,9 @@ def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> N
 
 def prepare_all(files: list[str], plans: list[Plan], settings: ScoreSettings) -> list[Scorer]:
     """Open and check every file before any is scored, so that a typing error costs seconds."""
+    from epibench.evaluation.scoring import prepare
+    from epibench.store import open_store
+
     scorers = []
     for file, plan in zip(files, plans, strict=True):
         store = open_store(file)
@@ -118,40 +168,25 @@ def prepare_all(files: list[str], plans: list[Plan], settings: ScoreSettings) ->
     return scorers
 
 
-def run_with_progress(scorer: Scorer, console: Console) -> FileResults:
-    """Score one file with a bar that counts pixels; without a terminal, with a line before and after."""
-    store = scorer.store
-    if not console.is_terminal:
-        start = time.perf_counter()
-        console.print(
-            f"scoring {store.path}: {store.num_pixels:,} pixels", soft_wrap=True, highlight=False, markup=False
-        )
-        result = scorer.run()
-        console.print(
-            f"scored {store.path} in {time.perf_counter() - start:.1f} s", soft_wrap=True, highlight=False, markup=False
-        )
-        return result
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[speed]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(escape(store.path.name), total=store.num_pixels, speed="")
+def run_with_progress(scorer: Scorer, reporter: ConsoleReporter) -> FileResults:
+    """Score one file with a bar that counts pixels."""
+    begun, finished = time.perf_counter(), 0
+    with reporter.step(f"score {scorer.store.path}", scorer.store.num_pixels) as advance:
 
-        def advance(pixels: int) -> None:
-            progress.advance(task, pixels)
-            speed = progress.tasks[task].speed
-            progress.update(task, speed=f"{speed / 1e6:.2f} Mpixel/s" if speed else "")
+        def count(pixels: int) -> None:
+            nonlocal finished
+            finished += pixels
+            advance(pixels, f"{finished / 1e6 / (time.perf_counter() - begun):.2f} Mpixel/s")
 
-        return scorer.run(advance)
+        return scorer.run(count)
 
 
 def document(files: list[FileResults], settings: ScoreSettings) -> ScoreResults:
     """The JSON of a score."""
+    import torch
+
+    from epibench.results import ScoreResults
+
     return ScoreResults(
         epibench=__version__,
         torch=torch.__version__,
@@ -169,14 +204,18 @@ def document(files: list[FileResults], settings: ScoreSettings) -> ScoreResults:
     )
 
 
-def publish(content: ScoreResults, json: Path | None, report: Path | None, errors: Console) -> None:
+def publish(content: ScoreResults, json: Path | None, report: Path | None) -> None:
     """Write what was asked for, show the tables, then say where everything is."""
+    from epibench.cli.tables import print_tables
+    from epibench.files import write_text
+    from epibench.report import write_score_page
+
     page = None
     if json is not None:
         write_text(json, content.model_dump_json(indent=1) + "\n")
     if report is not None:
-        page = write_score_page(content.model_dump(mode="json"), report)
-    print_tables(content.model_dump(mode="json"), Console())
+        page = write_score_page(content, report)
+    print_tables(content, output())
     for word, path in (("results:", json), ("report: ", page)):
         if path is not None:
-            errors.print(f"{word} {path}", highlight=False, markup=False, soft_wrap=True)
+            say(f"{word} {path}")

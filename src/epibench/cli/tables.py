@@ -1,78 +1,180 @@
-"""Results as tables for the terminal: a block per file, a row per M, as many metrics as fit side by side."""
+"""Results as tables for the terminal: as many columns as fit, never a number that is cut."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from epibench.report.entries import Entry, read_entries
+from epibench.report.entries import Entry, all_members, comparable, scored_entries, several_members, title_with_unit
+from epibench.report.judge import judge_at
 from epibench.report.metric_info import metric_info
-from epibench.report.numbers import measured, plain_powers
-from epibench.report.tables import best_labels
-from epibench.report.verdicts import title_with_unit
+from epibench.report.numbers import listed, plain_powers, significant
+from epibench.results import ScoreResults
 
 # The most telling ones first; the JSON and the page have them all.
 COLUMNS = {
     "gaussian": ("ause", "auce", "rmse", "nll", "crps", "ence"),
     "categorical": ("ause", "ece", "miou", "brier", "nll", "accuracy"),
 }
-COLUMN_WIDTH = 19
-LEFT_WIDTH = 17
+ARROWS = {"lower": " ↓", "higher": " ↑"}
+BEST, ASIDE, NAME = "bold green", "dim", "cyan"
+BETWEEN = 2  # spaces between columns
+
+Cell = tuple[str, str]  # text and style
 
 
-def print_tables(content: dict[str, Any], console: Console) -> None:
+@dataclass(frozen=True)
+class Column:
+    """A column of a table, a cell for each line; one that is wanted stays, however narrow the terminal."""
+
+    title: str
+    cells: Sequence[Cell]
+    wanted: bool = False
+
+    @property
+    def width(self) -> int:
+        """As wide as the widest text in it."""
+        return max(len(self.title), *(len(text) for text, _ in self.cells))
+
+
+def print_line(console: Console, text: str | Text = "", style: str = "") -> None:
+    """Print a text as it is: without wrapping, markup or colours of our own choice for numbers."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def width_of(console: Console) -> int | None:
+    """How wide a table may be; None where no terminal sets a limit."""
+    return console.width if console.file.isatty() else None
+
+
+def text_table(left: Sequence[Cell], columns: Sequence[Column], width: int | None, first_goes: bool) -> Text:
+    """Lines of a table; left: what stands at the start of each. A last line says which columns were left out.
+
+    width: where columns would go beyond it, some are left out: the first ones or the last ones, down to one.
+    """
+    alone = [not any(column.cells[number][0] for column in columns) for number in range(len(left))]  # titles of blocks
+    indent = max((len(text) for (text, _), title in zip(left, alone, strict=True) if not title), default=0)
+    kept = list(columns)
+    while width is not None and indent + sum(BETWEEN + column.width for column in kept) > width:
+        spare = [column for column in kept if not column.wanted]
+        if len(spare) < 2:
+            break
+        kept.remove(spare[0] if first_goes else spare[-1])
+    lines = [Text(" " * indent + "".join(column.title.rjust(column.width + BETWEEN) for column in kept))]
+    for number, (start, style) in enumerate(left):
+        line = Text(start if alone[number] else start.ljust(indent), style=style)
+        for column in () if alone[number] else kept:
+            line.append(Text(column.cells[number][0].rjust(column.width + BETWEEN), style=column.cells[number][1]))
+        line.rstrip()
+        lines.append(line)
+    if out := [column.title for column in columns if column not in kept]:
+        lines.append(Text(f"left out, as the terminal is narrow: {listed(out)}", style=ASIDE))
+    return Text("\n").join(lines)
+
+
+def metric_column(name: str, m: int, entries: Sequence[Entry]) -> dict[str, Cell]:
+    """A metric of entries at an M, by label: the leader is green, ≈ marks leaders that cannot be told apart."""
+    rankings = [judge_at(name, group, m) for group in comparable(entries)]
+    best = {label for ranking in rankings for label in ranking.best}
+    tied = {label for ranking in rankings for label in ranking.tied}
+    cells = {}
+    for entry in entries:
+        if m in entry.members:
+            text = (
+                plain_powers(entry.text(name, m)) if entry.mean(name, m) is not None else missing_text(entry, name, m)
+            )
+            mark = " ≈" if entry.label in tied else "  " if tied else ""
+            cells[entry.label] = f"{text}{mark}", BEST if entry.label in best else ""
+    return cells
+
+
+def missing_text(entry: Entry, name: str, m: int) -> str:
+    """What stands for a metric without a mean."""
+    return "infinite" if entry.mean(f"{name}_infinite", m) else plain_powers(entry.text(name, m))
+
+
+def over_members(name: str, blocks: Sequence[tuple[str, Sequence[Entry]]], width: int | None) -> Text:
+    """A metric over M; a block of lines for each domain, under its name, beside chance or the noise floor.
+
+    A point estimate, for which there is no column, is in the last one.
+    """
+    everything = [entry for _, entries in blocks for entry in entries]
+    members = several_members(everything)
+    left: list[Cell] = []
+    asides: list[Cell] = []
+    cells: dict[int, list[Cell]] = {m: [] for m in members}
+    for title, entries in blocks:
+        if title:
+            left.append((title, ""))
+            asides.append(("", ""))
+            for column in cells.values():
+                column.append(("", ""))
+        by_m = {m: metric_column(name, m, entries) for m in members}
+        for entry in entries:
+            outside = not set(entry.members) & set(members)
+            left.append(
+                (f"{'  ' if title else ''}{entry.label}{f' (M = {entry.members[0]})' if outside else ''}", NAME)
+            )
+            aside = entry.floor if name == "kl" else entry.chance(name, entry.members[-1])
+            asides.append(("" if aside is None else plain_powers(significant(aside, 2)), ASIDE))
+            for m, column in cells.items():
+                column.append(by_m[m].get(entry.label, ("", "")))
+            if outside:
+                alone = metric_column(name, entry.members[-1], [entry])
+                cells[members[-1]][-1] = alone[entry.label]
+    columns = [Column(f"M = {m}", column) for m, column in cells.items()]
+    if any(text for text, _ in asides):
+        columns.insert(0, Column("floor" if name == "kl" else "chance", asides, wanted=True))
+    return text_table(left, columns, width, first_goes=True)
+
+
+def print_tables(results: ScoreResults, console: Console) -> None:
     """Print one table for each kind of prediction, then what the reader should know."""
-    entries = read_entries(content)
-    for kind in COLUMNS:
+    entries = scored_entries(results)
+    for kind, names in COLUMNS.items():
         of_kind = [entry for entry in entries if entry.kind == kind]
-        if not of_kind:
-            continue
-        shown = COLUMNS[kind][: max(1, (console.width - LEFT_WIDTH) // COLUMN_WIDTH)]
-        title = f"{kind} predictions, convention {content['convention']}: mean ± std over draws"
-        console.print(title, style="bold", highlight=False, soft_wrap=True)
-        console.print(table_of(of_kind, shown))
-        more = [name for name in of_kind[0].metrics if name not in shown]
-        console.print(
-            f"also computed: {', '.join(more)} (--json FILE, --report FOLDER)\n", style="dim", highlight=False
-        )
+        if of_kind:
+            title = f"{kind} predictions, convention {results.convention}: mean ± std over draws"
+            print_line(console, title, "bold")
+            print_line(console, score_table(of_kind, names, width_of(console)))
+            more = [name for name in of_kind[0].metrics if name not in names]
+            print_line(console, f"also computed: {', '.join(more)} (--json FILE, --report FOLDER)\n", ASIDE)
     for entry in entries:
         for note in notes_of(entry):
-            console.print(f"{entry.label}: {note}", highlight=False, markup=False, soft_wrap=True)
+            print_line(console, f"{entry.label}: {note}")
 
 
-def table_of(entries: list[Entry], names: Sequence[str]) -> Table:
-    """Mean ± std over draws; the best of the files that can be compared is bold at each M."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("", no_wrap=True, min_width=LEFT_WIDTH)
-    for name in names:
-        arrow = {"lower": " ↓", "higher": " ↑"}.get(metric_info(name).better, "")
-        table.add_column(Text(title_with_unit(metric_info(name), entries) + arrow), justify="right", no_wrap=True)
+def score_table(entries: Sequence[Entry], names: Sequence[str], width: int | None) -> Text:
+    """A block per file, a row per M, a column per metric, and chance beside the AUSE."""
+    names = [name for name in names if any(name in entry.metrics for entry in entries)]
+    left: list[Cell] = []
+    lines: list[tuple[Entry, int] | None] = []
     for entry in entries:
-        table.add_row(Text(entry.label, style="cyan"))
-        for size in entry.members:
-            draws = entry.stat(names[0], size).n
-            left = Text(f"M = {size:<4}").append(f"{draws} draw{'s' if draws > 1 else ''}", style="dim")
-            table.add_row(left, *(cell(name, entry, size, entries) for name in names))
-    return table
-
-
-def cell(name: str, entry: Entry, size: int, entries: list[Entry]) -> Text:
-    """One metric of one file at one M."""
-    stat = entry.stat(name, size)
-    text = Text(plain_powers(measured(stat.mean, stat.std)))
-    rivals = [other for other in entries if (other.domain, other.unit) == (entry.domain, entry.unit)]
-    if entry.label in best_labels(name, rivals, size):
-        text.stylize("bold green")
-    return text
+        left.append((entry.label, NAME))
+        lines.append(None)
+        for m in entry.members:
+            draws = entry.num_draws(m)
+            left.append((f"M = {m:<4} {draws} draw{'s' if draws > 1 else ''}", ""))
+            lines.append((entry, m))
+    columns = []
+    for name in names:
+        by_m = {m: metric_column(name, m, entries) for m in all_members(entries)}
+        cells = [("", "") if line is None else by_m[line[1]].get(line[0].label, ("", "")) for line in lines]
+        title = title_with_unit(name, entries) + ARROWS.get(metric_info(name).better, "")
+        columns.append(Column(title, cells))
+        chances = [None if line is None else line[0].chance(name, line[1]) for line in lines]
+        if any(chance is not None for chance in chances):
+            texts = ["" if chance is None else plain_powers(significant(chance, 2)) for chance in chances]
+            columns.append(Column("chance", [(text, ASIDE) for text in texts]))
+    return text_table(left, columns, width, first_goes=False)
 
 
 def notes_of(entry: Entry) -> list[str]:
     """Notes of the file, and a warning where its draws share most of their members."""
-    notes = list(entry.raw.get("notes", []))
+    notes = list(entry.file.notes) if entry.file else []
     shared = [str(size) for size in entry.members if entry.overlaps_much(size)]
     if shared:
         notes.append(f"at M = {', '.join(shared)} draws share more than half of their members: their std says little.")

@@ -1,12 +1,17 @@
-"""What every data set yields: inputs, target, and which pixels count."""
+"""What a data set is, and what it yields: inputs, target, and which pixels count."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from epibench.data.classes import ClassTable
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,81 @@ class Batch:
         return Batch(inputs, self.target.pin_memory(), self.valid.pin_memory())
 
 
+@dataclass(frozen=True)
+class Points:
+    """What small networks learn from. inputs: (point, feature) float32; target: (point,), float32 or int64 classes."""
+
+    inputs: Tensor
+    target: Tensor
+
+
+class Samples(Protocol):
+    """A data set: samples by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Batch: ...
+
+
+class LabelledSamples(Samples, Protocol):
+    """A data set for segmentation: its targets are numbers of these classes."""
+
+    @property
+    def classes(self) -> ClassTable:
+        """What the targets stand for."""
+
+    def frame_id(self, index: int) -> str:
+        """What a frame is called."""
+
+
 def stack(samples: Sequence[Batch]) -> Batch:
     """Samples of one size as one batch; the `collate_fn` of a DataLoader."""
+    import torch
+
     return Batch(
         {name: torch.stack([sample.inputs[name] for sample in samples]) for name in samples[0].inputs},
         torch.stack([sample.target for sample in samples]),
         torch.stack([sample.valid for sample in samples]),
     )
+
+
+def check_index(index: int, length: int, name: str) -> int:
+    """The index as Python's own; negative ones are out of range, too."""
+    index = operator.index(index)
+    if not 0 <= index < length:  # ends a for loop over the data set
+        raise IndexError(f"{name} has frames 0 to {length - 1}, not {index}")
+    return index
+
+
+def first_samples(samples: Samples, number: int | None) -> Samples:
+    """The first so many samples, or all."""
+    return samples if number is None or number >= len(samples) else FirstSamples(samples, number)
+
+
+class SamplesView:
+    """A data set seen in another way; its names, its classes and all else are those of the data set."""
+
+    def __init__(self, samples: Samples):
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "samples":  # while it is unpickled, there are no samples yet
+            raise AttributeError(name)
+        return getattr(self.samples, name)
+
+
+class FirstSamples(SamplesView):
+    """The first samples of a data set."""
+
+    def __init__(self, samples: Samples, number: int):
+        super().__init__(samples)
+        self.number = number
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.samples[check_index(index, self.number, "the first part")]

@@ -12,40 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.utils.data import Dataset
 
-from epibench.data.batch import Batch
-from epibench.data.class_colours import Colour
-from epibench.data.label_images import LabelledSamples
-from epibench.data.labels import CAMVID_IDS, CITYSCAPES_TRAIN_IDS, IGNORE, ClassTable, table_of_names
+from epibench.data.batch import Batch, LabelledSamples, SamplesView
+from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
+from epibench.data.classes import IGNORE, ClassTable, Colour, Pairs, table_of_names
+from epibench.data.sets.camvid import CAMVID_IDS, CITYSCAPES_TO_CAMVID
 from epibench.errors import InputError
 
-Pairs = tuple[tuple[str, str], ...]  # (class of the model, class of the domain)
 Component = tuple[set[int], set[int]]  # classes of the model, classes of the domain
 
-# CamVid's building includes walls, its tree all plants, its sign traffic lights, its car all larger vehicles, and its
-# bicyclist the bicycle below: see CAMVID.
-CITYSCAPES_TO_CAMVID: Pairs = (
-    ("sky", "sky"),
-    ("building", "building"),
-    ("wall", "building"),
-    ("pole", "pole"),
-    ("road", "road"),
-    ("sidewalk", "pavement"),
-    ("vegetation", "tree"),
-    ("terrain", "tree"),
-    ("traffic sign", "sign"),
-    ("traffic light", "sign"),
-    ("fence", "fence"),
-    ("car", "car"),
-    ("truck", "car"),
-    ("bus", "car"),
-    ("train", "car"),
-    ("person", "pedestrian"),
-    ("rider", "bicyclist"),
-    ("bicycle", "bicyclist"),
-    ("motorcycle", "bicyclist"),
-)
 MAPPINGS: dict[tuple[str, str], Pairs] = {
     ("cityscapes", "camvid"): CITYSCAPES_TO_CAMVID,
     ("camvid", "cityscapes"): tuple((camvid, cityscapes) for cityscapes, camvid in CITYSCAPES_TO_CAMVID),
@@ -82,14 +57,14 @@ def common_classes(
 
     Without pairs: by the built-in table, if there is one for both; otherwise those of equal names.
     """
-    found, origin = (tuple(pairs), "by the given mapping") if pairs is not None else known_pairs(model, domain)
-    for model_name, domain_name in found:
+    pairs, origin = (tuple(pairs), "by the given mapping") if pairs is not None else known_pairs(model, domain)
+    for model_name, domain_name in pairs:
         _check_name(model_name, model, "the model", (model_name, domain_name))
         _check_name(domain_name, domain, "the domain", (model_name, domain_name))
-    if not found:
+    if not pairs:
         raise InputError(f"the mapping from '{model.name}' to '{domain.name}' has no pair; give at least one")
     components = _components(
-        [(model.names.index(model_name), domain.names.index(domain_name)) for model_name, domain_name in found]
+        [(model.names.index(model_name), domain.names.index(domain_name)) for model_name, domain_name in pairs]
     )
     groups = tuple(tuple(sorted(of_model)) for of_model, _ in components)
     targets = tuple(
@@ -107,7 +82,7 @@ def common_classes(
 
 
 def known_pairs(model: ClassTable, domain: ClassTable) -> tuple[Pairs, str]:
-    """The built-in pairs of two tables, told by their classes, or classes of equal names; and which of them."""
+    """The built-in pairs of tables with these classes, or classes of equal names; and which of the two it is."""
     names = KNOWN_NAMES.get(model.names), KNOWN_NAMES.get(domain.names)
     if names[0] is not None and names[1] is not None and (names[0], names[1]) in MAPPINGS:
         return MAPPINGS[names[0], names[1]], f"by the built-in table {names[0]} → {names[1]}"
@@ -120,26 +95,19 @@ def known_pairs(model: ClassTable, domain: ClassTable) -> tuple[Pairs, str]:
     return shared, "by equal names"
 
 
-class Relabelled(Dataset[Batch]):
+class Relabelled(SamplesView):
     """Samples with common classes as targets."""
 
     def __init__(self, samples: LabelledSamples, common: CommonClasses):
-        self.samples, self.common = samples, common
-        self.classes = common.classes
+        super().__init__(samples)
+        self.common, self.classes = common, common.classes
         self.numbers = torch.full((IGNORE + 1,), IGNORE)
         self.numbers[: len(common.targets)] = torch.tensor(common.targets)
-
-    def __len__(self) -> int:
-        return len(self.samples)
 
     def __getitem__(self, index: int) -> Batch:
         batch = self.samples[index]
         target = self.numbers[batch.target.where(batch.valid, IGNORE)]
         return Batch(batch.inputs, target, target != IGNORE)
-
-    def frame_id(self, index: int) -> str:
-        """What a frame is called."""
-        return self.samples.frame_id(index)
 
 
 def _components(pairs: Sequence[tuple[int, int]]) -> list[Component]:
@@ -173,15 +141,14 @@ def _colour(component: Component, model: ClassTable, domain: ClassTable) -> Colo
 
 def _about(origin: str, components: Sequence[Component], model: ClassTable, domain: ClassTable) -> str:
     """`11 common classes by …; left out: …`."""
-    sides = ((model, "the model", 0), (domain, "the domain", 1))
     left = []
-    for table, side, place in sides:
-        used = set[int]().union(*(component[place] for component in components))
+    for table, side, index in ((model, "the model", 0), (domain, "the domain", 1)):
+        used = set[int]().union(*(component[index] for component in components))
         names = [name for number, name in enumerate(table.names) if number not in used]
         if names:
             left.append(f"{', '.join(names)} of {side}")
-    number = "1 common class" if len(components) == 1 else f"{len(components)} common classes"
-    return f"{number} {origin}" + (f"; left out: {'; '.join(left)}" if left else "")
+    common = "1 common class" if len(components) == 1 else f"{len(components)} common classes"
+    return f"{common} {origin}" + (f"; left out: {'; '.join(left)}" if left else "")
 
 
 def _check_name(name: str, table: ClassTable, side: str, pair: tuple[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Pictures in files: which ones a folder holds, 8-bit images, 16-bit depth, and the part of them that is used."""
+"""Frames in files: which ones a folder holds, 8-bit images, 16-bit depth, and the part of them that is used."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
-import torch
 from PIL import Image, UnidentifiedImageError
-from torch import Tensor
 
+from epibench.data.batch import Batch, check_index
 from epibench.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # What Pillow raises for damaged files.
 DAMAGE = (
@@ -36,8 +40,71 @@ Listing = dict[tuple[str, ...], str]
 Window = tuple[EllipsisType, slice, slice]
 
 
+class Frame(Protocol):
+    """The files of a frame, as text, because to make 280,000 paths takes seconds; and what the frame is called."""
+
+    @property
+    def frame_id(self) -> str:
+        """Its name, the same wherever the files lie."""
+
+
+AnyFrame = TypeVar("AnyFrame", bound=Frame)
+
+
+class Frames(Generic[AnyFrame]):
+    """A data set of frames whose files are opened when a frame is asked for.
+
+    crop: height and width of the bottom centre that is used, None for all.
+    """
+
+    def __init__(self, name: str, frames: Sequence[AnyFrame], crop: tuple[int, int] | None = None):
+        self.name, self.frames, self.crop = name, frames, check_crop(crop)
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.read(self.frames[check_index(index, len(self), self.name)])
+
+    def read(self, frame: AnyFrame) -> Batch:
+        """Open the files of a frame."""
+        raise NotImplementedError
+
+    def frame_id(self, index: int) -> str:
+        """What a frame is called."""
+        return self.frames[check_index(index, len(self), self.name)].frame_id
+
+
+@dataclass(frozen=True, slots=True)
+class DepthFrame:
+    """The files of a frame with sparse depth and depth."""
+
+    frame_id: str
+    image: str
+    sparse_depth: str
+    target: str
+
+
+class DepthImages(Frames[DepthFrame]):
+    """Image and sparse depth → depth in metres, valid where it is known; files hold depth times per_metre."""
+
+    def __init__(self, name: str, frames: Sequence[DepthFrame], per_metre: int, crop: tuple[int, int] | None = None):
+        super().__init__(name, frames, crop)
+        self.per_metre = per_metre
+
+    def read(self, frame: DepthFrame) -> Batch:
+        """Image, sparse depth and depth."""
+        image = read_image(frame.image)
+        sparse, target = (read_depth(path, self.per_metre) for path in (frame.sparse_depth, frame.target))
+        window = bottom_centre({frame.image: image, frame.sparse_depth: sparse, frame.target: target}, self.crop)
+        image, sparse, target = (picture[window].contiguous() for picture in (image, sparse, target))
+        return Batch({"image": image, "sparse_depth": sparse[None]}, target, target > 0)
+
+
 def read_image(path: Path | str) -> Tensor:
     """An 8-bit PNG or JPEG file as RGB, (3, height, width) uint8; grey becomes three equal channels."""
+    import torch
+
     picture = load_picture(path, ("PNG", "JPEG"))
     if picture.mode.startswith(("I", "F")):  # converting them would clip at 255
         raise InputError(f"{path}: has more than 8 bits per channel, as depth has; give an 8-bit image")
@@ -47,6 +114,8 @@ def read_image(path: Path | str) -> Tensor:
 
 def read_depth(path: Path | str, per_metre: int) -> Tensor:
     """A 16-bit grey PNG file in metres, value / per_metre, (height, width) float32; 0: none."""
+    import torch
+
     picture = load_picture(path, ("PNG",))
     if not picture.mode.startswith("I"):  # "I;16", or "I" in older versions of Pillow
         raise InputError(f"{path}: is no 16-bit grey PNG (Pillow's mode {picture.mode}); give the official depth file")
@@ -86,14 +155,6 @@ def check_partners(files: Listing, partners: Listing, folder: Path | str, remedy
     if alone:
         more = f" (and {len(alone) - 1} more)" if len(alone) > 1 else ""
         raise InputError(f"{files[alone[0]]}{more}: what belongs to it is missing in {folder}; {remedy}")
-
-
-def check_index(index: int, length: int, name: str) -> int:
-    """The index as Python's own; negative ones are out of range, too."""
-    index = operator.index(index)
-    if not 0 <= index < length:  # ends a for loop over the data set
-        raise IndexError(f"{name} has frames 0 to {length - 1}, not {index}")
-    return index
 
 
 def check_crop(crop: Iterable[int] | None) -> tuple[int, int] | None:

@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Protocol
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from epibench import randomness
-from epibench.data.batch import Batch, stack
+from epibench.data.batch import Batch, Samples, stack
 from epibench.errors import InputError
 
 Augmentation = Callable[[Batch, int], Batch]
-
-
-class Samples(Protocol):
-    """A data set: samples by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Batch: ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +26,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Stream(Dataset["Batch | Failure"]):
+class Stream:
     """Training samples by their running number: data in a random order that is new in every round, augmented.
 
     Sample n is a function of (key, n) alone, so that training goes on at any step, with any number of workers.
@@ -46,14 +38,14 @@ class Stream(Dataset["Batch | Failure"]):
     change: int
 
     def __getitem__(self, number: int) -> Batch | Failure:
-        turn, place = divmod(number, len(self.samples))
-        index = int(_order(self.order, turn, len(self.samples))[place])
+        turn, position = divmod(number, len(self.samples))
+        index = int(_order(self.order, turn, len(self.samples))[position])
         key = int(randomness.bits(torch.tensor([self.change]), number, 1))
         return _guarded(lambda: self.augment(self.samples[index], key))
 
 
 @dataclass(frozen=True)
-class InOrder(Dataset["Batch | Failure"]):
+class InOrder:
     """Samples as they are, one after another."""
 
     samples: Samples
@@ -97,7 +89,7 @@ def _shapes(sample: Batch) -> list[tuple[int, ...]]:
 
 
 def batches(
-    dataset: Dataset[Batch | Failure],
+    numbered: Stream | InOrder,
     numbers: Sequence[int],
     batch_size: int,
     workers: int = 0,
@@ -106,7 +98,7 @@ def batches(
 ) -> Iterator[Batch]:
     """Batches of the samples with these numbers, in order; uneven: where sizes change, a smaller batch ends."""
     loader = DataLoader(
-        dataset,
+        cast(Any, numbered),  # any object with samples by number will do
         batch_size,
         sampler=numbers,
         num_workers=workers,
@@ -114,7 +106,7 @@ def batches(
         pin_memory=pin,
         prefetch_factor=4 if workers else None,
     )
-    for found in loader:
-        if isinstance(found, Failure):
-            raise InputError(found.text)
-        yield from found
+    for stretches in loader:
+        if isinstance(stretches, Failure):
+            raise InputError(stretches.text)
+        yield from stretches

@@ -7,16 +7,16 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from epibench.evaluation.dense import ImagePool, bands
-from epibench.evaluation.scoring import chunk_size
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.maps import joined
+from epibench.members.networks import NetworkPool, bands
+from epibench.members.pool import chunk_size
+from epibench.results import ImageCost
 
 REPEATS = 3
 SECONDS = 4.0  # for all repeats of one M: enough to see what it costs
@@ -31,16 +31,16 @@ def network_cost(network: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, 
 
 
 def cost_per_image(
-    pool: ImagePool, kind: str, inputs: Mapping[str, Tensor], sizes: Sequence[int]
-) -> dict[str, dict[str, Any]]:
+    pool: NetworkPool, kind: str, inputs: Mapping[str, Tensor], sizes: Sequence[int]
+) -> dict[int, ImageCost]:
     """Seconds and peak bytes of predicting one image with the first M members, by M: their passes and their mixture.
 
     The peak is that of their weights and of all that is needed beside them for a moment.
     """
-    return {str(size): _measure(pool, kind, inputs, size) for size in sizes}
+    return {size: _measure(pool, kind, inputs, size) for size in sizes}
 
 
-def _measure(pool: ImagePool, kind: str, inputs: Mapping[str, Tensor], size: int) -> dict[str, Any]:
+def _measure(pool: NetworkPool, kind: str, inputs: Mapping[str, Tensor], size: int) -> ImageCost:
     weights = torch.full((1, size), 1 / size, dtype=torch.float64, device=pool.device)
 
     def predict() -> None:
@@ -61,7 +61,7 @@ def _measure(pool: ImagePool, kind: str, inputs: Mapping[str, Tensor], size: int
         seconds.append(time.perf_counter() - started)
     most = peak(pool.device)
     needed = None if before is None or most is None else most - before + pool.weight_bytes(slice(0, size))
-    return {"seconds": statistics.median(seconds), "peak_bytes": needed}
+    return ImageCost(seconds=statistics.median(seconds), peak_bytes=needed)
 
 
 def begin_peak(device: torch.device) -> int | None:

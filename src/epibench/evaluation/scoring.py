@@ -1,32 +1,27 @@
-"""One pass over stored predictions: every member read once, every metric of every draw updated."""
+"""Score stored predictions: draws, settings and what the results say of a file."""
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
 
+from epibench.conventions import Convention, check_uncertainty
 from epibench.errors import InputError
-from epibench.evaluation.suite import Observed, Suite, SuiteSettings, check_uncertainty, make_suite
+from epibench.evaluation.loop import Evaluation
+from epibench.evaluation.suite import SuiteSettings
 from epibench.evaluation.summary import scored_draws, summarise, summarise_curves
-from epibench.likelihoods import LIKELIHOODS, Likelihood
-from epibench.members.draws import Draws, Plan, make_draws
-from epibench.metrics import Convention
-from epibench.parallel import in_threads, silenced_torch_threads
+from epibench.members.draws import Draws, make_draws
+from epibench.members.stored import StoredPredictions
+from epibench.plans import Plan
 from epibench.results import FileResults
 from epibench.results import Tally as TallyResults
-from epibench.store.reader import PixelReader, Pixels, Tally
+from epibench.store.reader import PixelReader, Tally
 from epibench.store.structure import PredictionStore
 
-# Elements (draw × pixel × class) of a chunk: 16 MiB in float64; on a GPU enough to fill it.
-CPU_CHUNK = 2**21
-GPU_CHUNK = 2**27
-CHUNKS_AT_ONCE = 2
 # Up to this many pixels, sorting is quick and sparsification can be exact.
 EXACT_PIXELS = 2**18
 # States of all metrics, and as much again to compute them.
@@ -60,25 +55,22 @@ class Scorer:
 
     def run(self, progress: Callable[[int], None] = lambda pixels: None) -> FileResults:
         """Read all predictions once and return the file's results; `progress` hears of pixels as they are done."""
-        device = torch.device(self.settings.device)
-        weights = self.draws.weights.to(device)
-        suite = make_suite(weights, self.suite_settings)
-        suite.metrics.to(device)
-        reader = PixelReader(
-            self.store, ignore_index=self.settings.ignore_index, skip_invalid=self.settings.skip_invalid
-        )
+        settings = self.settings
+        reader = PixelReader(self.store, ignore_index=settings.ignore_index, skip_invalid=settings.skip_invalid)
+        predictions = StoredPredictions(reader, settings.plan, torch.device(settings.device))
+        evaluation = Evaluation(predictions, self.draws, self.suite_settings)
         try:
-            evaluate(reader, LIKELIHOODS[self.store.kind], weights, suite, progress)
+            evaluation.run(after_pixels=progress)
         except InputError:
             raise
         except ValueError as error:  # values so large that what is computed of them is not finite
             raise InputError(f"{self.store.path}: {error}; check the unit and size of the predictions") from error
-        return self.results(suite, reader.tally)
+        return self.results(evaluation, reader.tally)
 
-    def results(self, suite: Suite, tally: Tally) -> FileResults:
+    def results(self, evaluation: Evaluation, tally: Tally) -> FileResults:
         """What the JSON says of this file."""
         store, sets = self.store, self.draws.sets
-        values = suite.compute()
+        values, curves = evaluation.results()
         return FileResults(
             path=str(store.path),
             method=store.method,
@@ -96,7 +88,7 @@ class Scorer:
             overlap={size: self.draws.overlap(size) for size in self.draws.sizes},
             draws=scored_draws(sets, values),
             summary=summarise(sets, values),
-            curves=summarise_curves(sets, suite.curves()),
+            curves=summarise_curves(sets, curves),
         )
 
     def notes(self, tally: Tally, values: dict[str, Tensor]) -> list[str]:
@@ -126,56 +118,6 @@ class Scorer:
                 f"NLL is infinite for {undefined} of {len(self.draws.sets)} draws: what happened had no probability."
             )
         return notes
-
-
-def evaluate(
-    blocks: Iterable[Pixels],
-    likelihood: Likelihood,
-    weights: Tensor,
-    suite: Suite,
-    progress: Callable[[int], None] = lambda pixels: None,
-) -> None:
-    """The loop that everything hangs on: members' outputs → predictive of every draw at once → streaming metrics."""
-
-    def observe(pixels: Pixels) -> Observed:
-        predictive = likelihood.combine(pixels.outputs, weights)
-        return suite.observe(predictive, pixels.target, pixels.image)
-
-    with silenced_torch_threads():
-        for block in blocks:
-            for some in batched(chunks(block, len(weights), weights.device), CHUNKS_AT_ONCE):
-                for observed in in_threads(observe, some):
-                    suite.update(observed)
-                progress(sum(pixels.scanned for pixels in some))
-
-
-def chunks(block: Pixels, num_draws: int, device: torch.device) -> Iterator[Pixels]:
-    """Cut a block so that what is computed of it at once stays small, and move it to the device."""
-    num_pixels = block.target.shape[0]
-    shape = next(iter(block.outputs.values())).shape
-    size, done = chunk_size((num_draws, shape[0]), math.prod(shape[2:]), device), 0
-    for start in range(0, num_pixels, size):
-        part = slice(start, start + size)
-        scanned = block.scanned * min(start + size, num_pixels) // num_pixels
-        yield Pixels(
-            {name: output[:, part].to(device) for name, output in block.outputs.items()},
-            block.target[part].to(device),
-            None if block.image is None else block.image[part].to(device),
-            scanned - done,
-        )
-        done = scanned
-
-
-def chunk_size(weights: Sequence[int], classes: int, device: torch.device) -> int:
-    """Pixels that are scored at once, given the numbers of draws and members."""
-    budget = GPU_CHUNK if device.type == "cuda" else CPU_CHUNK
-    return max(1, budget // (max(weights) * max(1, classes)))
-
-
-def batched(chunks: Iterator[Pixels], size: int) -> Iterator[list[Pixels]]:
-    """The chunks, `size` at a time."""
-    while some := list(itertools.islice(chunks, size)):
-        yield some
 
 
 def _check_memory(num_draws: int, num_classes: int) -> None:

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
 
-from epibench.errors import InputError
-from epibench.likelihoods import LIKELIHOODS
+from epibench.conventions import UNCERTAINTIES, Convention
 from epibench.likelihoods.categorical import CategoricalPredictive
 from epibench.likelihoods.gaussian import GaussianPredictive
 from epibench.metrics import (
@@ -21,7 +20,6 @@ from epibench.metrics import (
     ClassScores,
     ClassSparsification,
     ConfidenceCalibration,
-    Convention,
     GaussianCRPS,
     GaussianNLL,
     GroupedRootMeanSquaredError,
@@ -164,7 +162,7 @@ def metric_infos() -> dict[str, MetricInfo]:
     """What the metrics of the set say of each of their values, by its name in results."""
     weights, infos = torch.ones(1, 1), dict[str, MetricInfo]()
     for kind, metrics in METRICS.items():
-        settings = SuiteSettings(kind, "pooled", LIKELIHOODS[kind].uncertainties[0], False, 1, 1)
+        settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], False, 1, 1)
         for make in metrics.values():
             infos = {**make(weights, settings).info, **infos}
     return infos
@@ -203,13 +201,3 @@ OBSERVE: dict[str, Callable[[Any, Tensor, str], Observed]] = {
     "gaussian": observe_gaussian,
     "categorical": observe_categorical,
 }
-
-
-def check_uncertainty(kind: str, name: str | None) -> str:
-    """The uncertainty to sort by: the kind's usual one by default."""
-    known = LIKELIHOODS[kind].uncertainties
-    if name is None:
-        return known[0]
-    if name not in known:
-        raise InputError(f"uncertainty '{name}' is not one of {kind} predictions; these have {', '.join(known)}")
-    return name

@@ -7,15 +7,16 @@ import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from epibench.errors import InputError
+from epibench.plans import Plan, evenly_spaced
 
-Plan = Literal["random", "disjoint", "prefix", "spread"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Members = tuple[int, ...]
 
 
@@ -34,6 +35,8 @@ class Draws:
     @property
     def weights(self) -> Tensor:
         """The averaging matrix, (draw, member) float64; rows sum to 1."""
+        import torch
+
         matrix = torch.zeros((len(self.sets), self.num_members), dtype=torch.float64)
         for row, members in zip(matrix, self.sets, strict=True):
             row[list(members)] = 1 / len(members)
@@ -63,7 +66,9 @@ def make_draws(
     seed: int = 0,
     group: Sequence[Any] | None = None,
 ) -> Draws:
-    """Up to `max_draws` draws, or so many as it says of an M, for each M in `sizes`: by default powers of two.
+    """Up to `max_draws` draws, or so many as it says of an M, for each M in `sizes`.
+
+    By default these are the powers of two up to the pool, and the pool itself.
 
     `random`: different sets without repetition. `disjoint`: sets that share no member. `prefix`: the first M members.
     `spread`: M evenly spaced members, the last one among them. `group` names for each member the network or chain
@@ -78,7 +83,7 @@ def make_draws(
     groups = _positions(group if plan in ("prefix", "spread") else None, num_members)
     largest = min((len(members) for members in groups), default=0)
     where = "pool" if len(groups) == 1 else "smallest group"
-    chosen = tuple(dict.fromkeys(sizes)) if sizes is not None else powers_of_two(largest)
+    chosen = tuple(dict.fromkeys(sizes)) if sizes is not None else default_sizes(largest)
     if not chosen:
         raise InputError("no M to draw: " + ("the pool is empty" if num_members == 0 else "'sizes' is empty"))
     for size in chosen:
@@ -90,9 +95,9 @@ def make_draws(
     return Draws(num_members, tuple(sets))
 
 
-def powers_of_two(limit: int) -> tuple[int, ...]:
-    """1, 2, 4 … up to `limit`."""
-    return tuple(2**power for power in range(limit.bit_length()))
+def default_sizes(pool: int) -> tuple[int, ...]:
+    """1, 2, 4 … up to the pool, and the whole pool, which is what people deploy."""
+    return tuple(sorted({2**power for power in range(pool.bit_length())} | {pool})) if pool else ()
 
 
 def _positions(group: Sequence[Any] | None, num_members: int) -> list[Members]:
@@ -137,14 +142,9 @@ def _prefix(groups: list[Members], size: int, max_draws: int, seed: int) -> list
 
 
 def _spread(groups: list[Members], size: int, max_draws: int, seed: int) -> list[Members]:
-    return [tuple(members[position] for position in spread(len(members), size)) for members in groups[:max_draws]]
-
-
-def spread(length: int, size: int) -> list[int]:
-    """`size` evenly spaced positions of 0 … length − 1, both ends among them; for one, the last."""
-    if size == 1:
-        return [length - 1]
-    return [step * (length - 1) // (size - 1) for step in range(size)]
+    return [
+        tuple(members[position] for position in evenly_spaced(len(members), size)) for members in groups[:max_draws]
+    ]
 
 
 _PLANS: dict[Plan, Callable[[list[Members], int, int, int], list[Members]]] = {

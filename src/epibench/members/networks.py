@@ -1,34 +1,43 @@
-"""Pools of large networks: members whose weights are files, as many of them on the device as fit."""
+"""Pools of large networks: members whose weights are files, as many of them on the device as fit, on images."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from epibench import randomness
+from epibench.data.batch import Batch, Samples
+from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
-from epibench.members.draws import Plan
-from epibench.members.maps import Size, Window, WindowMaps, whole, windows_over
-from epibench.methods.contract import Member, Roll
+from epibench.members.draws import Draws
+from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, joined, whole, windows_over
+from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, chunk_size, now, parts_of
+from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.networks.folding import fold_batch_norm
 from epibench.parallel import in_threads
+from epibench.plans import Plan
+from epibench.training.state import Weights
 
 Inputs = Mapping[str, Tensor]
-Weights = Mapping[str, Tensor]
+NumberedBatch = tuple[range, Batch]  # images with their numbers in the domain
+# Pixels of a shard, which all members see before the next: enough to fill a GPU; with many members or classes, fewer.
+SHARD_PIXELS = {"cpu": 2**18, "cuda": 2**22}
+FEW_MAPS = 32
 
 
 @dataclass
 class NetworkPool:
     """Members that are trained networks, snapshots of them, or passes of them with dropout.
 
-    load: the weights of a member's network and snapshot. rate: of dropout, 0 for none; the masks of a pass are a
+    load: the weights of a member. rate: of dropout, 0 for none; the masks of a pass are a
     function of (seed, method, network, pass, image). resident: so many networks are kept on the device at once. With
     a `precision` of bfloat16 they predict in mixed precision. window: the size of the parts of an image that networks
     see one at a time, None for all of it; overlap: the share of their sides that neighbours have in common.
@@ -37,7 +46,7 @@ class NetworkPool:
     kind: str
     build: Callable[[], nn.Module]
     load: Callable[[Member], Weights]
-    roll: Roll
+    table: MemberTable
     seed: int
     method: str
     rate: float = 0.0
@@ -46,39 +55,43 @@ class NetworkPool:
     precision: torch.dtype = torch.float32
     window: Size | None = None
     overlap: float = 0.0
-    _networks: OrderedDict[tuple[int, int], nn.Module] = field(default_factory=OrderedDict)
+    _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict)
 
     @property
     def num_members(self) -> int:
         """Every pass of every snapshot of every network."""
-        return len(self.roll.members)
+        return len(self.table.members)
 
     @property
     def group(self) -> tuple[int, ...] | None:
         """The network or chain behind each member."""
-        return self.roll.group
+        return self.table.group
 
     @property
     def plan(self) -> Plan:
         """How draws are made from it."""
-        return self.roll.plan
+        return self.table.plan
 
     def groups(self, members: slice) -> Iterator[slice]:
         """Members in stretches whose networks fit onto the device together."""
-        start, seen = members.start, set[tuple[int, int]]()
+        start, seen = members.start, set[Member]()
         for number in range(members.start, members.stop):
-            member = self.roll.members[number]
-            seen.add((member.network, member.snapshot))
+            loaded = self._loaded(self.table.members[number])
+            seen.add(loaded)
             if len(seen) > self.resident:
                 yield slice(start, number)
-                start, seen = number, {(member.network, member.snapshot)}
+                start, seen = number, {loaded}
         yield slice(start, members.stop)
 
     def weight_bytes(self, members: slice) -> int:
         """The memory that the weights of members take up; passes of one network share theirs."""
-        distinct = {(member.network, member.snapshot) for member in self.roll.members[members]}
+        distinct = {self._loaded(member) for member in self.table.members[members]}
         weights = self.build().state_dict().values()
         return len(distinct) * sum(int(each.numel()) * int(each.element_size()) for each in weights)
+
+    def _loaded(self, member: Member) -> Member:
+        """The member whose weights it shares: passes of one network share theirs."""
+        return Member(member.network, member.snapshot) if self.rate else member
 
     def windows(self, size: Size) -> tuple[Window, ...]:
         """The parts of an image of that size that networks see one at a time."""
@@ -86,18 +99,18 @@ class NetworkPool:
 
     def outputs(self, inputs: Inputs, members: slice, images: range) -> WindowMaps:
         """What members predict; images: their numbers in the data set, so that dropout does not depend on batches."""
-        chosen = self.roll.members[members]
+        chosen = self.table.members[members]
         networks = [self._network(member) for member in chosen]  # loaded one after another, before threads begin
         size = image_size(inputs)
         windows = self.windows(size)
         tasks = list(zip(chosen, networks, strict=True))
 
         def predict(task: tuple[Member, nn.Module]) -> dict[str, Tensor]:
-            found = [self._predict(*task, cut(inputs, window), images) for window in windows]
-            return {name: torch.stack([each[name] for each in found], 1) for name in found[0]}
+            outputs = [self._predict(*task, cut(inputs, window), images) for window in windows]
+            return {name: torch.stack([each[name] for each in outputs], 1) for name in outputs[0]}
 
-        found = in_threads(predict, tasks) if self.device.type == "cpu" else [predict(task) for task in tasks]
-        return WindowMaps(size, windows, {name: torch.stack([each[name] for each in found]) for name in found[0]})
+        outputs = in_threads(predict, tasks) if self.device.type == "cpu" else [predict(task) for task in tasks]
+        return WindowMaps(size, windows, {name: torch.stack([each[name] for each in outputs]) for name in outputs[0]})
 
     def _predict(self, member: Member, network: nn.Module, inputs: Inputs, images: range) -> dict[str, Tensor]:
         mixed = self.precision != torch.float32
@@ -113,7 +126,7 @@ class NetworkPool:
     def _dropout(self, member: Member, images: range) -> AbstractContextManager[object]:
         if not self.rate:
             return nullcontext()
-        names = (self.method, member.network, "pass", member.dropout_pass)
+        names = (self.method, member.network, "pass", member.number)
         keys = torch.tensor([randomness.key(self.seed, *names, image) for image in images], device=self.device)
         # With places of its own the network has hooks that know the rate; otherwise its own dropout acts at it.
         return SeededDropout(keys, None if self.places else self.rate)
@@ -125,13 +138,13 @@ class NetworkPool:
         return tuple(getattr(network, "dropout_places", ()))
 
     def _network(self, member: Member) -> nn.Module:
-        name = (member.network, member.snapshot)
+        name = self._loaded(member)
         if name in self._networks:
             self._networks.move_to_end(name)
             return self._networks[name]
         network = self.build()
         try:
-            network.load_state_dict(dict(self.load(member)))
+            network.load_state_dict(dict(self.load(name)))
         except RuntimeError as error:
             reason = str(error).splitlines()[-1].strip()
             raise InputError(f"{self.method}: the weights of network {member.network} do not fit ({reason})") from None
@@ -159,3 +172,170 @@ def cut(inputs: Inputs, window: Window) -> Inputs:
     rows = slice(window.top, window.top + window.height)
     columns = slice(window.left, window.left + window.width)
     return {name: values[..., rows, columns] for name, values in inputs.items()}
+
+
+class Observer(Protocol):
+    """Sees all outputs of the members as they come, to keep some."""
+
+    def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
+        """What some members predict for a batch; images: their numbers in the domain."""
+
+    def state(self) -> dict[str, Tensor]:
+        """What it has kept, to go on from."""
+
+    def load_state(self, saved: Mapping[str, Tensor]) -> None:
+        """Go on from what was kept."""
+
+    def close(self) -> None:
+        """All has been seen."""
+
+
+@dataclass
+class NetworksOnImages(PoolOnData):
+    """Large networks and the images of a domain that they predict.
+
+    num_classes: those that the domain is scored in; groups: of the classes that networks predict, those that the
+    domain does not tell apart, None where they are the same.
+    """
+
+    pool: NetworkPool
+    samples: Samples
+    batch_size: int = 1
+    workers: int = 0
+    observers: Sequence[Observer] = ()
+    num_classes: int | None = None
+    groups: Sequence[Sequence[int]] | None = None
+    watched: float = 0.0  # seconds of the observers
+
+    def __post_init__(self) -> None:
+        self.device = self.pool.device
+
+    @property
+    def num_images(self) -> int:
+        """Images of the domain."""
+        return len(self.samples)
+
+    @property
+    def watching_seconds(self) -> float:
+        """Time that observers took."""
+        return self.watched
+
+    def parts(self, draws: Draws) -> list[DrawnPart]:
+        """The groups that draws stay within."""
+        return parts_of(self.pool, draws)
+
+    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[ImageShard]:
+        """Batches on the device, gathered until there is enough to do at once."""
+        gathered, size = list[NumberedBatch](), 0
+        maps = max(part.num_members for part in parts) * (self.num_classes or 1)
+        enough = SHARD_PIXELS[self.device.type] // max(1, maps // FEW_MAPS)
+        pin, numbers = self.device.type == "cuda", range(first, len(self.samples))
+        for batch in batches(InOrder(self.samples), numbers, self.batch_size, self.workers, pin, uneven=True):
+            gathered.append((range(first, first + len(batch.target)), batch.to(self.device, non_blocking=True)))
+            first, size = first + len(batch.target), size + batch.target.numel()
+            if size >= enough:
+                yield ImageShard(self, gathered)
+                gathered, size = [], 0
+        if gathered:
+            yield ImageShard(self, gathered)
+
+    def show(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
+        """Let observers see what members predict; the time that they take is not that of the members."""
+        if self.observers:
+            begun = now(self.device)
+            for observer in self.observers:
+                observer.see(batch, images, members, maps)
+            self.watched += now(self.device) - begun
+
+    def in_domain_classes(self, maps: WindowMaps) -> Maps:
+        """Outputs in the classes that the domain knows."""
+        return maps if self.groups is None else GroupedMaps(maps, self.groups)
+
+    def state(self) -> dict[str, Tensor]:
+        """What observers have kept."""
+        kept = enumerate(observer.state() for observer in self.observers)
+        return {f"observer{number}.{name}": tensor for number, state in kept for name, tensor in state.items()}
+
+    def load_state(self, saved: Mapping[str, Tensor]) -> None:
+        """Give observers back what they had kept."""
+        for number, observer in enumerate(self.observers):
+            owner = f"observer{number}."
+            observer.load_state({n.removeprefix(owner): each for n, each in saved.items() if n.startswith(owner)})
+
+
+@dataclass(frozen=True)
+class ImageShard:
+    """Some batches of images."""
+
+    domain: NetworksOnImages
+    batches: list[NumberedBatch]
+
+    @property
+    def num_images(self) -> int:
+        """Images of all batches."""
+        return sum(len(images) for images, _ in self.batches)
+
+    @property
+    def num_pixels(self) -> int:
+        """Valid pixels of all batches."""
+        return sum(int(batch.valid.sum()) for _, batch in self.batches)
+
+    def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
+        """Run the part's members; their outputs are refined band by band as pixels are asked for."""
+        return self._refined(self._predicted(part), part)
+
+    def _predicted(self, part: DrawnPart) -> list[Maps]:
+        """What the members of a part predict for each batch; each member is run once per image."""
+        domain, pool = self.domain, self.domain.pool
+        parts: list[list[WindowMaps]] = [[] for _ in self.batches]
+        for members in pool.groups(part.members):
+            for number, (images, batch) in enumerate(self.batches):
+                parts[number].append(pool.outputs(batch.inputs, members, images))
+                domain.show(batch, images, members, domain.in_domain_classes(parts[number][-1]))
+        return [domain.in_domain_classes(joined(maps)) for maps in parts]
+
+    def _refined(self, predicted: list[Maps], part: DrawnPart) -> Iterator[Pixels]:
+        """The valid pixels, in blocks of as many as are scored at once."""
+        most = CHUNKS_AT_ONCE * chunk_size(part.weights.shape, self.domain.num_classes or 1, self.domain.device)
+        pieces, size = list[Pixels](), 0
+        for (images, batch), maps in zip(self.batches, predicted, strict=True):
+            for number, image in enumerate(images):
+                for rows in bands(batch.target.shape[1:], most):
+                    piece = piece_of(batch, maps, number, rows, image)
+                    if pieces and size + len(piece.target) > most:
+                        yield together(pieces)
+                        pieces, size = [], 0
+                    pieces.append(piece)
+                    size += len(piece.target)
+        if pieces:
+            yield together(pieces)
+
+
+def bands(size: Sequence[int], pixels: int) -> Iterator[slice]:
+    """The rows of an image in stretches of at most so many pixels."""
+    height, step = size[0], max(1, pixels // size[1])
+    return (slice(top, min(top + step, height)) for top in range(0, height, step))
+
+
+def piece_of(batch: Batch, maps: Maps, number: int, rows: slice, image: int) -> Pixels:
+    """The valid pixels of some rows of an image, which has a number in the batch and another in the domain."""
+    target, valid = batch.target[number, rows].flatten(), batch.valid[number, rows].flatten()
+    kept = None if bool(valid.all()) else valid.nonzero().squeeze(1)
+    target = target if kept is None else target[kept]
+    wanted = torch.float64 if target.is_floating_point() else torch.int64
+    numbers = torch.full_like(target, image, dtype=torch.int64)
+    return Pixels(maps.pixels(number, rows, kept), target.to(wanted), numbers, len(target))
+
+
+def together(pieces: list[Pixels]) -> Pixels:
+    """Pieces as one block."""
+    if len(pieces) == 1:
+        return pieces[0]
+    # Joined with pixels as the last axis, so that classes stay outside of them in memory.
+    outputs = {
+        name: torch.cat([piece.outputs[name].movedim(1, -1) for piece in pieces], -1).movedim(-1, 1)
+        for name in pieces[0].outputs
+    }
+    target = torch.cat([piece.target for piece in pieces])
+    image = torch.cat([piece.image for piece in pieces if piece.image is not None])
+    return Pixels(outputs, target, image, len(target))

@@ -1,84 +1,180 @@
-"""Pools of small networks: stacked networks with parameters of their own, and passes of dropout networks."""
+"""Pools of small networks: stacked ones with weights of their own, and passes of them with dropout."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from epibench import randomness
-from epibench.members.draws import Plan
+from epibench.data.batch import Points
+from epibench.likelihoods import LIKELIHOODS
+from epibench.members.draws import Draws
+from epibench.members.pool import DrawnPart, Pixels, PoolOnData, parts_of
+from epibench.methods.contract import MemberTable
 from epibench.networks.mlp import StackedMLP
-from epibench.training.objectives import Objective
-from epibench.training.stacked import dropout_factor
+from epibench.plans import Plan
+from epibench.training.stacked import Objective, dropout_factor
+
+# Members × points whose outputs are computed at once.
+OUTPUTS_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
 class StackedPool:
-    """Members that are stacked networks, each with parameters of its own: (member, parameter)."""
+    """Members that are stacked networks, or with a `rate` above 0 passes of such networks with dropout.
 
-    network: StackedMLP
-    objective: Objective
-    parameters: Tensor
-    plan: Plan
-    group: tuple[int, ...] | None = None
-
-    @property
-    def num_members(self) -> int:
-        """One per row of the parameters."""
-        return len(self.parameters)
-
-    def outputs(self, inputs: Tensor, members: slice, first: int = 0) -> dict[str, Tensor]:
-        """What these members predict."""
-        parameters = self.parameters[members]
-        shown = inputs.T.to(parameters.device).expand(len(parameters), -1, -1)
-        return self.objective.predict(self.network.outputs(parameters, shown))
-
-
-@dataclass(frozen=True)
-class DropoutPool:
-    """Members that are passes of dropout networks: the mask of a pass is a function of (pass, point).
-
-    parameters: (network, parameter); member number = network · passes + pass. `repeats` splits the passes of a network
-    into so many groups, each of which is drawn from by itself.
+    parameters: (row, parameter); rows: for each member, its row. The mask of a pass is a function of
+    (seed, method, network, pass, point).
     """
 
     network: StackedMLP
     objective: Objective
+    table: MemberTable
     parameters: Tensor
-    rate: float
-    passes: int
-    seed: int
-    method: str
-    repeats: int = 1
-    plan: Plan = "prefix"
+    rows: tuple[int, ...]
+    seed: int = 0
+    method: str = ""
+    rate: float = 0.0
 
     @property
     def num_members(self) -> int:
-        """Every pass of every network."""
-        return len(self.parameters) * self.passes * self.repeats
+        """Every member of the table."""
+        return len(self.table.members)
 
     @property
-    def group(self) -> tuple[int, ...]:
-        """Passes belong to the network, or to one repeat of it."""
-        return tuple(member // self.passes for member in range(self.num_members))
+    def group(self) -> tuple[int, ...] | None:
+        """The network or chain behind each member."""
+        return self.table.group
+
+    @property
+    def plan(self) -> Plan:
+        """How draws are made from it."""
+        return self.table.plan
 
     def outputs(self, inputs: Tensor, members: slice, first: int = 0) -> dict[str, Tensor]:
-        """What these passes predict."""
-        count, found = self.passes * self.repeats, []
-        for number in range(members.start // count, -(-members.stop // count)):
-            passes = range(max(members.start - number * count, 0), min(members.stop - number * count, count))
-            found.append(self._passes(number, passes, inputs.to(self.parameters.device), first))
-        return self.objective.predict(torch.cat(found))
+        """What members predict: `mean` and `variance`, (member, point), or `probs`, (member, point, class).
 
-    def _passes(self, number: int, passes: range, inputs: Tensor, first: int) -> Tensor:
+        inputs: (point, feature); first: the number of the first point in its data set, so that what is random at
+        prediction does not depend on batches.
+        """
+        inputs = inputs.to(self.parameters.device)
+        if self.rate:
+            raw = [self._passes(numbers, inputs, first) for numbers in self._of_one_row(members)]
+            return self.objective.predict(torch.cat(raw))
+        parameters = self._stacked[members]
+        return self.objective.predict(self.network.outputs(parameters, inputs.T.expand(len(parameters), -1, -1)))
+
+    @cached_property
+    def _stacked(self) -> Tensor:
+        """The parameters of every member, (member, parameter)."""
+        if self.rows == tuple(range(len(self.parameters))):
+            return self.parameters
+        return self.parameters[list(self.rows)]
+
+    def _of_one_row(self, members: slice) -> Iterator[range]:
+        """Members in stretches that share their parameters."""
+        start = members.start
+        for number in range(members.start + 1, members.stop + 1):
+            if number == members.stop or self.rows[number] != self.rows[start]:
+                yield range(start, number)
+                start = number
+
+    def _passes(self, members: range, inputs: Tensor, first: int) -> Tensor:
         """The raw outputs of some passes of one network, (pass, head, output, point)."""
-        network, count = self.network, len(passes)
-        keys = [randomness.key(self.seed, self.method, number, "pass", each) for each in passes]
+        network, count = self.network, len(members)
+        passes = [self.table.members[number] for number in members]
+        keys = [randomness.key(self.seed, self.method, each.network, "pass", each.number) for each in passes]
         units, points = network.heads * network.hidden[0], len(inputs)
         uniform = randomness.uniform(torch.tensor(keys).to(inputs.device), first * units, points * units)
         uniform = uniform.view(count, points, network.heads, network.hidden[0]).permute(0, 2, 3, 1)
         keep = dropout_factor(uniform, self.rate).reshape(count * network.heads, network.hidden[0], points)
-        parameters = self.parameters[number].expand(count, -1).contiguous()
+        parameters = self.parameters[self.rows[members.start]].expand(count, -1).contiguous()
         return network.outputs(parameters, inputs.T.expand(count, -1, -1), keep)
+
+
+@dataclass(frozen=True)
+class AllPoints:
+    """The one shard of some points: there are so few that they are gone through at once."""
+
+    pool: StackedPool
+    points: Points
+
+    @property
+    def num_images(self) -> int:
+        """Every point is an image of one pixel."""
+        return len(self.points.target)
+
+    @property
+    def num_pixels(self) -> int:
+        """All points count."""
+        return len(self.points.target)
+
+    def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
+        """The points with the outputs of a part's members."""
+        target = self.points.target
+        wanted = torch.float64 if target.is_floating_point() else torch.int64
+        for points in point_slices(part, len(target)):
+            outputs = self.pool.outputs(self.points.inputs[points], part.members, points.start)
+            on_cpu = {name: output.cpu() for name, output in outputs.items()}
+            yield Pixels(on_cpu, target[points].to(wanted), None, points.stop - points.start)
+
+
+@dataclass(frozen=True)
+class StackedOnPoints(PoolOnData):
+    """Small networks and points that they predict; metrics are kept on the CPU."""
+
+    pool: StackedPool
+    points: Points
+
+    @property
+    def num_images(self) -> int:
+        """The points."""
+        return len(self.points.target)
+
+    def parts(self, draws: Draws) -> list[DrawnPart]:
+        """The groups that draws stay within."""
+        return parts_of(self.pool, draws)
+
+    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[AllPoints]:
+        """All points at once."""
+        yield AllPoints(self.pool, self.points)
+
+
+def point_slices(part: DrawnPart, num_points: int) -> Iterator[slice]:
+    """Points in stretches that bound the memory."""
+    size = max(1, OUTPUTS_AT_ONCE // part.num_members)
+    return (slice(start, min(start + size, num_points)) for start in range(0, num_points, size))
+
+
+def predict(
+    pool: StackedPool,
+    draws: Draws,
+    kind: str,
+    inputs: Tensor,
+    max_variance: float = math.inf,
+    progress: Callable[[int], None] = lambda draws: None,
+) -> dict[str, Tensor]:
+    """What every draw predicts: `mean`, `aleatoric`, `epistemic`, (draw, point), or `probs`, (draw, point, class).
+
+    max_variance: the largest variance that a member may predict; progress: is told of draws that are done.
+    """
+    names = ("mean", "aleatoric", "epistemic") if kind == "gaussian" else ("probs",)
+    predicted: dict[str, Tensor] = {}
+    for part in parts_of(pool, draws):
+        for points in point_slices(part, len(inputs)):
+            outputs = pool.outputs(inputs[points], part.members, points.start)
+            if kind == "gaussian":
+                outputs["variance"] = outputs["variance"].clamp(max=max_variance)
+            predictive = LIKELIHOODS[kind].combine(outputs, part.weights)
+            for name in names:
+                values = getattr(predictive, name).cpu()
+                if name not in predicted:
+                    predicted[name] = values.new_empty((len(draws.sets), len(inputs), *values.shape[2:]))
+                predicted[name][part.draws, points] = values
+        progress(len(part.draws))
+    return predicted

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from epibench.evaluation.pool import Pool
-from epibench.methods.contract import Method, Problem, Watch
+from epibench.methods.contract import AFTER_TRAINING, Member, MemberTable, Method, TrainedNetwork
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
-from epibench.methods.map import MAP
+from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
-from epibench.methods.ml import MaximumLikelihood
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 
@@ -22,4 +20,4 @@ METHODS: dict[str, type[Method]] = {
     "cyclical": Cyclical,
 }
 
-__all__ = ["METHODS", "Method", "Pool", "Problem", "Watch"]
+__all__ = ["AFTER_TRAINING", "METHODS", "Member", "MemberTable", "Method", "TrainedNetwork"]

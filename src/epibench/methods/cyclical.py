@@ -7,12 +7,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from epibench.members.draws import spread
 from epibench.methods.chains import Chains
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule
-from epibench.training.rules import Rule
-from epibench.training.schedules import Schedule, cyclical
+from epibench.plans import evenly_spaced
+from epibench.training.rules import Rule, Schedule, cyclical
 
 
 class Cyclical(Chains):
@@ -44,7 +43,7 @@ class Cyclical(Chains):
         return lambda step, total: pace(step, total // self.num_epochs * epochs)
 
     @property
-    def snapshots(self) -> tuple[int, ...]:
+    def keep(self) -> tuple[int, ...]:
         """As many of each cycle as there is room for, evenly spread over the part that samples."""
         each = max(1, self.num_snapshots // self.num_cycles)
         explored = min(math.ceil(self.exploration * self.cycle), self.cycle - 1)
@@ -52,6 +51,6 @@ class Cyclical(Chains):
         for start in range(0, self.num_epochs, self.cycle):
             room = min(start + self.cycle, self.num_epochs) - start - explored
             if room > 0:
-                kept += [start + explored + 1 + position for position in spread(room, min(each, room))]
+                kept += [start + explored + 1 + position for position in evenly_spaced(room, min(each, room))]
         kept = [epoch for epoch in kept if epoch >= self.burn_in * self.num_epochs] or kept[-1:]
-        return tuple(kept[position] for position in spread(len(kept), min(self.num_snapshots, len(kept))))
+        return tuple(kept[position] for position in evenly_spaced(len(kept), min(self.num_snapshots, len(kept))))

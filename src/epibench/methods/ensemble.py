@@ -5,24 +5,29 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor
 
-from epibench.evaluation.pool import Pool
-from epibench.members.draws import Plan
-from epibench.members.stacked import StackedPool
-from epibench.methods.contract import Problem
+from epibench.methods.contract import AFTER_TRAINING
 from epibench.methods.optimised import Optimised
+from epibench.plans import Plan
 
 
 class Ensemble(Optimised):
-    """Each member is a network of its own; draws are sets of networks, by default sets that share none."""
+    """Each member is a network of its own; draws are sets of networks, by default sets that share none.
+
+    num_sets: at most so many sets of a size M, where it differs from the recipe's `draws`.
+    """
 
     name: ClassVar[str] = "ensemble"
     label: ClassVar[str] = "Ensembling"
 
-    num_members: int = Field(1024, ge=1)
-    sets: Literal["disjoint", "random"] = "disjoint"
-    num_sets: dict[int, Annotated[int, Field(ge=1)]] = Field({})  # at most so many sets of a size M, where it differs
+    num_members: Annotated[int, AFTER_TRAINING] = Field(1024, ge=1)
+    sets: Annotated[Literal["disjoint", "random"], AFTER_TRAINING] = "disjoint"
+    num_sets: Annotated[dict[int, Annotated[int, Field(ge=1)]], AFTER_TRAINING] = Field({})
+
+    @property
+    def num_trained(self) -> int:
+        """One network per member."""
+        return self.num_members
 
     @property
     def plan(self) -> Plan:
@@ -32,17 +37,3 @@ class Ensemble(Optimised):
     def max_draws(self, size: int, default: int) -> int:
         """As the option says for this size."""
         return self.num_sets.get(size, default)
-
-    @property
-    def num_trained(self) -> int:
-        """One network per member."""
-        return self.num_members
-
-    @property
-    def largest_draw(self) -> int:
-        """All networks."""
-        return self.num_members
-
-    def pool(self, problem: Problem, parameters: Tensor, seed: int) -> Pool:
-        """The trained networks."""
-        return StackedPool(problem.network, problem.objective, parameters[:, -1], plan=self.plan)

@@ -1,17 +1,14 @@
-"""The MAP point estimate: single networks at the posterior's mode. Each is scored by itself, at M = 1."""
+"""Point estimates: single networks at the posterior's mode, or at that of the likelihood. Each is scored at M = 1."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
-from torch import Tensor
 
-from epibench.evaluation.pool import Pool
-from epibench.members.draws import Plan
-from epibench.members.stacked import StackedPool
-from epibench.methods.contract import Problem
+from epibench.methods.contract import AFTER_TRAINING
 from epibench.methods.optimised import Optimised
+from epibench.plans import Plan
 
 
 class MAP(Optimised):
@@ -21,7 +18,7 @@ class MAP(Optimised):
     label: ClassVar[str] = "MAP"
     single: ClassVar[bool] = True
 
-    num_restarts: int = Field(10, ge=1)
+    num_restarts: Annotated[int, AFTER_TRAINING] = Field(10, ge=1)
 
     @property
     def num_trained(self) -> int:
@@ -29,16 +26,27 @@ class MAP(Optimised):
         return self.num_restarts
 
     @property
-    def largest_draw(self) -> int:
-        """One network."""
-        return 1
-
-    @property
     def plan(self) -> Plan:
         """Each network by itself."""
         return "prefix"
 
-    def pool(self, problem: Problem, parameters: Tensor, seed: int) -> Pool:
-        """Networks that never predict together."""
-        group = tuple(range(len(parameters)))
-        return StackedPool(problem.network, problem.objective, parameters[:, -1], plan=self.plan, group=group)
+
+class MaximumLikelihood(MAP):
+    """Networks trained for the likelihood alone, without the prior."""
+
+    name: ClassVar[str] = "ml"
+    label: ClassVar[str] = "Maximum likelihood"
+    prior: ClassVar[bool] = False
+
+
+class Direct(MAP):
+    """Direct regression: networks that predict the target itself, trained on the squared error.
+
+    It has no predictive distribution: it is drawn beside the methods, not scored, and so not among METHODS.
+    """
+
+    name: ClassVar[str] = "direct"
+    label: ClassVar[str] = "Direct regression"
+    prior: ClassVar[bool] = False
+
+    num_restarts: Annotated[int, AFTER_TRAINING] = 1

@@ -7,8 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from epibench.methods.contract import Method
-from epibench.training.rules import SGD, Adam, AdamW, Rule
-from epibench.training.schedules import Schedule, constant, poly
+from epibench.training.rules import SGD, Adam, AdamW, Rule, Schedule, constant, poly
 
 MOMENTUM = 0.9
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from epibench.methods.chains import Chains
-from epibench.training.rules import Rule, RuleState, Step
+from epibench.training.rules import Rule, RuleState, Step, zeros_like
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class HamiltonianRule:
 
     def start(self, parameters: Tensor) -> RuleState:
         """The momentum, at rest."""
-        return {"momentum": torch.zeros_like(parameters)}
+        return {"momentum": zeros_like(parameters)}
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
         """One step of every chain."""

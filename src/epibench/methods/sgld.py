@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from epibench.methods.chains import Chains
 from epibench.training.rules import Rule, RuleState, Step
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

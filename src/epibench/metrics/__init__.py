@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         ece,
         ece_adaptive,
     )
-    from epibench.metrics.conventions import CONVENTIONS, Convention
     from epibench.metrics.info import MetricInfo
     from epibench.metrics.interval_calibration import IntervalCalibration, auce
     from epibench.metrics.normalised_calibration import NormalisedCalibration, ence
@@ -50,14 +49,12 @@ if TYPE_CHECKING:
     from epibench.metrics.streaming import StreamingMetric
 
 __all__ = [
-    "CONVENTIONS",
     "AdaptiveConfidenceCalibration",
     "BrierScore",
     "CategoricalNLL",
     "ClassScores",
     "ClassSparsification",
     "ConfidenceCalibration",
-    "Convention",
     "GaussianCRPS",
     "GaussianNLL",
     "GroupedRootMeanSquaredError",
@@ -96,12 +93,10 @@ __all__ = [
 _MODULES = {
     "AdaptiveConfidenceCalibration": "confidence_calibration",
     "BrierScore": "scores",
-    "CONVENTIONS": "conventions",
     "CategoricalNLL": "scores",
     "ClassScores": "per_class",
     "ClassSparsification": "per_class",
     "ConfidenceCalibration": "confidence_calibration",
-    "Convention": "conventions",
     "GaussianCRPS": "scores",
     "GaussianNLL": "scores",
     "GroupedRootMeanSquaredError": "prediction_errors",

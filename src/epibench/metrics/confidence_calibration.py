@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epibench.conventions import Convention, check_convention
 from epibench.metrics.checks import check_classes, check_numbers, check_probabilities, same_pixels
-from epibench.metrics.conventions import Convention, check_convention
 from epibench.metrics.info import MetricInfo, bound, describe
 from epibench.metrics.ranking import (
     accumulate,

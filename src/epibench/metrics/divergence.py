@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from epibench.metrics.conventions import Convention
+from epibench.conventions import Convention
 
 DIRECTIONS = ("reference_to_method", "method_to_reference")
 REGIONS = ("grid", "train")

@@ -7,8 +7,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from epibench.conventions import Convention, check_convention
 from epibench.metrics.checks import check_classes, check_finite, check_numbers, check_probabilities, same_pixels
-from epibench.metrics.conventions import Convention, check_convention
 from epibench.metrics.info import MetricInfo, describe
 from epibench.metrics.ranking import accumulate
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor

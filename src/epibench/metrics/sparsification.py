@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from epibench.conventions import Convention, check_convention
 from epibench.metrics.checks import check_keys, same_pixels
-from epibench.metrics.conventions import Convention, check_convention
 from epibench.metrics.info import MetricInfo, bound, companion, describe
 from epibench.metrics.ranking import (
     PartialSum,

@@ -3,34 +3,44 @@
 Gustafsson, Danelljan and Schön, "Evaluating Scalable Bayesian Deep Learning Methods for Robust Computer Vision", 2020.
 """
 
-from epibench.published.comparison import CONVENTION, DIRECTION, REGION, Cell, Totals, compare, distinct, is_kl, totals
-from epibench.published.dense import DenseFigure, dense_figure
-from epibench.published.figures import Place, base_recipe, is_quick, place_of
-from epibench.published.independence import combined_error, independent_draws, standard_error
-from epibench.published.markdown import published_table
-from epibench.published.rows import Row, distinct_rows, published_rows
+from epibench.published.cells import (
+    PoolSize,
+    PublishedCell,
+    combined_error,
+    compare,
+    distinct,
+    grounds_of,
+    independent_draws,
+    standard_error,
+    totals,
+    warnings_of,
+)
+from epibench.published.figures import (
+    Row,
+    base_recipe,
+    dense_figure,
+    distinct_rows,
+    is_quick,
+    published_rows,
+    toy_panel,
+)
 
 __all__ = [
-    "CONVENTION",
-    "DIRECTION",
-    "REGION",
-    "Cell",
-    "DenseFigure",
-    "Place",
+    "PoolSize",
+    "PublishedCell",
     "Row",
-    "Totals",
     "base_recipe",
     "combined_error",
     "compare",
     "dense_figure",
     "distinct",
     "distinct_rows",
+    "grounds_of",
     "independent_draws",
-    "is_kl",
     "is_quick",
-    "place_of",
     "published_rows",
-    "published_table",
     "standard_error",
     "totals",
+    "toy_panel",
+    "warnings_of",
 ]

@@ -13,35 +13,31 @@ from epibench.recipes.experiment import Recipe
 from epibench.recipes.settings import apply_settings, differences, fixed, validated
 from epibench.recipes.toy import ToyRecipe
 
-_TOY = (
-    toy.toy_regression,
-    toy.toy_regression_sgd,
-    toy.toy_regression_momentum,
-    toy.toy_regression_less_training,
-    toy.toy_regression_dropout,
-    toy.toy_classification,
-    toy.toy_classification_sgd,
-    toy.toy_classification_momentum,
-    toy.toy_classification_dropout,
+TOY = (
+    toy.toy_regression(),
+    toy.toy_regression_sgd(),
+    toy.toy_regression_momentum(),
+    toy.toy_regression_less_training(),
+    toy.toy_regression_dropout(),
+    toy.toy_classification(),
+    toy.toy_classification_sgd(),
+    toy.toy_classification_momentum(),
+    toy.toy_classification_dropout(),
 )
-_DENSE = (
-    depth.street_depth,
-    depth.street_depth_large,
-    depth.street_to_kitti,
-    depth.kitti_depth,
-    segmentation.street_segmentation,
-    segmentation.street_segmentation_large,
-    segmentation.cityscapes_segmentation,
-    segmentation.folder_segmentation,
+DENSE = (
+    depth.street_depth(),
+    depth.street_depth_large(),
+    depth.street_to_kitti(),
+    depth.kitti_depth(),
+    segmentation.street_segmentation(),
+    segmentation.street_segmentation_large(),
+    segmentation.cityscapes_segmentation(),
+    segmentation.folder_segmentation(),
 )
-_SMALL = (depth.street_depth, segmentation.street_segmentation)
+QUICK_DENSE = (dense.quick(depth.street_depth()), dense.quick(segmentation.street_segmentation()))
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
-    for recipe in (
-        *(recipe for make in _TOY for recipe in (make(), toy.quick(make()))),
-        *(make() for make in _DENSE),
-        *(dense.quick(make()) for make in _SMALL),
-    )
+    for recipe in (*(each for full in TOY for each in (full, toy.quick(full))), *DENSE, *QUICK_DENSE)
 }
 
 

@@ -6,25 +6,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
-from torch import nn
+from pydantic import BeforeValidator, Field, model_validator
 
-from epibench.evaluation.suite import check_uncertainty
+from epibench.conventions import Convention, check_uncertainty
+from epibench.data.sets import AnySource
+from epibench.data.source import Folders, Size, Task, default_cache
 from epibench.methods.cyclical import Cyclical
-from epibench.methods.map import MAP
-from epibench.methods.ml import MaximumLikelihood
+from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
-from epibench.metrics import Convention
-from epibench.recipes.experiment import NAME, QUICK, Options, Recipe
+from epibench.recipes.experiment import NAME, Options, Recipe
 from epibench.recipes.networks import Network
-from epibench.recipes.sources import KittiSource, Places, Size, Source, Task, default_cache
+from epibench.results import QUICK
 
+if TYPE_CHECKING:
+    from torch import nn
+
+# Where training data lies and what it is called, and what it is to other networks.
+NOT_FOR_TRAINING = {"root", "raw_root", "title", "distribution", "mapping"}
 Share = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=10)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
+InFull = BeforeValidator(lambda given: {"bf16": "bf16-mixed", "32": "32-true"}.get(str(given), given))
 
 
 class ColourOptions(Options):
@@ -56,7 +61,7 @@ class TrainingOptions(Options):
     weight_decay: float = Field(0.0, ge=0, le=1e3)
     clip: float | None = Field(None, gt=0, le=1e9)
     class_weights: tuple[Weight, ...] | Literal["rare"] | None = None
-    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+    precision: Annotated[Literal["auto", "32-true", "bf16-mixed"], InFull] = "auto"
     compile: bool = False
     log: Literal["csv", "tensorboard", "none"] = "csv"
     devices: int = Field(1, ge=1, le=1024)
@@ -75,14 +80,14 @@ class DataOptions(Options):
 
     root: str | None = Field(None, min_length=1)
     cache: str | None = Field(None, min_length=1)
-    train: Source
-    domains: dict[str, Source]
+    train: AnySource
+    domains: dict[str, AnySource]
 
     @property
-    def places(self) -> Places:
-        """Where everything lies."""
+    def folders(self) -> Folders:
+        """Where data sets and drawn scenes lie."""
         cache = default_cache() if self.cache is None else Path(self.cache).expanduser()
-        return Places(None if self.root is None else Path(self.root).expanduser(), cache)
+        return Folders(None if self.root is None else Path(self.root).expanduser(), cache)
 
     @property
     def versions(self) -> dict[str, str]:
@@ -99,7 +104,7 @@ class EvaluationOptions(Options):
     batch_size: int = Field(1, ge=1, le=4096)
     convention: Convention = "pooled"
     uncertainty: str | None = None
-    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    precision: Annotated[Literal["32-true", "bf16-mixed"], InFull] = "32-true"
     store: bool = False
     pictures: int = Field(2, ge=0)
     window: Size | None = None
@@ -169,13 +174,25 @@ class DenseRecipe(Recipe):
             if not NAME.fullmatch(name):
                 raise ValueError(f"data.domains: '{name}' cannot be a name: give letters, digits, '-' and '_'")
         check_uncertainty(self.likelihood, self.evaluation.uncertainty)
-        for name, source in self.data.domains.items():
-            if self.evaluation.store and isinstance(source, KittiSource) and source.crop is None:
-                raise ValueError(
-                    f"evaluation.store: images of KITTI differ in size, which a store of '{name}' cannot hold; "
-                    f"give data.domains.{name}.crop"
-                )
         return self
+
+    def training_settings(self, name: str) -> dict[str, Any]:
+        """The settings that decide the trained networks of a method, by their keys."""
+        return {
+            **super().training_settings(name),
+            "network": self.network.model_dump(mode="json"),
+            "training": self.training.model_dump(mode="json", exclude={"log"}),
+            "data": {"train": self.data.train.model_dump(mode="json", exclude=NOT_FOR_TRAINING)},
+        }
+
+    def training_steps(self, name: str) -> int:
+        """Steps of a training of a method: until the last network that is kept."""
+        return self.method(name).keep[-1] * self.training.epoch_steps
+
+    @property
+    def trained_at_once(self) -> int | None:
+        """One, where several devices share it; otherwise as many as the machine takes."""
+        return 1 if self.training.devices > 1 else None
 
     def builder(self, num_classes: int | None, pretrained: bool = False) -> Callable[[], nn.Module]:
         """What makes a network; it can be sent to another process."""
@@ -205,11 +222,7 @@ def other_methods(trained: dict[str, Any], num_snapshots: int) -> dict[str, Any]
 
 def quick(recipe: DenseRecipe, num_images: int = 8) -> DenseRecipe:
     """The same experiment in two or three minutes on two cores: half as many networks, and half as many images."""
-
-    def fewer(source: Source) -> Source:
-        return source.model_copy(update={"num_images": num_images})
-
-    domains = {name: fewer(source) for name, source in recipe.data.domains.items()}
+    domains = {name: each.model_copy(update={"num_images": num_images}) for name, each in recipe.data.domains.items()}
     return recipe.model_copy(
         update={
             "name": recipe.name + QUICK,

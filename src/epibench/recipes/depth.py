@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from epibench.data.sets.kitti import KittiSource
+from epibench.data.sets.street import StreetSource
+from epibench.data.sets.virtual_kitti import VirtualKittiSource
+from epibench.data.source import Size
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions, other_methods
 from epibench.recipes.networks import DepthNetwork
-from epibench.recipes.sources import KittiSource, Size, StreetSource, VirtualKittiSource
 
 
 def wild(severity: float, num_images: int, size: Size) -> StreetSource:

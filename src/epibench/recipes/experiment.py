@@ -12,14 +12,12 @@ from epibench.imported import load_object
 from epibench.methods import METHODS, Method
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
-from epibench.methods.map import MAP
+from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
-from epibench.methods.ml import MaximumLikelihood
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.recipes.settings import describe
 
-QUICK = "-quick"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # names become files
 
 
@@ -52,28 +50,26 @@ def method_class(name: str) -> type[Method]:
     if ":" not in name:
         known = ", ".join(METHODS)
         raise ValueError(f"method '{name}' is unknown; there are {known}, and your own as package.module:name")
-    found = load_object(name, "a method")
-    if not isinstance(found, type) or not issubclass(found, Method):
+    method = load_object(name, "a method")
+    if not isinstance(method, type) or not issubclass(method, Method):
         raise ValueError(f"method '{name}' is no method: it must be a class that derives from epibench.methods.Method")
     for needed in ("name", "label"):
-        if not isinstance(getattr(found, needed, None), str):
+        if not isinstance(getattr(method, needed, None), str):
             raise ValueError(f"method '{name}' has no {needed}: give its class a text `{needed}`")
-    return found
+    return method
 
 
 def check_method(name: str, method: Method) -> None:
     """Refuse a method of the user's that promises what it cannot keep."""
-    keep, place = method.keep, f"variants.{name}.method: {type(method).__name__}"
+    keep, key = method.keep, f"variants.{name}.method: {type(method).__name__}"
     if not keep or list(keep) != sorted(set(keep)) or keep[0] < 1 or keep[-1] > method.num_epochs:
-        raise ValueError(f"{place}.keep is {keep}; give epochs from 1 to {method.num_epochs}, ascending")
+        raise ValueError(f"{key}.keep is {keep}; give epochs from 1 to {method.num_epochs}, ascending")
     if method.num_trained < 1:
-        raise ValueError(f"{place}.num_trained is {method.num_trained}; at least one network must be trained")
-    roll = method.roll(range(method.num_trained))
-    most = len(roll.members) if roll.group is None else max(Counter(roll.group).values())
+        raise ValueError(f"{key}.num_trained is {method.num_trained}; at least one network must be trained")
+    table = method.members(range(method.num_trained))
+    most = len(table.members) if table.group is None else max(Counter(table.group).values())
     if method.largest_draw > most:
-        raise ValueError(
-            f"{place}.largest_draw is {method.largest_draw}, but only {most} members can be drawn together"
-        )
+        raise ValueError(f"{key}.largest_draw is {method.largest_draw}, but only {most} members can be drawn together")
 
 
 class Recipe(Options):
@@ -156,6 +152,19 @@ class Recipe(Options):
             raise ValueError(f"variants.{name}.options.{describe(error)}") from None
         except TypeError as error:  # an abstract class
             raise ValueError(f"variants.{name}.method: {error}") from None
+
+    def training_settings(self, name: str) -> dict[str, Any]:
+        """The settings that decide the trained networks of a method, by their keys."""
+        return {"seed": self.seed, name: self.method(name).training_options}
+
+    def training_steps(self, name: str) -> int:
+        """Steps of a training of a method, as progress counts them."""
+        return self.method(name).num_epochs
+
+    @property
+    def trained_at_once(self) -> int | None:
+        """Trainings that may run side by side, if the recipe decides it: stacked networks take all cores as one."""
+        return 1
 
     def setting(self, name: str, option: str) -> str:
         """The key of a method's option, as --set takes it."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
-from torch import nn
 
 from epibench.errors import InputError
-from epibench.imported import in_words, load_object, misfit
-from epibench.networks.deeplabv3 import DeepLabV3
-from epibench.networks.depth_completion import PUBLISHED_STD, DepthCompletion
-from epibench.networks.resnet import Depth, OutputStride, Stem
+from epibench.imported import error_in_words, load_object, signature_error
 from epibench.recipes.experiment import Options
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -30,11 +29,13 @@ class DepthNetwork(Options):
     width: int = Field(32, ge=8, le=4096)
     blocks: tuple[Count, Count, Count, Count] = (3, 4, 6, 3)
     grey: bool = False
-    init_std: float | None = Field(PUBLISHED_STD, gt=0, le=1e3)
+    init_std: float | None = Field(1e-3, gt=0, le=1e3)
     anchored: bool = False
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """A network with random weights."""
+        from epibench.networks.depth_completion import DepthCompletion
+
         return DepthCompletion(self.width, self.blocks, self.grey, self.init_std, self.anchored)
 
 
@@ -44,17 +45,19 @@ class SegmentationNetwork(Options):
     smallest_batch: ClassVar[int] = 2  # batch norm of an image's mean
 
     kind: Literal["deeplabv3"] = "deeplabv3"
-    depth: Depth = 101
-    output_stride: OutputStride = 8
+    depth: Literal[18, 34, 50, 101, 152] = 101
+    output_stride: Literal[8, 16, 32] = 8
     width: int = Field(64, ge=8, le=4096)
     head_width: int = Field(512, ge=8, le=4096)
     rates: tuple[Count, ...] = Field((12, 24, 36), min_length=1)
-    stem: Stem = "triple"
+    stem: Literal["single", "triple"] = "triple"
     head_dropout: float = Field(0.1, ge=0, lt=1)
     backbone_weights: str | None = Field(None, min_length=1)
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """A network with random weights; pretrained: with a backbone from the file, if there is one."""
+        from epibench.networks.deeplabv3 import DeepLabV3
+
         if num_classes is None:
             raise InputError("network.kind: deeplabv3 predicts classes, and the training data has none")
         shape = self.model_dump(exclude={"kind", "backbone_weights"})
@@ -75,14 +78,16 @@ class OwnNetwork(Options):
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """The network."""
+        from torch import nn
+
         make = load_object(self.name, "a network")
         given = {**self.options} if num_classes is None else {"num_classes": num_classes, **self.options}
-        if problem := misfit(make, given):
+        if problem := signature_error(make, given):
             raise InputError(f"network.options: {self.name} cannot be called with {', '.join(given)} ({problem})")
         try:
             network = make(**given)
         except Exception as error:
-            raise InputError(f"network.name: {self.name} cannot be made: {in_words(error)}") from None
+            raise InputError(f"network.name: {self.name} cannot be made: {error_in_words(error)}") from None
         if not isinstance(network, nn.Module):
             raise InputError(f"network.name: {self.name} gives {type(network).__name__}; a network is an nn.Module")
         return network

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from epibench.data.sets.cityscapes import CityscapesSource
+from epibench.data.sets.folder import FolderSource
+from epibench.data.sets.street import StreetSource
+from epibench.data.sets.synscapes import SynscapesSource
+from epibench.data.source import Size
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.recipes.dense import (
@@ -13,7 +18,6 @@ from epibench.recipes.dense import (
     other_methods,
 )
 from epibench.recipes.networks import SegmentationNetwork
-from epibench.recipes.sources import CityscapesSource, FolderSource, Size, StreetSource, SynscapesSource
 
 
 def severities(num_images: int, size: Size) -> dict[str, StreetSource]:

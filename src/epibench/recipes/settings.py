@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from epibench.data.source import FOLDERS
 from epibench.errors import InputError
 
 DESCRIPTIVE = ("about", "minutes", "machine")
-PLACES = ("root", "raw_root", "cache")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -22,16 +23,15 @@ def apply_settings(recipe: Model, settings: Sequence[str]) -> Model:
     for setting in settings:
         key, value = parse_setting(setting)
         _put(values, recipe, key, value)
-        if isinstance(value, dict):
-            values = _filled(type(recipe), values)
+        values = _filled(type(recipe), values)
     return validated(type(recipe), values)
 
 
 def _filled(model: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
-    """With the defaults of what was given as a whole, so that further settings can name them, if it fits by now."""
+    """The same with the defaults of a new entry, so that further settings can name them; unless it is not valid yet."""
     try:
         return model.model_validate(values).model_dump(mode="json")
-    except ValidationError:
+    except (ValidationError, UnicodeEncodeError):
         return values
 
 
@@ -79,16 +79,35 @@ def _key(path: Sequence[str | int], values: Any) -> Iterator[str]:
 
 
 def _put(values: dict[str, Any], recipe: BaseModel, key: str, value: Any) -> None:
-    """Put a value in its place; every part of the key must be there already."""
+    """Set a key that the recipe's type has. Users name the keys of dictionaries: a new one adds an entry."""
     *path, last = key.split(".")
-    place: Any = values
+    inner: Any = values
+    types: list[Any] = [type(recipe)]
     for part in path:
-        place = place.get(part) if isinstance(place, dict) else None
-    if not isinstance(place, dict) or last not in place:
-        known = sorted(set(known_keys(values)))
-        nearest = difflib.get_close_matches(key, known, 1, 0.0)
+        types = list(_entry_types(types, inner, part))
+        inner = inner.get(part) if isinstance(inner, dict) else None
+    if not any(_entry_types(types, inner, last)):
+        nearest = difflib.get_close_matches(key, sorted(set(known_keys(values))), 1, 0.0)
         raise InputError(f"--set {key}: {recipe_name(recipe)} has no such setting; the nearest is {nearest[0]}")
-    place[last] = value
+    inner[last] = value
+
+
+def _entry_types(types: Sequence[Any], values: Any, name: str) -> Iterator[Any]:
+    """What an entry may be in values of one of these types; nothing if they have no entry of that name."""
+    if not isinstance(values, dict):
+        return
+    for each in types:
+        origin, arguments = get_origin(each), get_args(each)
+        if origin in (Union, UnionType, Annotated):
+            yield from _entry_types(arguments[:1] if origin is Annotated else arguments, values, name)
+        elif origin is dict:
+            yield arguments[1]
+        elif each is Any:
+            yield Any
+        elif isinstance(each, type) and issubclass(each, BaseModel) and name in each.model_fields:
+            kind = each.model_fields.get("kind")
+            if kind is None or values.get("kind", kind.default) == kind.default:
+                yield each.model_fields[name].annotation
 
 
 def known_keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -117,13 +136,13 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 def fixed(values: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the numbers of a run: everything but the words about it, and where its data lies."""
     kept = {name: value for name, value in values.items() if name not in DESCRIPTIVE}
-    return {**kept, "data": _without_places(kept["data"])} if "data" in kept else kept
+    return {**kept, "data": _without_folders(kept["data"])} if "data" in kept else kept
 
 
-def _without_places(data: Any) -> Any:
+def _without_folders(data: Any) -> Any:
     if not isinstance(data, Mapping):
         return data
-    return {name: _without_places(value) for name, value in data.items() if name not in PLACES}
+    return {name: _without_folders(value) for name, value in data.items() if name not in (*FOLDERS, "cache")}
 
 
 def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:

@@ -6,6 +6,8 @@ where they are set.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field, model_validator
 
 from epibench.data.sets.toy import ToyName
@@ -14,7 +16,8 @@ from epibench.methods.cyclical import Cyclical
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
-from epibench.recipes.experiment import QUICK, Options, Recipe, Variant
+from epibench.recipes.experiment import Options, Recipe, Variant
+from epibench.results import QUICK
 
 SHIPPED = "shipped"
 
@@ -54,6 +57,11 @@ class ToyRecipe(Recipe):
     data: DataOptions = DataOptions()
     reference: ReferenceOptions = ReferenceOptions()
     pictures: PictureOptions = PictureOptions()
+
+    def training_settings(self, name: str) -> dict[str, Any]:
+        """The settings that decide the trained networks of a method, by their keys."""
+        own = self.model_dump(mode="json", include={"problem", "prior_scale", "hidden", "data"})
+        return {**super().training_settings(name), **own}
 
     @model_validator(mode="after")
     def _layers(self) -> ToyRecipe:

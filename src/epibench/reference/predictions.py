@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from epibench.conventions import CONVENTIONS
 from epibench.data.sets.toy import ToyProblem, in_region, read_arrays
 from epibench.errors import InputError
 from epibench.files import replacing
-from epibench.metrics.conventions import CONVENTIONS
 from epibench.metrics.divergence import DIRECTIONS, REGIONS, divergences
 from epibench.reference.settings import HIDDEN
 

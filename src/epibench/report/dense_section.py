@@ -2,152 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from epibench.report.class_section import class_section
-from epibench.report.class_styles import class_styles
-from epibench.report.cost_section import cost_section
-from epibench.report.domain_pictures import DomainPictures, domain_pictures
-from epibench.report.domain_verdicts import finding, metric_verdict
-from epibench.report.domains import Domain, domains_of, entries_on, featured
-from epibench.report.gains import member_gains, shift_costs
-from epibench.report.metric_info import HEADLINES, metric_info
-from epibench.report.numbers import count
-from epibench.report.over_members import SCALES, over_members
-from epibench.report.overlaps import overlap_warnings
-from epibench.report.run_metrics import domain_section
-from epibench.report.runs import Method, Run
-from epibench.report.severity_charts import severity_figures
-from epibench.report.switches import switch_rules
-from epibench.report.training_charts import training_figures
-from epibench.report.verdicts import confidence_sentence, title_with_unit
+from epibench.report.entries import Entry, metric_names, overlap_warnings, title_with_unit
+from epibench.report.figures import (
+    FOURTH,
+    LARGE,
+    PANEL,
+    SMALL,
+    Figure,
+    Size,
+    calibration_figures,
+    cost_figure,
+    curve_choices,
+    metric_figure,
+    quality_figure,
+    reliability_figures,
+    severity_figures,
+    sparsification_figures,
+    training_figures,
+)
+from epibench.report.metric_info import HEADLINES
+from epibench.report.numbers import MISSING, count, duration, m_equals, significant
+from epibench.report.page import Option, Switch, switch_rules
+from epibench.report.pictures.classes import ClassPanels
+from epibench.report.pictures.depth import DepthPanels
+from epibench.report.pictures.panels import PanelRow
+from epibench.report.runs import (
+    EvalDomain,
+    Run,
+    RunMethod,
+    class_styles,
+    domains_of,
+    entries_on,
+    featured,
+    headline_names,
+    scored_domains,
+)
+from epibench.report.tables import class_section, class_tables, metric_tables
+from epibench.report.verdicts import GainBlock, confidence_sentence, finding, member_gains, shift_costs, verdict
+from epibench.results import Picture
+
+SCALES = Switch("scale", "Scales", [Option("common", "common to all domains", True), Option("own", "each its own")])
+SIZES = {"gaussian": (FOURTH, FOURTH), "categorical": (LARGE, PANEL)}  # of charts of calibration and sparsification
+MAX_IMAGES = 4
+PANELS: dict[str, type[DepthPanels | ClassPanels]] = {"gaussian": DepthPanels, "categorical": ClassPanels}
+PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+MEBIBYTE = 2.0**20
 
 
-def dense_section(runs: Sequence[Run], methods: Sequence[Method], identity: str) -> dict[str, Any] | None:
+def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: str) -> dict[str, Any] | None:
     """All parts for the runs of one problem; None where no method was scored on a domain that runs describe."""
     domains = scored_domains(runs, methods)
     if not domains:
         return None
+    entries = {domain.name: entries_on(methods, domain.name) for domain in domains}
     first = featured(domains, methods)
     others = [domain for domain in domains if domain not in first]
-    names = headline_names(domains, methods)
-    shown, hidden = ([domain_section(domain, methods) for domain in of_them] for of_them in (first, others))
-    layers = over_members(first, others, methods, names)
-    books = _books(runs, methods, [*first, *others], identity)
-    classes = class_section(first, others, methods)
+    names = headline_names([entry for of_domain in entries.values() for entry in of_domain])
+    sections = {domain.name: domain_section(domain, entries[domain.name], len(runs) == 1) for domain in domains}
+    shown, hidden = ([sections[domain.name] for domain in of_them] for of_them in (first, others))
+    layers = over_members(first, others, entries, names)
+    books = [
+        book
+        for number, run in enumerate(runs)
+        for book in picture_books(run, methods, [*first, *others], f"{identity}-pictures{number}")
+    ]
+    classes = class_section(*([(d, entries[d.name]) for d in of_them] for of_them in (first, others)))
+    gains = [GainBlock(f"{d.label} ({d.role})", member_gains(entries[d.name], names)) for d in first]
+    rules = [rule for book in books for rule in switch_rules(book.identity, [book.switch])]
+    rules += switch_rules(f"{identity}-scales", [SCALES]) if len(layers) > 1 else []
+    rules += switch_rules(f"{identity}-per-class", [classes.switch]) if classes else []
     return {
-        "headlines": _titles(names, methods, domains[0]),
-        "findings": [_finding(domain, methods, names) for domain in first],
-        "other_findings": [_finding(domain, methods, names) for domain in others],
-        "shift": _shift(first, methods, names),
-        "gains": member_gains(first, methods, names),
-        "overlaps": overlap_warnings(entries_on(methods, domains[0].name)),
+        "headlines": [title_with_unit(name, entries[domains[0].name]) for name in names],
+        "findings": [_finding(domain, entries[domain.name], names) for domain in first],
+        "other_findings": [_finding(domain, entries[domain.name], names) for domain in others],
+        "shift": _shift(first, entries, names),
+        "gains": [block for block in gains if block.rows],
+        "overlaps": overlap_warnings(entries[domains[0].name]),
         "scales": SCALES,
         "layers": layers,
         "severity": severity_figures(domains, methods, names),
-        "domains": sorted([*shown, *hidden], key=lambda one: domains.index(one["domain"])),
+        "domains": list(sections.values()),
         "classes": classes,
-        "shown_curves": [one for one in shown if _has_curves(one)],
-        "other_curves": [one for one in hidden if _has_curves(one)],
+        "shown_curves": [one for one in shown if one["curves"] or one["reliability"]],
+        "other_curves": [one for one in hidden if one["curves"] or one["reliability"]],
         "books": [book for book in books if book.domain in first],
         "other_books": [book for book in books if book.domain in others],
         "cost": cost_section(methods, first, names),
         "training": training_figures(methods),
-        "warnings": [*_size_warnings(runs, domains), *_class_warnings(runs, first)],
-        "rules": [
-            *_rules(identity, len(layers), books),
-            *(switch_rules(f"{identity}-per-class", [classes.switch]) if classes else []),
-        ],
+        "warnings": [*_data_warnings(runs, domains), *_class_warnings(runs, first)],
+        "rules": rules,
     }
 
 
-def scored_domains(runs: Sequence[Run], methods: Sequence[Method]) -> list[Domain]:
-    """The domains that runs describe and any method was scored on."""
-    return [domain for domain in domains_of(runs) if entries_on(methods, domain.name)]
-
-
-def _has_curves(section: dict[str, Any]) -> bool:
-    return bool(section["curves"] or section["reliability"])
-
-
-def headline_names(domains: Sequence[Domain], methods: Sequence[Method]) -> list[str]:
-    """The headline metrics that any method has on any of the domains."""
-    entries = [entry for domain in domains for entry in entries_on(methods, domain.name)]
-    present = {name for entry in entries for name in entry.metrics}
-    return [name for name in HEADLINES.get(entries[0].kind, ()) if name in present] if entries else []
-
-
-def _titles(names: Sequence[str], methods: Sequence[Method], domain: Domain) -> list[str]:
-    return [title_with_unit(metric_info(name), entries_on(methods, domain.name)) for name in names]
-
-
-def _finding(domain: Domain, methods: Sequence[Method], names: Sequence[str]) -> dict[str, Any]:
+def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str]) -> dict[str, Any]:
     """The answer on one domain: a sentence, a card for each metric, and how confident the methods are."""
-    entries = entries_on(methods, domain.name)
-    verdicts = [metric_verdict(name, entries) for name in names]
+    verdicts = [verdict(name, entries) for name in names]
+    sizes = [(domain.facts.num_images, "images"), (domain.facts.num_pixels, "valid pixels")]
     return {
         "domain": domain,
-        "size": _size(domain),
+        "size": ", ".join(f"{count(number)} {word}" for number, word in sizes if number is not None),
         "sentence": finding(verdicts),
-        "cards": [verdict.card for verdict in verdicts],
+        "cards": [one.card for one in verdicts],
         "confidence": [(entry, text) for entry in entries if (text := confidence_sentence(entry))],
     }
 
 
-def _size(domain: Domain) -> str:
-    """How much a domain was scored on, in words."""
-    parts = [(domain.num_images, "images"), (domain.num_pixels, "valid pixels")]
-    return ", ".join(f"{count(number)} {word}" for number, word in parts if number is not None)
-
-
-def _shift(first: Sequence[Domain], methods: Sequence[Method], names: Sequence[str]) -> dict[str, Any] | None:
+def _shift(
+    first: Sequence[EvalDomain], entries: Mapping[str, Sequence[Entry]], names: Sequence[str]
+) -> dict[str, Any] | None:
     """From the domain that methods were trained for to the hardest shift; None where either is missing."""
-    if len(first) < 2 or not (rows := shift_costs(first[0], first[1], methods, names)):
+    if len(first) < 2:
         return None
-    return {"title": f"{first[0].label} → {first[1].label}", "rows": rows}
+    inside, outside = first
+    rows = shift_costs(entries[inside.name], entries[outside.name], names)
+    return {"title": f"{inside.label} → {outside.label}", "rows": rows} if rows else None
 
 
-def _books(
-    runs: Sequence[Run], methods: Sequence[Method], domains: Sequence[Domain], identity: str
-) -> list[DomainPictures]:
-    return [
-        book
-        for number, run in enumerate(runs)
-        for book in domain_pictures(
-            run, [method for method in methods if method.run is run], domains, f"{identity}-pictures{number}"
-        )
-    ]
-
-
-def _rules(identity: str, num_scales: int, books: Sequence[DomainPictures]) -> list[str]:
-    """Style rules of the switches; one that has one option needs none."""
-    rules = switch_rules(f"{identity}-scales", [SCALES]) if num_scales > 1 else []
-    return rules + [rule for book in books for rule in switch_rules(book.identity, [book.switch])]
-
-
-def _size_warnings(runs: Sequence[Run], domains: Sequence[Domain]) -> list[str]:
-    """What speaks against comparing runs: domains of one name that are not the same data."""
-    different = []
+def _data_warnings(runs: Sequence[Run], domains: Sequence[EvalDomain]) -> list[str]:
+    """What speaks against comparing runs: domains of one name that are not the same data, as far as runs tell."""
+    warnings = []
     for domain in domains:
-        found = {_data_of(run, one) for run in runs for one in domains_of([run]) if one.name == domain.name}
-        if len(found) > 1:
-            different.append(domain.name)
-    return [
-        f"What is called {name} is not the same data in all runs: their numbers there cannot be compared."
-        for name in different
-    ]
+        data = set()
+        for run in runs:
+            for one in domains_of([run]):
+                if one.name == domain.name:
+                    source = (run.results.recipe.get("data") or {}).get("domains", {}).get(one.name)
+                    data.add(str([source, run.results.data_versions.get(one.name), one.facts.num_pixels]))
+        if len(data) > 1:
+            warnings.append(
+                f"What is called {domain.name} is not the same data in all runs: their numbers there "
+                "cannot be compared."
+            )
+    return warnings
 
 
-def _data_of(run: Run, domain: Domain) -> str:
-    """Which images a domain of a run has, as far as its settings and its pixels tell."""
-    data = run.part("recipe").get("data")
-    named = data.get("domains") if isinstance(data, dict) else None
-    source = named.get(domain.name) if isinstance(named, dict) else None
-    return str([source, run.part("data_versions").get(domain.name), domain.num_pixels])
-
-
-def _class_warnings(runs: Sequence[Run], first: Sequence[Domain]) -> list[str]:
+def _class_warnings(runs: Sequence[Run], first: Sequence[EvalDomain]) -> list[str]:
     """That the domain trained for and the hardest shift are not scored on the same classes."""
     warnings = []
     for run in runs:
@@ -158,3 +151,218 @@ def _class_warnings(runs: Sequence[Run], first: Sequence[Domain]) -> list[str]:
                 f"{len(names[0])}: part of every difference between the two is due to that."
             )
     return list(dict.fromkeys(warnings))
+
+
+def metric_section(
+    title: str,
+    entries: Sequence[Entry],
+    with_curves: bool,
+    main: Sequence[str],
+    sizes: tuple[Size, Size] = (LARGE, PANEL),
+) -> dict[str, Any]:
+    """Figures and tables of some entries. sizes: of the charts of calibration and of sparsification.
+
+    with_curves: there is no room for those of several runs, which would hide one another.
+    """
+    names = metric_names(entries)
+    first = [name for name in main if name in names]
+    choices = [option for option in curve_choices(entries) if option.chosen] if with_curves else []
+    together, panels = sparsification_figures(entries, choices, sizes[1]) if with_curves else ([], [])
+    return {
+        "title": title,
+        "entries": entries,
+        "main_figures": [metric_figure(name, entries, SMALL) for name in first],
+        "more_figures": [metric_figure(name, entries, SMALL) for name in names if name not in first],
+        "curves": [*calibration_figures(entries, choices, sizes[0]), *together] if with_curves else [],
+        "panels": panels,
+        "reliability": reliability_figures(entries, choices) if with_curves else [],
+        "m": choices[0].text if choices else "",
+        "tables": metric_tables(entries),
+    }
+
+
+def domain_section(domain: EvalDomain, entries: Sequence[Entry], with_curves: bool) -> dict[str, Any]:
+    """Figures and tables for a domain; the headline metrics have charts of their own."""
+    kind = entries[0].kind
+    section = metric_section(domain.label, entries, with_curves, HEADLINES[kind], SIZES[kind])
+    return {**section, "domain": domain, "classes": class_tables(entries)}
+
+
+@dataclass(frozen=True)
+class DomainRow:
+    """The charts of one domain, a metric each."""
+
+    domain: EvalDomain
+    figures: list[Figure]
+
+
+@dataclass(frozen=True)
+class ScaleLayer:
+    """All charts in one choice of scales: those that are seen at first, and the others."""
+
+    option: Option
+    first: list[DomainRow]
+    others: list[DomainRow]
+
+
+def over_members(
+    first: Sequence[EvalDomain],
+    others: Sequence[EvalDomain],
+    entries: Mapping[str, Sequence[Entry]],
+    names: Sequence[str],
+) -> list[ScaleLayer]:
+    """Headline metrics over M for each choice of scales; of one domain there is one choice."""
+    everywhere = [entry for of_domain in entries.values() for entry in of_domain]
+    ranges = {name: _band_range(name, everywhere) for name in names}
+    layers = []
+    for option in SCALES.options if len(entries) > 1 else SCALES.options[:1]:
+        common: Mapping[str, Sequence[float]] = ranges if option.key == "common" else {}
+        rows = [
+            [_domain_row(domain, entries[domain.name], names, common, domain is first[0]) for domain in domains]
+            for domains in (first, others)
+        ]
+        layers.append(ScaleLayer(option, *rows))
+    return layers
+
+
+def _domain_row(
+    domain: EvalDomain,
+    entries: Sequence[Entry],
+    names: Sequence[str],
+    common: Mapping[str, Sequence[float]],
+    explain: bool,
+) -> DomainRow:
+    """A chart for each metric that any entry has; what the metrics mean is said once."""
+    having = [name for name in names if any(name in entry.metrics for entry in entries)]
+    figures = [metric_figure(name, entries, LARGE, common.get(name, ())) for name in having]
+    return DomainRow(domain, figures if explain else [replace(figure, meaning="") for figure in figures])
+
+
+def _band_range(name: str, entries: Sequence[Entry]) -> list[float]:
+    """The ends of all bands of entries with several M, where there are any: point estimates may lie far off."""
+    several = [entry for entry in entries if len(entry.members) > 1] or list(entries)
+    stats = [entry.stat(name, m) for entry in several for m in entry.members]
+    ends = [stat.mean + sign * (stat.std or 0.0) for stat in stats if stat.mean is not None for sign in (-1, 1)]
+    return [min(ends), max(ends)] if ends else []
+
+
+@dataclass(frozen=True)
+class PictureLayer:
+    """All panels of one image."""
+
+    option: Option
+    caption: str
+    rows: list[PanelRow]
+
+
+@dataclass(frozen=True)
+class PictureBook:
+    """Some images of one domain, to switch between."""
+
+    identity: str
+    domain: EvalDomain
+    run: Run
+    switch: Switch
+    layers: list[PictureLayer]
+
+
+def picture_books(
+    run: Run, methods: Sequence[RunMethod], domains: Sequence[EvalDomain], identity: str
+) -> list[PictureBook]:
+    """The pictures of a run on each domain, on scales that are common to all; empty where it has none."""
+    pictures = run.results.pictures
+    if not isinstance(pictures, dict):
+        return []
+    shown = {domain.name: pictures.get(domain.name, [])[:MAX_IMAGES] for domain in domains}
+    panels = PANELS[run.kind](run, [picture for of_domain in shown.values() for picture in of_domain])
+    own = [method for method in methods if method.run is run]
+    books = []
+    for number, domain in enumerate(domains):
+        layers = [_picture_layer(panels, i, one, domain, own) for i, one in enumerate(shown[domain.name])]
+        if layers:
+            switch = Switch("image", "Image", [layer.option for layer in layers])
+            books.append(PictureBook(f"{identity}-{number}", domain, run, switch, layers))
+    return books
+
+
+def _picture_layer(
+    panels: DepthPanels | ClassPanels, number: int, picture: Picture, domain: EvalDomain, methods: Sequence[RunMethod]
+) -> PictureLayer:
+    members = ", ".join(m_equals(m) for m in sorted({one.M for one in picture.methods.values()}))
+    caption = f"{domain.label}, image {picture.image}{f', predictions at {members}' if members else ''}"
+    option = Option(str(number), str(picture.image), number == 0)
+    return PictureLayer(option, caption, list(panels.rows(picture, methods, domain)))
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """What one method costs, as text."""
+
+    entry: RunMethod
+    cells: list[str]
+
+
+@dataclass(frozen=True)
+class CostSection:
+    """All about cost; charts where time or memory for each image is known."""
+
+    columns: list[str]
+    rows: list[CostRow]
+    figures: list[Figure] = field(default_factory=list)
+    quality: list[tuple[EvalDomain, list[Figure]]] = field(default_factory=list)
+
+
+def cost_section(methods: Sequence[RunMethod], domains: Sequence[EvalDomain], names: Sequence[str]) -> CostSection:
+    """Members and cost of every method, and its quality on some domains for that cost."""
+    seconds = [(method, _per_image(method, "seconds")) for method in methods]
+    peaks = [(method, _per_image(method, "peak_bytes", 1 / MEBIBYTE)) for method in methods]
+    flops = [
+        (method, {m: 1e-9 * m * cost.flops for m in per_image} if (cost := method.cost) and cost.flops else {})
+        for method, per_image in seconds
+    ]
+    in_ms = [(method, {m: 1e3 * value for m, value in per_image.items()}) for method, per_image in seconds]
+    figures = [
+        cost_figure(flops, "Operations (GFLOP)", "All M passes over one image."),
+        cost_figure(in_ms, "Time (ms)", "All M passes over one image."),
+        cost_figure(peaks, "Peak memory (MiB)", "While predicting one image."),
+    ]
+    quality = [
+        (domain, [figure for name in names if (figure := quality_figure(name, domain, seconds)) is not None])
+        for domain in domains
+    ]
+    return CostSection(
+        ["Parameters", "Operations per pass", "Image", "Networks or chains", "Members", "Draws", "Training, all"],
+        [CostRow(method, _cost_cells(method)) for method in methods],
+        [figure for figure in figures if figure is not None],
+        [(domain, charts) for domain, charts in quality if charts],
+    )
+
+
+def _per_image(method: RunMethod, part: str, factor: float = 1.0) -> dict[int, float]:
+    """What is known for one image at each M."""
+    per_image = method.cost.per_image if method.cost else {}
+    values = {m: getattr(cost, part) for m, cost in sorted(per_image.items())}
+    return {m: factor * value for m, value in values.items() if value}
+
+
+def _cost_cells(method: RunMethod) -> list[str]:
+    cost, facts = method.cost, method.facts
+    return [
+        with_prefix(cost.parameters if cost else None),
+        with_prefix(cost.flops if cost else None, "FLOP"),
+        " × ".join(count(side) for side in cost.image_size) if cost and cost.image_size else MISSING,
+        count(facts.num_networks),
+        count(facts.num_members),
+        facts.plan,
+        duration(cost.train_seconds if cost else None),
+    ]
+
+
+def with_prefix(value: float | None, unit: str = "") -> str:
+    """A large number as 41 G, with its unit."""
+    if value is None:
+        return MISSING
+    for size, prefix in PREFIXES:
+        if value >= size:
+            return f"{significant(value / size, 3)}\u00a0{prefix}{unit}"
+    return f"{significant(value, 3)}\u00a0{unit}".rstrip()

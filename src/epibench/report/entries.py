@@ -1,175 +1,215 @@
-"""Reads a results dict into entries that the page can ask; text is cleaned and undefined numbers are None."""
+"""One method on one domain, whether scored from a file or part of a run: what tables, charts and the judge ask."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any
 
-from epibench.report.metric_info import PER_CLASS, ordered
-from epibench.report.numbers import finite
+from epibench.data.classes import class_colour
+from epibench.published import PoolSize
+from epibench.report.metric_info import PER_CLASS, metric_info, ordered, sort_key
+from epibench.report.numbers import fixed, listed, m_equals, measured, percent, significant, spread_text, value_text
+from epibench.results import RGB, ClassStat, CurveFamilies, Draw, FileResults, Number, ScoreResults, Stat, Summary
 
 MUCH_OVERLAP = 0.5
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
+NO_STAT = Stat(mean=None, std=None, n=0)
 
 Values = list[float | None]
 
 
 @dataclass(frozen=True)
-class Stat:
-    """A mean over draws with its std; either may be undefined."""
+class ClassStyle:
+    """A class: its number, its name and its colour."""
 
-    mean: float | None
-    std: float | None
-    n: int
+    number: int
+    name: str
+    colour: RGB
 
 
 @dataclass(frozen=True)
-class Curve:
-    """One curve at one M: the mean over draws and its std, if there is one."""
+class ClassStyles:
+    """Names and colours as results give them; numbers, and the colours of class tables that give none, for the rest."""
+
+    names: Sequence[str] = ()
+    colours: Sequence[RGB] = ()
+
+    def of(self, number: int) -> ClassStyle:
+        """The style of a class."""
+        name = self.names[number] if number < len(self.names) else f"class {number}"
+        colour = self.colours[number] if number < len(self.colours) else class_colour(number)
+        return ClassStyle(number, name, colour)
+
+
+@dataclass(frozen=True)
+class CurveAt:
+    """One curve at one M: the mean over draws at each x and its std, if there is one."""
 
     x: list[float]
     mean: Values
     std: Values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
-    """One scored file, or one method of a run on one domain, with a short label and a place in the order of styles."""
+    """One method on one domain, with a short label and a place in the order of styles."""
 
     index: int
     label: str
     kind: str
-    summary: dict[str, Any]
-    curves: dict[str, Any] = field(default_factory=dict)
+    summary: Summary
+    pool: PoolSize
+    curves: CurveFamilies = field(default_factory=dict)
     domain: str = ""
     unit: str = ""
-    overlaps: dict[str, Any] = field(default_factory=dict)
-    raw: dict[str, Any] = field(default_factory=dict)  # all that a scored file says, such as its path and notes
+    overlaps: Mapping[int, Number] = field(default_factory=dict)
+    draws: Sequence[Draw] = ()
+    classes: ClassStyles = ClassStyles()
+    floor: float | None = None  # the noise floor, of KLs to a reference that was itself sampled
+    file: FileResults | None = None  # that it was scored from
 
     @property
     def members(self) -> list[int]:
         """Every M that was scored, ascending."""
-        return sorted(int(m) for m in self.summary)
+        return sorted(m for m, metrics in self.summary.items() if metrics)
 
     @property
     def metrics(self) -> list[str]:
         """Metrics of any M that are single numbers, in the order of the page."""
-        names = [name for metrics in self.summary.values() for name in metrics]
-        return [name for name in ordered(names, self.kind) if not self._is_list(name)]
-
-    def _is_list(self, name: str) -> bool:
-        means = [metrics[name].get("mean") for metrics in self.summary.values() if name in metrics]
-        return name.endswith(PER_CLASS) or any(isinstance(mean, list) for mean in means)
+        names = [name for metrics in self.summary.values() for name, stat in metrics.items() if isinstance(stat, Stat)]
+        return [name for name in ordered(names, self.kind) if not name.endswith(PER_CLASS)]
 
     def stat(self, name: str, m: int) -> Stat:
-        """A metric at an M."""
-        found = self.summary.get(str(m), {}).get(name) or {}
-        return Stat(finite(found.get("mean")), finite(found.get("std")), _whole(found.get("n")))
+        """A metric at an M; without a mean where there is none."""
+        stat = self.summary.get(m, {}).get(name)
+        return stat if isinstance(stat, Stat) else NO_STAT
+
+    def mean(self, name: str, m: int) -> float | None:
+        """The mean of a metric over the draws of an M."""
+        return self.stat(name, m).mean
+
+    def bound(self, name: str, m: int) -> float:
+        """The largest numerical error that streaming may have added to a metric."""
+        return self.mean(f"{name}_bound", m) or 0.0
+
+    def chance(self, name: str, m: int) -> float | None:
+        """What an uncertainty that knows nothing would score; None for metrics that no chance is known of."""
+        return self.mean(f"{name}_random", m)
+
+    def text(self, name: str, m: int) -> str:
+        """A metric as mean ± std, without digits below its numerical error."""
+        stat = self.stat(name, m)
+        return measured(stat.mean, stat.std, self.bound(name, m))
+
+    def texts(self, name: str, m: int) -> tuple[str, str]:
+        """The same in two parts, for columns."""
+        stat, bound = self.stat(name, m), self.bound(name, m)
+        return value_text(stat.mean, stat.std, bound), spread_text(stat.mean, stat.std, bound)
+
+    def chance_text(self, name: str) -> str:
+        """What chance scores at the largest M, as `chance 0.43`; empty where that is not known."""
+        chance = self.chance(name, self.members[-1])
+        return "" if chance is None else f"chance {significant(chance, 2)}"
+
+    def infinite_text(self, name: str, m: int) -> str:
+        """How many values of a metric were infinite, if any."""
+        number = self.mean(f"{name}_infinite", m)
+        if not number:
+            return ""
+        draws = self.num_draws(m)
+        if name == "kl":  # of which there is one for each draw
+            return f"infinite in {number:g} of {draws} draws ({percent(number / draws)})" if draws > 1 else "infinite"
+        return f"{significant(number, 3) if number < 100 else fixed(number, 0)} infinite"
 
     def per_class(self, name: str, m: int) -> list[Stat]:
         """A metric of each class at an M; empty if there is none."""
-        found = self.summary.get(str(m), {}).get(name) or {}
-        means, stds, n = found.get("mean"), found.get("std"), _whole(found.get("n"))
-        if not isinstance(means, list):
+        stat = self.summary.get(m, {}).get(name)
+        if not isinstance(stat, ClassStat):
             return []
-        if not isinstance(stds, list) or len(stds) != len(means):
-            stds = [None] * len(means)
-        return [Stat(finite(mean), finite(std), n) for mean, std in zip(means, stds, strict=True)]
+        stds = stat.std or [None] * len(stat.mean)
+        return [Stat.model_construct(mean=a, std=b, n=stat.n) for a, b in zip(stat.mean, stds, strict=True)]
 
-    def overlap(self, m: int) -> float | None:
-        """The share of members that two draws have in common."""
-        return finite(self.overlaps.get(str(m)))
-
-    def overlaps_much(self, m: int) -> bool:
-        """Whether draws share so many members that their std says little; one draw alone has no std."""
-        return self.num_draws(m) > 1 and (self.overlap(m) or 0.0) > MUCH_OVERLAP
+    def of_class(self, name: str, number: int) -> Entry:
+        """The entry with a metric of one class as its only metric, so that it can be read and judged as any other."""
+        parts = (name, f"{name}_bound")
+        summary: Summary = {
+            m: {part: stats[number] for part in parts if number < len(stats := self.per_class(part, m))}
+            for m in self.members
+        }
+        return replace(self, summary=summary)
 
     def num_draws(self, m: int) -> int:
         """How many draws were scored at an M."""
-        return max((_whole(stat.get("n")) for stat in self.summary.get(str(m), {}).values()), default=0)
+        return max((stat.n for stat in self.summary.get(m, {}).values()), default=0)
 
-    def curve(self, name: str, part: str, m: int) -> Curve | None:
-        """One part of a curve at an M, if it was kept."""
-        kept, places = walk(self.curves, name, "M", str(m), part), walk(self.curves, name, "x")
-        means = walk(kept, "mean")
-        if not isinstance(means, list) or not isinstance(places, list) or not means or len(means) != len(places):
+    def overlap(self, m: int) -> float:
+        """The share of members that two draws have in common."""
+        return self.overlaps.get(m) or 0.0
+
+    def overlaps_much(self, m: int) -> bool:
+        """Whether draws share so many members that their std says little; one draw alone has no std."""
+        return self.num_draws(m) > 1 and self.overlap(m) > MUCH_OVERLAP
+
+    def curve(self, family: str, part: str, m: int) -> CurveAt | None:
+        """One curve of a family at an M, if it was kept."""
+        curves = self.curves.get(family)
+        curve = curves.M.get(m, {}).get(part) if curves else None
+        if curves is None or curve is None or not curve.mean:
             return None
-        mean = [finite(value) for value in means]
-        std = [finite(value) for value in walk(kept, "std") or [None] * len(mean)]
-        return Curve([float(x) for x in places], mean, std)
+        return CurveAt(list(curves.x), list(curve.mean), list(curve.std or [None] * len(curve.mean)))
 
 
-def _whole(value: object) -> int:
-    """A count; 0 where there is none."""
-    return int(finite(value) or 0)
-
-
-def walk(tree: Any, *keys: str) -> Any:
-    """What lies at the end of some keys; None where a part of the way is missing."""
-    for key in keys:
-        tree = tree.get(key) if isinstance(tree, Mapping) else None
-    return tree
-
-
-def clean(value: Any) -> Any:
-    """The value, its texts without what HTML cannot hold: control characters, halves of surrogate pairs."""
-    if isinstance(value, dict):
-        return {clean(key): clean(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(inner) for inner in value]
-    if isinstance(value, str):
-        return _CONTROL.sub("\ufffd", value.encode("utf-8", "replace").decode("utf-8"))
-    return value
-
-
-def read_entries(results: dict[str, Any]) -> list[Entry]:
-    """All files of a results dict, each with its own label; styles start anew for each kind."""
-    files = results.get("files") or []
+def scored_entries(results: ScoreResults) -> list[Entry]:
+    """All scored files, each with its own label; styles start anew for each kind."""
     seen: Counter[str] = Counter()
     entries = []
-    for file, label in zip(files, distinct_labels(files), strict=True):
-        entries.append(_scored_file(seen[str(file.get("kind"))], label, file))
-        seen[str(file.get("kind"))] += 1
+    for file, label in zip(results.files, distinct_labels(results.files), strict=True):
+        entries.append(
+            Entry(
+                seen[file.kind],
+                label,
+                file.kind,
+                file.summary,
+                PoolSize.of(file),
+                file.curves,
+                domain=file.domain or "",
+                unit=file.unit or "",
+                overlaps=file.overlap,
+                draws=file.draws,
+                classes=ClassStyles(file.class_names or ()),
+                file=file,
+            )
+        )
+        seen[file.kind] += 1
     return entries
 
 
-def _scored_file(index: int, label: str, file: dict[str, Any]) -> Entry:
-    return Entry(
-        index,
-        label,
-        kind=str(file.get("kind") or "unknown"),
-        summary=file["summary"],
-        curves=file.get("curves") or {},
-        domain=str(file.get("domain") or ""),
-        unit=str(file.get("unit") or ""),
-        overlaps=file.get("overlap") or {},
-        raw=file,
-    )
-
-
-def distinct_labels(files: Sequence[dict[str, Any]]) -> list[str]:
+def distinct_labels(files: Sequence[FileResults]) -> list[str]:
     """The shortest names that tell files of a kind apart: the method, with the domain, with the path."""
-    stems = [PurePath(str(file.get("path", ""))).stem or "predictions" for file in files]
-    methods = [str(file.get("method") or stem) for file, stem in zip(files, stems, strict=True)]
-    domains = [
-        f"{method} on {file['domain']}" if file.get("domain") else method
-        for file, method in zip(files, methods, strict=True)
-    ]
-    paths = [f"{method} ({file.get('path', '')})" for file, method in zip(files, methods, strict=True)]
-    kinds = [str(file.get("kind")) for file in files]
+    methods = [file.method or PurePath(file.path).stem or "predictions" for file in files]
+    domains = [f"{name} on {file.domain}" if file.domain else name for file, name in zip(files, methods, strict=True)]
+    paths = [f"{name} ({file.path})" for file, name in zip(files, methods, strict=True)]
     for labels in (methods, domains, paths):
-        if len(set(zip(labels, kinds, strict=True))) == len(files):
+        if len({(label, file.kind) for label, file in zip(labels, files, strict=True)}) == len(files):
             return labels
     return [f"{number} {label}" for number, label in enumerate(paths, start=1)]
+
+
+def all_members(entries: Sequence[Entry]) -> list[int]:
+    """Every M that any entry was scored at."""
+    return sorted({m for entry in entries for m in entry.members})
 
 
 def common_members(entries: Sequence[Entry]) -> list[int]:
     """Every M that all of the entries were scored at."""
     return sorted(set.intersection(*(set(entry.members) for entry in entries))) if entries else []
+
+
+def several_members(entries: Sequence[Entry]) -> list[int]:
+    """Every M for an axis or a table; the M = 1 of point estimates has no column where all others have more members."""
+    members = all_members([entry for entry in entries if entry.members != [1]])
+    return members if len(members) > 1 else all_members(entries)
 
 
 def comparable(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -178,3 +218,36 @@ def comparable(entries: Sequence[Entry]) -> list[list[Entry]]:
     for entry in entries:
         groups.setdefault((entry.domain, entry.unit), []).append(entry)
     return list(groups.values())
+
+
+def metric_names(entries: Sequence[Entry]) -> list[str]:
+    """All metrics that any entry has, in the order of the page."""
+    return ordered((name for entry in entries for name in entry.metrics), entries[0].kind) if entries else []
+
+
+def title_with_unit(name: str, entries: Sequence[Entry]) -> str:
+    """The title of a metric, with the unit if it has one and the entries agree on it."""
+    info, units = metric_info(name), {entry.unit for entry in entries}
+    unit = units.pop() if len(units) == 1 else ""
+    return f"{info.title} ({unit})" if info.in_unit and unit else info.title
+
+
+def mean_error(name: str, entries: Sequence[Entry]) -> float | None:
+    """How bad a metric is in the mean over entries, each at its largest M; the larger, the worse."""
+    means = [entry.mean(name, entry.members[-1]) for entry in entries]
+    keys = [sort_key(metric_info(name).better, mean) for mean in means if mean is not None]
+    return sum(keys) / len(keys) if keys else None
+
+
+def overlap_warnings(entries: Sequence[Entry]) -> list[str]:
+    """A sentence for the entries whose draws share most of their members, together where they share alike."""
+    labels: dict[str, list[str]] = {}
+    for entry in entries:
+        shares = [f"{percent(entry.overlap(m))} at {m_equals(m)}" for m in entry.members if entry.overlaps_much(m)]
+        if shares:
+            labels.setdefault(listed(shares, 4), []).append(entry.label)
+    return [
+        f"{listed(names)}: two draws share more than {percent(MUCH_OVERLAP)} of their members ({shares}). "
+        "The std there says little about how much another set of members would differ."
+        for shares, names in labels.items()
+    ]

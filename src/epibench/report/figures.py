@@ -1,4 +1,4 @@
-"""The figures of one kind of predictions: metrics over M, sparsification, calibration, reliability."""
+"""The charts of metrics: over M, over the severity of a shift, against cost; curves; KLs; training losses."""
 
 from __future__ import annotations
 
@@ -7,33 +7,188 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from epibench.report.charts import Decor, Layer, Remark, Series, line_chart
-from epibench.report.entries import Curve, Entry, Values
+from epibench.published import PublishedCell
+from epibench.report.charts.lines import Decor, Layer, Look, Remark, Series, line_chart
+from epibench.report.charts.reliability import reliability_chart
+from epibench.report.charts.svg import Axis, log_axis, member_axis, nice_axis, percent_axis
+from epibench.report.entries import CurveAt, Entry, Values, all_members, several_members, title_with_unit
+from epibench.report.judge import compared_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
-from epibench.report.numbers import m_equals, measured, percent, significant
-from epibench.report.reliability_chart import reliability_chart
-from epibench.report.svg import member_axis as log2_axis
-from epibench.report.svg import nice_axis, percent_axis
-from epibench.report.switches import Option
-from epibench.report.tables import all_members
-from epibench.report.verdicts import Bar, title_with_unit, value_bars
+from epibench.report.numbers import count, duration, m_equals, measured, percent, significant
+from epibench.report.page import Option
+from epibench.report.runs import DIRECTIONS, EvalDomain, RunMethod, View, entries_on
+from epibench.report.verdicts import Bar, value_bars
+from epibench.results import TrainingLog
+
+Size = tuple[float, float]
 
 LARGE, SMALL, PANEL = (360.0, 240.0), (300.0, 180.0), (340.0, 240.0)
 FOURTH = (262.0, 200.0)  # for four in a row
+PUBLISHED = (300.0, 200.0)
+KL_WIDTH, KL_LEAST_HEIGHT = 460.0, 335.0
+MARGIN = 60  # what the frame of a chart takes of its width, about
 MAX_CHOICES = 8
 FAR = 1.5  # a level that is farther off than so many times the range of the lines is named, not drawn
+FAR_ON_LOG = 30.0  # or, on a logarithmic axis, so many times as large as all lines
+FARTHEST_BELOW = 100.0  # a floor that is smaller than the smallest KL by more than this is named, not drawn
+LEAST_SEVERITIES = 3
+MOST_READ_OUT = 8  # lines whose numbers fit beside the pointer
 LARGEST = "largest"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart, or bars where there is only one M, with its caption."""
+    """A chart, or bars where there is only one M, with its caption; one of a method has its style."""
 
     title: str
     meaning: str
     better: str = ""
     chart: Markup | None = None
     bars: list[Bar] = field(default_factory=list)
+    style: int | None = None
+
+
+def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequence[float] = ()) -> Figure:
+    """A metric over M: a line with a band per entry, or bars if there is only one M.
+
+    include: values that the axis must show, so that several charts can have the same one.
+    """
+    info, members = metric_info(name), several_members(entries)
+    title, better = title_with_unit(name, entries), BETTER_TEXT[info.better]
+    having = [entry for entry in entries if name in entry.metrics]
+    if len(members) == 1:
+        bars = value_bars(name, having, {entry.label: members[0] for entry in having})
+        return Figure(title, info.meaning, better, bars=bars)
+    series = [_over_members(name, entry, members) for entry in having]
+    ends = [*band_ends(_axis_lines(series)), *([0.0] if info.better == "zero" else [])]
+    if not ends:
+        return Figure(title, f"{info.meaning} There is no finite value.", better)
+    ends += include
+    room = FAR * (max(ends) - min(ends))
+    drawn, remarks = _within_reach(series, min(ends) - room, max(ends) + room)
+    ends += band_ends(drawn)
+    decor = Decor(zero=info.better == "zero", markers=True, remarks=remarks)
+    description = f"{info.title} over {m_equals(members[0])} to {members[-1]}: {_described(series)}"
+    chart = _over_m(drawn, members, nice_axis(min(ends), max(ends)), description, size, decor)
+    return Figure(title, info.meaning, better, chart)
+
+
+def kl_chart(entries: Sequence[Entry], view: View, floors: Sequence[tuple[float, str]]) -> Markup | None:
+    """KL over M on logarithmic axes, ± std as bands, noise floors as shaded zones; None without any KL.
+
+    floors: each with its name.
+    """
+    members = several_members(entries)
+    series = [_over_members("kl", entry, members) for entry in entries]
+    ends = list(_log_ends(_axis_lines(series)))
+    if not ends:
+        return None
+    drawn, remarks = _within_reach(series, min(ends) / FAR_ON_LOG, max(ends) * FAR_ON_LOG)
+    ends += _log_ends(drawn)
+    near = [floor for floor in floors if floor[0] * FARTHEST_BELOW >= min(ends)]
+    below: list[Remark] = [
+        (0.02, 0.03, "start", f"{name}, below this chart") for floor, name in floors if (floor, name) not in near
+    ]
+    lower = min([min(ends) / 1.25, *(floor / 1.9 for floor, _ in near)])
+    description = "; ".join([_described(series), *(name for _, name in floors)])
+    return _over_m(
+        drawn,
+        members,
+        log_axis(lower, max(ends) * 1.15, DIRECTIONS[view.direction]),
+        f"{view.name}, over {m_equals(members[0])} to {members[-1]}: {description}",
+        # As tall as the list of methods beside it.
+        (KL_WIDTH, max(KL_LEAST_HEIGHT, 240.0 + 26 * len(series))),
+        Decor(markers=True, floors=near, remarks=[*remarks, *below[:1]]),
+    )
+
+
+def published_figure(method: RunMethod, cells: Sequence[PublishedCell], metric: str = "") -> Figure:
+    """A method's numbers over M, and the published line in grey; those of a metric are named after it."""
+    title = f"{method.label}: {metric}" if metric else method.label
+    x = [cell.row.members for cell in cells]
+    theirs = Series(
+        "published",
+        method.index,
+        x,
+        [cell.row.mean for cell in cells],
+        [cell.row.std for cell in cells],
+        [measured(cell.row.mean, cell.row.std) for cell in cells],
+        look="published",
+    )
+    means: Values = [cell.mean or None for cell in cells]
+    texts = [measured(cell.mean, cell.std) for cell in cells]
+    both = [theirs, Series("ours", method.index, x, means, [cell.std for cell in cells], texts)]
+    ends = band_ends(both) if metric else list(_log_ends(both))
+    y_axis = nice_axis(min(ends), max(ends)) if metric else log_axis(min(ends) / 1.15, max(ends) * 1.15)
+    chart = _over_m(both, x, y_axis, f"{title}, ours and published over M", PUBLISHED, Decor(markers=True))
+    return Figure(title, "", chart=chart, style=method.index)
+
+
+def _over_m(
+    series: list[Series], members: Sequence[int], y_axis: Axis, description: str, size: Size, decor: Decor
+) -> Markup:
+    heads: dict[float, str] = {m: m_equals(m) for m in members}
+    x_axis = member_axis(members, size[0] - MARGIN)
+    return line_chart([Layer(series, heads)], x_axis, y_axis, description, size=size, decor=decor)
+
+
+def _over_members(name: str, entry: Entry, axis: Sequence[int]) -> Series:
+    """A metric over M; that of a point estimate is a level, if its M = 1 is not on the axis."""
+    level = not set(entry.members) & set(axis)
+    sizes = entry.members * len(axis) if level else entry.members
+    means = [entry.mean(name, m) for m in sizes]
+    return Series(
+        f"{entry.label} ({m_equals(sizes[0])})" if level else entry.label,
+        entry.index,
+        axis if level else sizes,
+        # Zero is not on a logarithmic axis.
+        [mean or None for mean in means] if name == "kl" else means,
+        [None if level else entry.stat(name, m).std for m in sizes],
+        [entry.text(name, m) for m in sizes],
+        [entry.overlaps_much(m) for m in sizes],
+        look="level" if level else "file",
+        name=entry.label,
+    )
+
+
+def _described(series: Sequence[Series]) -> str:
+    return "; ".join(f"{one.label} from {one.texts[0]} to {one.texts[-1]}" for one in series)
+
+
+def _axis_lines(series: Sequence[Series]) -> list[Series]:
+    """The series that run over M, by which an axis is chosen; the levels if there are no others with a value."""
+    lines = [one for one in series if one.look != "level"]
+    return lines if any(y is not None for one in lines for y in one.y) else list(series)
+
+
+def _within_reach(series: Sequence[Series], lower: float, upper: float) -> tuple[list[Series], list[Remark]]:
+    """The series without the levels that lie so far off that the axis would show nothing else, and remarks on these."""
+    drawn: list[Series] = []
+    remarks: list[Remark] = []
+    for one in series:
+        y = next((value for value in one.y if value is not None), None)
+        if one.look != "level" or y is None or lower <= y <= upper:
+            drawn.append(one)
+            continue
+        above = sum(height > 0.5 for _, height, _, _ in remarks)
+        height = 0.94 - 0.08 * above if y > upper else 0.04 + 0.08 * (len(remarks) - above)
+        arrow = "↑" if y > upper else "↓"
+        remarks.append((0.99, height, "end", f"{arrow} {one.name or one.label}: {significant(y, 2)}"))
+    return drawn, remarks
+
+
+def band_ends(series: Iterable[Series]) -> list[float]:
+    """All ends of bands, for the range of an axis."""
+    pairs = [(y, std or 0.0) for one in series for y, std in zip(one.y, one.std, strict=True) if y is not None]
+    return [y + sign * std for y, std in pairs for sign in (-1, 1)]
+
+
+def _log_ends(series: Iterable[Series]) -> Iterable[float]:
+    """Ends of bands; those near zero would stretch a logarithmic axis and are cut at a third of their mean."""
+    for one in series:
+        for y, std in zip(one.y, one.std, strict=True):
+            if y is not None:
+                yield from (max(y - (std or 0.0), y / 3), y + (std or 0.0))
 
 
 def curve_choices(entries: Sequence[Entry]) -> list[Option]:
@@ -43,120 +198,35 @@ def curve_choices(entries: Sequence[Entry]) -> list[Option]:
         powers = [m for m in members if m & (m - 1) == 0 or m == members[-1]]
         members = [*powers[: MAX_CHOICES - 1], members[-1]] if len(powers) > MAX_CHOICES else powers
     differ = len({entry.members[-1] for entry in entries}) > 1
-    found = [Option(str(m), str(m), not differ and m == members[-1]) for m in members]
-    return [*found, Option(LARGEST, "largest of each file", True)] if differ else found
+    options = [Option(str(m), str(m), not differ and m == members[-1]) for m in members]
+    return [*options, Option(LARGEST, "largest of each file", True)] if differ else options
 
 
-def chosen_m(option: Option, entry: Entry) -> int:
-    """The M that an option means for a file."""
+def _chosen_m(option: Option, entry: Entry) -> int:
+    """The M that an option means for an entry."""
     return entry.members[-1] if option.key == LARGEST else int(option.key)
 
 
-def axis_members(sizes: Sequence[Sequence[int]]) -> list[int]:
-    """Every M for an axis; the M = 1 of point estimates has no place on it where all others have more members."""
-    several = sorted({m for of_one in sizes if list(of_one) != [1] for m in of_one})
-    return several if len(several) > 1 else sorted({m for of_one in sizes for m in of_one})
-
-
-def metric_figure(
-    name: str, entries: Sequence[Entry], size: tuple[float, float], include: Sequence[float] = ()
-) -> Figure:
-    """A metric over M: a line with a band per file, or bars if there is only one M.
-
-    include: values that the axis must show, so that several charts can have the same one.
-    """
-    info, members = metric_info(name), axis_members([entry.members for entry in entries])
-    title, better = title_with_unit(info, entries), BETTER_TEXT[info.better]
-    having = [entry for entry in entries if name in entry.metrics]
-    if len(members) == 1:
-        bars = value_bars(name, having, {entry.label: members[0] for entry in having})
-        return Figure(title, info.meaning, better, bars=bars)
-    series = [_over_members(name, entry, members) for entry in having]
-    ends = [*band_ends(lines_of(series)), *([0.0] if info.better == "zero" else [])]
-    if not ends:
-        return Figure(title, f"{info.meaning} No file has a finite value.", better)
-    ends += include
-    room = FAR * (max(ends) - min(ends))
-    drawn, remarks = within_reach(series, min(ends) - room, max(ends) + room)
-    ends += band_ends(drawn)
-    parts = [f"{s.label} from {s.texts[0]} to {s.texts[-1]}" for s in series]
-    chart = line_chart(
-        [Layer(drawn, {m: f"{m_equals(m)}" for m in members})],
-        log2_axis(members, size[0] - 60),
-        nice_axis(min(ends), max(ends)),
-        f"{info.title} over {m_equals(members[0])} to {members[-1]}: {'; '.join(parts)}",
-        size=size,
-        decor=Decor(zero=info.better == "zero", markers=True, remarks=remarks),
-    )
-    return Figure(title, info.meaning, better, chart)
-
-
-def lines_of(series: Sequence[Series]) -> list[Series]:
-    """The series that run over M, by which an axis is chosen; the levels if there are no others with a value."""
-    lines = [s for s in series if s.look != "level"]
-    return lines if any(y is not None for s in lines for y in s.y) else list(series)
-
-
-def within_reach(series: Sequence[Series], lower: float, upper: float) -> tuple[list[Series], list[Remark]]:
-    """The series without the levels that lie so far off that the axis would show nothing else, and remarks on these."""
-    drawn: list[Series] = []
-    remarks: list[Remark] = []
-    for one in series:
-        y = next((value for value in one.y if value is not None), None)
-        if one.look != "level" or y is None or lower <= y <= upper:
-            drawn.append(one)
-            continue
-        above = sum(place > 0.5 for _, place, _, _ in remarks)
-        place = 0.94 - 0.08 * above if y > upper else 0.04 + 0.08 * (len(remarks) - above)
-        arrow = "↑" if y > upper else "↓"
-        remarks.append((0.99, place, "end", f"{arrow} {one.name or one.label}: {significant(y, 2)}"))
-    return drawn, remarks
-
-
-def _over_members(name: str, entry: Entry, axis: Sequence[int]) -> Series:
-    """A metric over M; that of a point estimate is a level, if its M = 1 has no place on the axis."""
-    level = not set(entry.members) & set(axis)
-    sizes = entry.members * len(axis) if level else entry.members
-    stats = [entry.stat(name, m) for m in sizes]
-    return Series(
-        f"{entry.label} ({m_equals(sizes[0])})" if level else entry.label,
-        entry.index,
-        axis if level else sizes,
-        [stat.mean for stat in stats],
-        [None if level else stat.std for stat in stats],
-        [measured(stat.mean, stat.std) for stat in stats],
-        [entry.overlaps_much(m) for m in sizes],
-        look="level" if level else "file",
-        name=entry.label,
-    )
-
-
-def band_ends(series: Iterable[Series]) -> list[float]:
-    """All ends of bands, for the range of an axis."""
-    pairs = [(y, std or 0.0) for s in series for y, std in zip(s.y, s.std, strict=True) if y is not None]
-    return [y + sign * std for y, std in pairs for sign in (-1, 1)]
-
-
 def sparsification_figures(
-    entries: Sequence[Entry], choices: Sequence[Option], size: tuple[float, float] = PANEL
+    entries: Sequence[Entry], choices: Sequence[Option], size: Size = PANEL
 ) -> tuple[list[Figure], list[Figure]]:
-    """All files' sparsification errors together, and a panel per file with its curve and oracle."""
-    having = [e for e in entries if e.curve("sparsification", "curve", e.members[-1])]
+    """All sparsification errors together, and a panel per entry with its curve and oracle."""
+    having = [entry for entry in entries if entry.curve("sparsification", "curve", entry.members[-1])]
     if not having:
         return [], []
     error = "RMSE" if entries[0].kind == "gaussian" else "Brier score"
     together = _curves_figure(
         having,
         choices,
-        lambda entry, m: [_error_series(entry, m)],
+        _sparsification_error,
         title="Sparsification error",
         meaning="Curve minus oracle; its area is the AUSE.",
         x_label="most uncertain pixels removed",
         size=size,
     )
     panels = []
-    layers = {e.label: [_layer(_curve_and_oracle(e, chosen_m(c, e)), c, "removed") for c in choices] for e in having}
-    highest = max([1.0, *band_ends(s for of_file in layers.values() for layer in of_file for s in layer.series)])
+    layers = {e.label: [_layer(_curve_and_oracle(e, _chosen_m(c, e)), c, "removed") for c in choices] for e in having}
+    highest = max([1.0, *band_ends(one for of_entry in layers.values() for layer in of_entry for one in layer.series)])
     for entry in having:
         chart = line_chart(
             layers[entry.label],
@@ -166,62 +236,61 @@ def sparsification_figures(
             size=PANEL,
             decor=Decor(fill_between=True),
         )
-        panels.append(Figure(entry.label, "", chart=chart))
+        panels.append(Figure(entry.label, "", chart=chart, style=entry.index))
     return ([together] if len(having) > 1 else []), panels
 
 
-def _curve_and_oracle(entry: Entry, m: int) -> list[Series]:
-    found = []
-    for part, label, look in (("curve", "by uncertainty", "solid"), ("oracle", "by error (oracle)", "oracle")):
-        curve = entry.curve("sparsification", part, m)
-        if curve is not None:
-            found.append(_curve_series(curve, label, entry.index, "oracle" if look == "oracle" else "solid"))
-    return found
+def _curve_and_oracle(entry: Entry, m: int) -> list[Series | None]:
+    looks: list[tuple[str, str, Look]] = [
+        ("curve", "by uncertainty", "solid"),
+        ("oracle", "by error (oracle)", "oracle"),
+    ]
+    return [
+        _curve_series(entry.curve("sparsification", part, m), label, entry.index, look) for part, label, look in looks
+    ]
 
 
-def _curve_series(curve: Curve, label: str, style: int, look: str = "file") -> Series:
+def _curve_series(curve: CurveAt | None, label: str, style: int, look: Look = "file") -> Series | None:
+    if curve is None:
+        return None
     texts = [measured(mean, std) for mean, std in zip(curve.mean, curve.std, strict=True)]
-    if look == "oracle":
-        return Series(label, style, curve.x, curve.mean, curve.std, texts, look="oracle")
-    return Series(label, style, curve.x, curve.mean, curve.std, texts, look="solid" if look == "solid" else "file")
+    return Series(label, style, curve.x, curve.mean, curve.std, texts, look=look)
 
 
-def _error_series(entry: Entry, m: int) -> Series | None:
+def _sparsification_error(entry: Entry, m: int) -> Series | None:
     curve, oracle = (entry.curve("sparsification", part, m) for part in ("curve", "oracle"))
     if curve is None or oracle is None:
         return None
     gaps = _differences(curve.mean, oracle.mean)
-    return _curve_series(Curve(curve.x, gaps, [None] * len(gaps)), entry.label, entry.index)
+    return _curve_series(CurveAt(curve.x, gaps, [None] * len(gaps)), entry.label, entry.index)
 
 
 def _differences(first: Values, second: Sequence[float | None]) -> Values:
     return [None if a is None or b is None else a - b for a, b in zip(first, second, strict=True)]
 
 
-def calibration_figures(
-    entries: Sequence[Entry], choices: Sequence[Option], size: tuple[float, float] = LARGE
-) -> list[Figure]:
+def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option], size: Size = LARGE) -> list[Figure]:
     """Coverage against level, the gap between them, and what the intervals cost in length."""
-    having = [e for e in entries if e.curve("calibration", "coverage", e.members[-1])]
+    having = [entry for entry in entries if entry.curve("calibration", "coverage", entry.members[-1])]
     if not having:
         return []
     units = {entry.unit for entry in having}
     unit = f", in {units.pop()}" if len(units) == 1 and "" not in units else ""
-    sides = [(0.02, 0.93, "start", "↑ under-confident"), (0.98, 0.05, "end", "↓ over-confident")]
+    sides: list[Remark] = [(0.02, 0.93, "start", "↑ under-confident"), (0.98, 0.05, "end", "↓ over-confident")]
     coverage = _curves_figure(
         having,
         choices,
-        lambda entry, m: [_part(entry, "coverage", m)],
+        lambda entry, m: _curve_series(entry.curve("calibration", "coverage", m), entry.label, entry.index),
         title="Coverage",
         meaning="Share of pixels inside the interval, against its level; ideal on the diagonal.",
         x_label="level of the interval",
         size=size,
         decor=Decor(diagonal=True, remarks=sides),
     )
-    gap = _curves_figure(
+    difference = _curves_figure(
         having,
         choices,
-        lambda entry, m: [_coverage_gap(entry, m)],
+        _coverage_gap,
         title="Coverage minus level",
         meaning="The same, closer; the area between curve and zero is the AUCE.",
         x_label="level of the interval",
@@ -232,50 +301,44 @@ def calibration_figures(
     length = _curves_figure(
         having,
         choices,
-        lambda entry, m: [_part(entry, "interval_length", m)],
+        lambda entry, m: _curve_series(entry.curve("calibration", "interval_length", m), entry.label, entry.index),
         title="Interval length",
         meaning=f"Mean length of the interval{unit}. Short is good only where the coverage holds.",
         x_label="level of the interval",
         size=size,
     )
-    return [coverage, gap, length]
-
-
-def _part(entry: Entry, part: str, m: int) -> Series | None:
-    curve = entry.curve("calibration", part, m)
-    return None if curve is None else _curve_series(curve, entry.label, entry.index)
+    return [coverage, difference, length]
 
 
 def _coverage_gap(entry: Entry, m: int) -> Series | None:
     curve = entry.curve("calibration", "coverage", m)
     if curve is None:
         return None
-    gaps = Curve(curve.x, _differences(curve.mean, curve.x), curve.std)
-    return _curve_series(gaps, entry.label, entry.index)
+    return _curve_series(CurveAt(curve.x, _differences(curve.mean, curve.x), curve.std), entry.label, entry.index)
 
 
 def _layer(series: Sequence[Series | None], choice: Option, word: str) -> Layer:
-    kept = [s for s in series if s is not None]
-    heads = {x: f"{percent(x, 3)} {word}" for s in kept for x in s.x}
+    kept = [one for one in series if one is not None]
+    heads = {x: f"{percent(x, 3)} {word}" for one in kept for x in one.x}
     return Layer(kept, heads, choice.key, choice.chosen)
 
 
 def _curves_figure(
     entries: Sequence[Entry],
     choices: Sequence[Option],
-    make: Callable[[Entry, int], list[Series | None]],
+    make: Callable[[Entry, int], Series | None],
     *,
     title: str,
     meaning: str,
     x_label: str,
-    size: tuple[float, float],
+    size: Size,
     decor: Decor | None = None,
     include: tuple[float, float] = (0.0, 0.0),
 ) -> Figure:
-    """All files' curves in one chart, with a layer for each choice of M on common axes."""
+    """All curves in one chart, with a layer for each choice of M on common axes."""
     word = "removed" if "removed" in x_label else "interval"
-    layers = [_layer([s for e in entries for s in make(e, chosen_m(c, e))], c, word) for c in choices]
-    ends = [*include, *band_ends(s for layer in layers for s in layer.series)]
+    layers = [_layer([make(entry, _chosen_m(c, entry)) for entry in entries], c, word) for c in choices]
+    ends = [*include, *band_ends(one for layer in layers for one in layer.series)]
     decor = decor or Decor()
     y_axis = (
         percent_axis("") if decor.diagonal else nice_axis(min(ends), max(ends), pad=0.16 if decor.remarks else 0.03)
@@ -286,11 +349,142 @@ def _curves_figure(
 
 
 def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
-    """A reliability diagram per file."""
-    having = [e for e in entries if e.curve("reliability", "accuracy", e.members[-1])]
+    """A reliability diagram per entry."""
+    having = [entry for entry in entries if entry.curve("reliability", "accuracy", entry.members[-1])]
+    layers = {entry.label: [(c.key, _chosen_m(c, entry), c.chosen) for c in choices] for entry in having}
     return [
-        Figure(
-            entry.label, "", chart=reliability_chart(entry, [(c.key, chosen_m(c, entry), c.chosen) for c in choices])
-        )
+        Figure(entry.label, "", chart=reliability_chart(entry, layers[entry.label]), style=entry.index)
         for entry in having
     ]
+
+
+def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Figure]:
+    """A chart for each metric; none where fewer than three domains have a severity of their own."""
+    by_severity = {domain.facts.severity: domain for domain in reversed(domains) if domain.facts.severity is not None}
+    if len(by_severity) < LEAST_SEVERITIES:
+        return []
+    ladder = {severity: entries_on(methods, by_severity[severity].name) for severity in sorted(by_severity)}
+    return [figure for name in names if (figure := _severity_figure(name, ladder, methods)) is not None]
+
+
+def _severity_figure(name: str, ladder: dict[float, list[Entry]], methods: Sequence[RunMethod]) -> Figure | None:
+    info, severities = metric_info(name), list(ladder)
+    series = [one for method in methods for one in _over_severity(name, method.label, ladder)]
+    ends = band_ends(series)
+    if not ends:
+        return None
+    ticks = [(severity, f"{severity:g}") for severity in severities]
+    chart = line_chart(
+        [Layer(series, {severity: f"severity {severity:g}" for severity in severities})],
+        Axis(severities[0], severities[-1], ticks, "severity of the shift"),
+        nice_axis(min(ends), max(ends)),
+        f"{info.title} over severity {severities[0]:g} to {severities[-1]:g}",
+        size=LARGE,
+        decor=Decor(markers=True),
+    )
+    entries = [entry for of_domain in ladder.values() for entry in of_domain]
+    return Figure(title_with_unit(name, entries), "", BETTER_TEXT[info.better], chart)
+
+
+def _over_severity(name: str, label: str, ladder: dict[float, list[Entry]]) -> list[Series]:
+    """A method's lines: at the M where methods are compared, and at its smallest, where that is another."""
+    steps = {severity: entry for severity, entries in ladder.items() for entry in entries if entry.label == label}
+    if not steps:
+        return []
+    m_of = compared_at(ladder[next(iter(steps))])[1]
+    sizes = sorted({m_of[label], next(iter(steps.values())).members[0]}, reverse=True)
+    return [_severity_line(name, m, steps, faint=number > 0) for number, m in enumerate(sizes)]
+
+
+def _severity_line(name: str, m: int, steps: dict[float, Entry], faint: bool) -> Series:
+    entries = list(steps.values())
+    return Series(
+        f"{entries[0].label}, {m_equals(m)}",
+        entries[0].index,
+        list(steps),
+        [entry.mean(name, m) for entry in entries],
+        [None if faint else entry.stat(name, m).std for entry in entries],
+        [entry.text(name, m) for entry in entries],
+        [faint] * len(entries),
+        look="faint" if faint else "file",
+        name=entries[0].label,
+    )
+
+
+def training_figures(methods: Sequence[RunMethod]) -> list[Figure]:
+    """For each method with logged losses: a line per network over steps, which shows whether any failed to train."""
+    figures = []
+    for method in methods:
+        series = [
+            _loss_line(log, method.index) for log in method.run.results.training.get(method.name, []) if log.steps
+        ]
+        if ends := band_ends(series):
+            steps = sorted({step for line in series for step in line.x})
+            heads = {step: f"step {count(step)}" for step in steps} if len(series) <= MOST_READ_OUT else {}
+            chart = line_chart(
+                [Layer(series, heads)],
+                nice_axis(0.0, max(steps), "steps", pad=0.0),
+                nice_axis(min(ends), max(ends)),
+                f"Training loss of {len(series)} networks of {method.label} over steps",
+                size=SMALL,
+                decor=Decor(),
+            )
+            figures.append(Figure(method.label, "", chart=chart, style=method.index))
+    return figures
+
+
+def _loss_line(log: TrainingLog, style: int) -> Series:
+    texts = [significant(value) for value in log.loss]
+    return Series(f"network {log.network}", style, log.steps, [*log.loss], [None] * len(texts), texts, look="thin")
+
+
+def cost_figure(costs: Sequence[tuple[RunMethod, dict[int, float]]], title: str, meaning: str) -> Figure | None:
+    """A cost over M, on a scale from zero; None where fewer than two M are known."""
+    members = sorted({m for _, values in costs for m in values})
+    if len(members) < 2:
+        return None
+    series = [
+        Series(
+            method.label,
+            method.index,
+            list(values),
+            [*values.values()],
+            [None] * len(values),
+            [significant(value, 3) for value in values.values()],
+        )
+        for method, values in costs
+        if values
+    ]
+    description = f"{title} over {m_equals(members[0])} to {members[-1]}"
+    y_axis = nice_axis(0.0, max(band_ends(series)))
+    chart = _over_m(series, members, y_axis, description, LARGE, Decor(markers=True))
+    return Figure(title, meaning, "↓ lower is cheaper", chart)
+
+
+def quality_figure(name: str, domain: EvalDomain, costs: Sequence[tuple[RunMethod, dict[int, float]]]) -> Figure | None:
+    """A metric against the seconds for one image at each M; None where fewer than two are known."""
+    series, heads, entries = [], {}, []
+    for method, seconds in costs:
+        entry = method.on(domain.name)
+        sizes = {seconds[m]: m for m in entry.members if m in seconds}
+        if not entry.members:
+            continue
+        entries.append(entry)
+        texts = [f"{entry.text(name, m)} at {m_equals(m)}" for m in sizes.values()]
+        means: Values = [entry.mean(name, m) for m in sizes.values()]
+        stds: Values = [entry.stat(name, m).std for m in sizes.values()]
+        series.append(Series(method.label, method.index, list(sizes), means, stds, texts))
+        heads.update({x: f"{duration(x)} per image" for x in sizes})
+    ends = band_ends(series)
+    if not ends or len(heads) < 2:
+        return None
+    info = metric_info(name)
+    chart = line_chart(
+        [Layer(series, heads)],
+        log_axis(min(heads) / 1.1, max(heads) * 1.1, "seconds per image"),
+        nice_axis(min(ends), max(ends)),
+        f"{info.title} on {domain.label} against seconds per image",
+        size=LARGE,
+        decor=Decor(markers=True),
+    )
+    return Figure(title_with_unit(name, entries), "", BETTER_TEXT[info.better], chart)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from epibench.published import compare, distinct, published_table, totals
-from epibench.report.class_tables import PerClassTable, class_tables
-from epibench.report.dense_section import scored_domains
-from epibench.report.domains import entries_on
-from epibench.report.entries import Entry
-from epibench.report.kl_figures import view_name
-from epibench.report.metric_info import metric_info
-from epibench.report.numbers import MISSING, measured, significant
-from epibench.report.published_section import grounds_of, warnings_of
-from epibench.report.runs import VIEWS, Method, Run, View, all_members, by_problem, methods_of
-from epibench.report.tables import best_labels
-from epibench.report.verdicts import headline_names as headlines_of
-from epibench.report.verdicts import title_with_unit
+from epibench.published import PublishedCell, compare, distinct, grounds_of, totals, warnings_of
+from epibench.report.entries import Entry, all_members, title_with_unit
+from epibench.report.judge import judge_at
+from epibench.report.numbers import significant
+from epibench.report.runs import (
+    VIEWS,
+    Run,
+    by_problem,
+    entries_on,
+    headline_names,
+    kl_entries,
+    methods_of,
+    scored_domains,
+)
+from epibench.report.tables import ClassTable, class_tables
+
+PUBLISHED_COLUMNS = ("M", "published", "n", "ours", "n", "ours − published", "in std", "in errors")
 
 
 def render_markdown(runs: Sequence[Run]) -> str:
@@ -24,65 +28,20 @@ def render_markdown(runs: Sequence[Run]) -> str:
     parts = []
     for group in by_problem(runs):
         methods = methods_of(group)
-        domains = scored_domains(group, methods)
-        for domain in domains:
-            title = f"{group[0].problem}: {domain.label} ({domain.role})"
+        for domain in scored_domains(group, methods):
             entries = entries_on(methods, domain.name)
-            parts.append(f"### {title}\n\n{domain_table(entries)}")
-            parts += [
-                f"#### {table.title} {table.m}\n\n{class_part(table, entries)}" for table in class_tables(entries)[:1]
-            ]
+            parts.append(f"### {group[0].problem}: {domain.label} ({domain.role})\n\n{domain_table(entries)}")
+            for table in class_tables(entries)[:1]:
+                parts.append(f"#### {table.title} {table.m}\n\n{class_table(table, entries)}")
         for view in VIEWS:
-            if having := [method for method in methods if method.members(view)]:
-                parts.append(f"### {group[0].problem}: {view_name(view)}\n\n{kl_table(having, view)}")
-    cells = [cell for run in runs for cell in compare(run.results)]
-    if any(cell.mean is not None for cell in cells):
+            if entries := kl_entries(methods, view):
+                parts.append(f"### {group[0].problem}: {view.name}\n\n{kl_table(entries)}")
+    if any(cell.mean is not None for run in runs for cell in compare(run.results)):
         parts.append(published_part(runs))
     return "\n".join(parts)
 
 
-def kl_table(methods: Sequence[Method], view: View) -> str:
-    """Mean ± std over draws at every M, beside the noise floor."""
-    columns = all_members(methods, view)
-    head = ["", "floor", *(f"M = {m}" for m in columns)]
-    rows = [
-        [_escaped(method.label), significant(method.run.floor(view), 2), *(_kl(method, view, m) for m in columns)]
-        for method in methods
-    ]
-    return _table(head, 1, rows)
-
-
-def domain_table(entries: Sequence[Entry]) -> str:
-    """Mean ± std over draws of the headline metrics at every M; the best mean is bold."""
-    columns = sorted({m for entry in entries for m in entry.members})
-    rows = []
-    for name in headlines_of(entries):
-        best = {m: best_labels(name, entries, m) for m in columns}
-        title = title_with_unit(metric_info(name), entries)
-        for entry in entries:
-            cells = [_metric(entry, name, m, entry.label in best[m]) for m in columns]
-            rows.append([_escaped(title), _escaped(entry.label), *cells])
-    return _table(["metric", "method", *(f"M = {m}" for m in columns)], 2, rows)
-
-
-def class_part(table: PerClassTable, entries: Sequence[Entry]) -> str:
-    """A row for each class; the best mean is bold."""
-    rows = []
-    for row in table.rows:
-        texts = [f"{cell.value.strip()} {cell.spread}".strip() for cell in row.cells]
-        cells = [f"**{text}**" if cell.best else text for text, cell in zip(texts, row.cells, strict=True)]
-        rows.append([_escaped(row.style.name), row.pixels, *cells])
-    return _table(["class", "share of pixels", *(_escaped(entry.label) for entry in entries)], 1, rows)
-
-
-def _metric(entry: Entry, name: str, m: int, best: bool) -> str:
-    if m not in entry.members:
-        return ""
-    text = measured(entry.stat(name, m).mean, entry.stat(name, m).std)
-    return f"**{text}**" if best else text
-
-
-def _table(head: Sequence[str], num_left: int, rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], num_left: int, rows: Iterable[Sequence[str]]) -> str:
     """Lines of a table; after the first columns all are of numbers."""
     rule = ["---" if i < num_left else "--:" for i in range(len(head))]
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rows))
@@ -92,11 +51,49 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
 
 
-def _kl(method: Method, view: View, m: int) -> str:
-    if m not in method.members(view):
-        return ""
-    stat = method.stat(view, m)
-    return MISSING if stat.mean is None else measured(stat.mean, stat.std)
+def kl_table(entries: Sequence[Entry]) -> str:
+    """Mean ± std over draws at every M, beside the noise floor; the leader of an M is bold."""
+    columns = all_members(entries)
+    cells = _cells("kl", entries, columns)
+    rows = [
+        [_escaped(entry.label), significant(entry.floor, 2), *row] for entry, row in zip(entries, cells, strict=True)
+    ]
+    return markdown_table(["", "floor", *(f"M = {m}" for m in columns)], 1, rows)
+
+
+def domain_table(entries: Sequence[Entry]) -> str:
+    """Mean ± std over draws of the headline metrics at every M, beside chance; the leader of an M is bold."""
+    columns = all_members(entries)
+    rows = []
+    for name in headline_names(entries):
+        title = _escaped(title_with_unit(name, entries))
+        for entry, cells in zip(entries, _cells(name, entries, columns), strict=True):
+            chance = entry.chance(name, entry.members[-1])
+            rows.append([title, _escaped(entry.label), "" if chance is None else significant(chance, 2), *cells])
+    return markdown_table(["metric", "method", "chance", *(f"M = {m}" for m in columns)], 2, rows)
+
+
+def _cells(name: str, entries: Sequence[Entry], columns: Sequence[int]) -> list[list[str]]:
+    """A metric of every entry at every M."""
+    best = {m: judge_at(name, entries, m).best for m in columns}
+    return [
+        [_bold(_escaped(entry.text(name, m)), entry.label in best[m]) if m in entry.members else "" for m in columns]
+        for entry in entries
+    ]
+
+
+def _bold(text: str, bold: bool) -> str:
+    return f"**{text}**" if bold else text
+
+
+def class_table(table: ClassTable, entries: Sequence[Entry]) -> str:
+    """A row for each class; the leader is bold."""
+    rows = []
+    for row in table.rows:
+        texts = [f"{cell.value.strip()} {cell.spread.removesuffix(' ≈')}".strip() for cell in row.cells]
+        cells = [_bold(_escaped(text), cell.best) for text, cell in zip(texts, row.cells, strict=True)]
+        rows.append([_escaped(row.style.name), row.pixels, *cells])
+    return markdown_table(["class", "share of pixels", *(_escaped(entry.label) for entry in entries)], 1, rows)
 
 
 def published_part(runs: Sequence[Run]) -> str:
@@ -109,6 +106,45 @@ def published_part(runs: Sequence[Run]) -> str:
     )
     for run in runs:
         if cells := compare(run.results):
-            said = " ".join((*warnings_of(run), *grounds_of(run)))
+            said = " ".join((*warnings_of(run.results), *grounds_of(run.results)))
             text += f"\n#### {run.name}\n\n{said}\n\n{published_table(cells)}"
     return text
+
+
+def published_table(cells: Iterable[PublishedCell]) -> str:
+    """A row per cell: both means ± std and their independent draws, the difference, and both judgements.
+
+    `in std` is the difference in published stds (agrees up to 1), `in errors` in standard errors of the difference
+    (agrees up to 2); what does not agree is bold.
+    """
+    return markdown_table(("problem", "series", *PUBLISHED_COLUMNS), 2, map(_published_row, cells))
+
+
+def _published_row(cell: PublishedCell) -> list[str]:
+    row = cell.row
+    # The panels of the toy problems are problems, those of the others are metrics with their unit.
+    what = row.panel.lower() if row.is_kl else row.metric
+    columns = [what, row.series.replace("*", ""), str(row.members), _measured(row.mean, row.std)]
+    columns.append(str(cell.num_published))
+    if cell.mean is None or cell.difference is None:
+        return [*columns, "no finite value", "", "", "", ""]
+    signed = f"{'+' if cell.difference > 0 else ''}{_digits(cell.difference, 3)}".replace("-", "−")
+    in_std = _multiple(cell.difference, row.std, cell.within_std)
+    in_errors = _multiple(cell.difference, cell.error, cell.within_error)
+    return [*columns, _measured(cell.mean, cell.std), str(cell.num_ours), signed, in_std, in_errors]
+
+
+def _measured(mean: float, std: float | None) -> str:
+    return _digits(mean, 3) if std is None else f"{_digits(mean, 3)} ± {_digits(std, 2)}"
+
+
+def _digits(value: float, digits: int) -> str:
+    """A number to some significant digits; large ones in full, as no one writes 2.24e+03 mm."""
+    return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+
+
+def _multiple(difference: float, unit: float | None, agrees: bool | None) -> str:
+    """A difference in multiples of a unit; bold where it does not agree, empty where there is no unit."""
+    if not unit or agrees is None:
+        return ""
+    return _bold(f"{abs(difference) / unit:.2f}", not agrees)

@@ -42,19 +42,7 @@ BETTER_TEXT: dict[Better, str] = {
     "zero": "0 is ideal",
     "neither": "",
 }
-__all__ = [
-    "BETTER_TEXT",
-    "GROUPS",
-    "HEADLINES",
-    "PER_CLASS",
-    "Better",
-    "MetricInfo",
-    "is_companion",
-    "known_metrics",
-    "metric_info",
-    "ordered",
-    "sort_key",
-]
+KL = MetricInfo("kl", "KL", "How far is the predictive distribution from that of the reference?", "lower", GROUPS[-1])
 
 
 @cache
@@ -62,7 +50,7 @@ def known_metrics() -> dict[str, MetricInfo]:
     """What each metric of the set declares, by its name in results."""
     from epibench.evaluation.suite import metric_infos  # loads torch, which importing the report need not
 
-    return metric_infos()
+    return {**metric_infos(), "kl": KL}
 
 
 def metric_info(name: str) -> MetricInfo:

@@ -1,9 +1,10 @@
-"""Numbers as text: as many digits as the spread supports, aligned at the decimal point."""
+"""Numbers and lists as text: as many digits as spread and numerical error support, points aligned."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 MISSING = "–"
 NO_BREAK_SPACE = "\u00a0"
@@ -16,24 +17,22 @@ _PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def finite(value: object) -> float | None:
-    """The value as a float, or None if it is no finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
 def magnitude(value: float) -> int:
     """The power of ten of the leading digit."""
     return math.floor(math.log10(abs(value)))
 
 
-def decimals_for(value: float, std: float | None) -> int:
-    """Decimals that show two significant digits of the std, or four of the value where there is none."""
+def decimals_for(value: float, std: float | None, bound: float = 0.0) -> int:
+    """Decimals that show two significant digits of the std, or four of the value where there is none.
+
+    bound: of the numerical error; no digit is shown that is smaller than its first.
+    """
+    decimals = 3 - magnitude(value) if value else 0
     if std:
         decimals = 1 - magnitude(std)
-        return min(decimals, MAX_SIGNIFICANT - 1 - magnitude(value)) if value else decimals
-    return 3 - magnitude(value) if value else 0
+        if value:
+            decimals = min(decimals, MAX_SIGNIFICANT - 1 - magnitude(value))
+    return min(decimals, -magnitude(bound)) if bound else decimals
 
 
 def fixed(value: float, decimals: int) -> str:
@@ -67,41 +66,51 @@ def significant(value: float | None, digits: int = 3) -> str:
     return spelled(value, digits - 1 - magnitude(value) if value else 0, digits)
 
 
-def value_text(mean: float | None, std: float | None) -> str:
-    """A mean, rounded to two significant digits of its std."""
-    return MISSING if mean is None else spelled(mean, decimals_for(mean, std), 4)
+def value_text(mean: float | None, std: float | None, bound: float = 0.0) -> str:
+    """A mean, rounded to two significant digits of its std; below the bound of its numerical error, that bound."""
+    if mean is None:
+        return MISSING
+    if abs(mean) < bound:
+        return f"< {_rounded_up(bound)}"
+    return spelled(mean, decimals_for(mean, std, bound), 4)
 
 
-def spread_text(mean: float | None, std: float | None) -> str:
-    """A std with the decimals of its mean, as ± 0.012; empty where there is none."""
-    if mean is None or std is None:
+def spread_text(mean: float | None, std: float | None, bound: float = 0.0) -> str:
+    """A std with the decimals of its mean, as ± 0.012; empty where there is none, or no mean that it is of."""
+    if mean is None or std is None or abs(mean) < bound:
         return ""
-    decimals = decimals_for(mean, std)
+    decimals = decimals_for(mean, std, bound)
+    if std and round(std, decimals) == 0 and bound:
+        return f"± <{fixed(10.0**-decimals, decimals)}"
     hidden = mean != 0 and magnitude(mean) < -4  # the mean is in powers of ten: so is its std
     if std and (hidden or round(std, decimals) == 0):
         return f"± {scientific(std)}"
     return f"± {spelled(std, decimals, 2)}"
 
 
-def measured(mean: float | None, std: float | None) -> str:
+def measured(mean: float | None, std: float | None, bound: float = 0.0) -> str:
     """A mean with its std, as 0.512 ± 0.012."""
-    return f"{value_text(mean, std)} {spread_text(mean, std)}".rstrip()
+    return f"{value_text(mean, std, bound)} {spread_text(mean, std, bound)}".rstrip()
 
 
-def count(value: object) -> str:
+def _rounded_up(bound: float) -> str:
+    """A bound to one digit that is no smaller."""
+    step = 10.0 ** magnitude(bound)
+    return significant(math.ceil(bound / step - 1e-9) * step, 1)
+
+
+def count(number: float | None) -> str:
     """A whole number with thousands separators."""
-    number = finite(value)
     return MISSING if number is None else fixed(number, 0)
 
 
-def duration(seconds: object) -> str:
+def duration(seconds: float | None) -> str:
     """A time as 4.2 s, 7 min 12 s or 3 h 5 min."""
-    number = finite(seconds)
-    if number is None:
+    if seconds is None:
         return MISSING
-    if number < 60:
-        return f"{significant(number, 2)}{NO_BREAK_SPACE}s"
-    minutes, rest = divmod(round(number), 60)
+    if seconds < 60:
+        return f"{significant(seconds, 2)}{NO_BREAK_SPACE}s"
+    minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes}{NO_BREAK_SPACE}min {rest}{NO_BREAK_SPACE}s"
     return f"{minutes // 60}{NO_BREAK_SPACE}h {minutes % 60}{NO_BREAK_SPACE}min"
@@ -141,3 +150,10 @@ def aligned(texts: list[str]) -> list[str]:
             point = PUNCTUATION_SPACE if digits == 0 else ""
             padded.append(text + point + FIGURE_SPACE * (width - digits))
     return padded
+
+
+def listed(words: Sequence[str], most: int | None = None) -> str:
+    """Words as a, b and c; those beyond the most that are named as a, b and 3 more."""
+    if most is not None and len(words) > most:
+        words = [*words[:most], f"{len(words) - most} more"]
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

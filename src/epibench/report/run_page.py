@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from epibench.files import write_text
-from epibench.report.dense_section import dense_section
-from epibench.report.domains import domains_of
-from epibench.report.kl_figures import kl_chart, kl_table, view_name
-from epibench.report.kl_verdicts import verdict
-from epibench.report.numbers import MISSING, count, duration, significant
-from epibench.report.page import listed, render
-from epibench.report.pictures import Pictures, pictures_of
-from epibench.report.probability_map import colour_bar
-from epibench.report.published_section import published_section
-from epibench.report.run_metrics import metric_sections
+from epibench.published import PublishedCell, compare, grounds_of, totals, warnings_of
+from epibench.report.dense_section import dense_section, metric_section
+from epibench.report.entries import Entry
+from epibench.report.figures import kl_chart, published_figure
+from epibench.report.numbers import MISSING, change, count, duration, fixed, listed, measured, significant
+from epibench.report.page import render, switch_rules
+from epibench.report.pictures.toy import probability_bar, toy_book
 from epibench.report.runs import (
     PROBLEMS,
     REGIONS,
     SWITCHES,
     VIEWS,
-    Method,
     Run,
+    RunMethod,
     View,
     by_problem,
+    domains_of,
+    entries_on,
+    kl_entries,
     methods_of,
     read_runs,
 )
-from epibench.report.switches import switch_rules
+from epibench.report.tables import kl_table
+from epibench.report.verdicts import kl_verdict
+from epibench.results import RunResults
+
+REGION_TITLES = {"inside": "Inside the training region", "outside": "Outside the training region"}
+FIRST_METRICS = {"gaussian": ("nll", "auce", "ause", "rmse"), "categorical": ("nll", "ece", "ause", "accuracy")}
 
 
-def write_run_page(results: Sequence[dict[str, Any]], path: Path, names: Sequence[str] = ()) -> Path:
+def write_run_page(results: Sequence[RunResults], path: Path, names: Sequence[str] = ()) -> Path:
     """Writes the page of one run, or the page that compares several, in one step; returns its path.
 
     names: what tells runs of the same recipe apart, such as their folders; numbers if not given.
@@ -41,7 +46,7 @@ def write_run_page(results: Sequence[dict[str, Any]], path: Path, names: Sequenc
     return path
 
 
-def render_run_page(results: Sequence[dict[str, Any]], names: Sequence[str] = ()) -> str:
+def render_run_page(results: Sequence[RunResults], names: Sequence[str] = ()) -> str:
     """The whole page as text."""
     runs = read_runs(results, names)
     sections = [_section(number, group) for number, group in enumerate(by_problem(runs))]
@@ -53,18 +58,21 @@ def render_run_page(results: Sequence[dict[str, Any]], names: Sequence[str] = ()
         facts=_facts(runs[0]) if len(runs) == 1 else [],
         sections=sections,
         runs=[_run_facts(run) for run in runs],
-        colour_bar=colour_bar() if any(run.kind == "categorical" for run in runs) else "",
+        colour_bar=probability_bar() if any(run.kind == "categorical" for run in runs) else "",
     )
 
 
 def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
     """Everything the page shows about one problem."""
     identity, methods = f"problem{number}", methods_of(runs)
-    pictures, dense = _pictures(runs, methods, identity), dense_section(runs, methods, identity)
-    has_kl = any(method.members(VIEWS[0]) for method in methods)
+    own = {run.name: [method for method in methods if method.run is run] for run in runs}
+    books = [toy_book(run, own[run.name], f"{identity}-pictures{i}") for i, run in enumerate(runs)]
+    pictures = [book for book in books if book is not None]
+    dense = dense_section(runs, methods, identity)
+    has_kl = bool(kl_entries(methods, VIEWS[0]))
     rules = [*(switch_rules(f"{identity}-kl", SWITCHES) if has_kl else []), *(dense["rules"] if dense else [])]
-    for one in pictures:
-        rules += switch_rules(one.identity, [one.switch])
+    for book in pictures:
+        rules += switch_rules(book.identity, [book.switch])
     return {
         "id": identity,
         "title": PROBLEMS.get(runs[0].problem, runs[0].problem),
@@ -73,13 +81,13 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
         "entries": methods,
         "switches": SWITCHES,
         "views": [_view(methods, view) for view in VIEWS] if has_kl else [],
-        "lacks_reference": not has_kl and not dense,
+        "nothing": "" if has_kl or dense else nothing_to_show(runs),
         "dense": dense,
         "warnings": _comparison_warnings(runs),
-        "failed": _failed(runs, methods),
+        "failed": failures(runs),
         "pictures": pictures,
         "published": published_section(runs, methods),
-        "domains": [] if dense else metric_sections(methods),
+        "domains": [] if dense else _test_data(methods),
         "references": [] if dense else [_reference(run) for run in _distinct_references(runs)],
         "methods": [_method_facts(method) for method in methods],
         "notes": _notes(methods),
@@ -87,31 +95,58 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _pictures(runs: Sequence[Run], methods: Sequence[Method], identity: str) -> list[Pictures]:
-    found = [
-        pictures_of(run, [method for method in methods if method.run is run], f"{identity}-pictures{number}")
-        for number, run in enumerate(runs)
+def failures(runs: Sequence[Run]) -> list[str]:
+    """What could not be run, and why."""
+    return [
+        f"{facts.label if (facts := run.results.methods.get(name)) else name} failed: {reason}"
+        for run in runs
+        for name, reason in run.results.failed.items()
     ]
-    return [one for one in found if one is not None]
 
 
-def _view(methods: Sequence[Method], view: View) -> dict[str, Any]:
+def nothing_to_show(runs: Sequence[Run]) -> str:
+    """Why there is no answer to the question of a page: every method failed, or there was nothing to compare with."""
+    if all(run.results.failed and not set(run.results.methods) - set(run.results.failed) for run in runs):
+        return "No method was finished, so there are no numbers."
+    if any(run.results.domains for run in runs):
+        return "No method was scored on any domain."
+    return "There is no KL, as there was no reference to compare with."
+
+
+def _view(methods: Sequence[RunMethod], view: View) -> dict[str, Any]:
+    entries = kl_entries(methods, view)
     return {
         "key": view.key,
-        "name": view_name(view),
+        "name": view.name,
         "chosen": view == VIEWS[0],
-        "chart": kl_chart(methods, view),
-        "verdict": verdict(methods, view),
-        "table": kl_table(methods, view),
+        "chart": kl_chart(entries, view, distinct_floors(methods, view)),
+        "verdict": kl_verdict(entries),
+        "table": kl_table(entries),
     }
 
 
-def _trained_on(run: Run) -> str:
-    """The training data of a run: of problems with images, beside the domains; of toy problems, all the data."""
-    data = run.part("recipe").get("data")
-    if isinstance(data, dict) and "train" in data:
-        return str(data["train"])
-    return str([data, run.part("recipe").get("train")])
+def distinct_floors(methods: Sequence[RunMethod], view: View) -> list[tuple[float, str]]:
+    """The noise floors of the runs, each once, with its name; runs are named where they differ."""
+    runs: dict[float, str] = {}
+    for method in methods:
+        floor = method.run.floor(view)
+        if floor:
+            runs.setdefault(floor, method.run.name)
+    several = len(runs) > 1
+    return [
+        (floor, f"noise floor {significant(floor, 2)}{f' ({name})' if several else ''}") for floor, name in runs.items()
+    ]
+
+
+def _test_data(methods: Sequence[RunMethod]) -> list[dict[str, Any]]:
+    """Figures and tables for each region of a toy problem that any method was tested on."""
+    names = dict.fromkeys(name for method in methods for name in method.run.results.summary.get(method.name, {}))
+    regions: dict[str, list[Entry]] = {name: entries for name in names if (entries := entries_on(methods, name))}
+    with_curves = len({method.run.name for method in methods}) == 1
+    return [
+        metric_section(REGION_TITLES.get(name, f"On {name}"), entries, with_curves, FIRST_METRICS[entries[0].kind])
+        for name, entries in regions.items()
+    ]
 
 
 def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
@@ -121,87 +156,82 @@ def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
         warnings.append(
             "The runs were trained on different data: part of every difference between them is due to that."
         )
-    if len({str(run.part("reference").get("path")) for run in runs}) > 1:
+    if len({run.results.reference.path if run.results.reference else None for run in runs}) > 1:
         warnings.append("The runs were compared with different references: their KLs do not share one scale.")
     return warnings
 
 
+def _trained_on(run: Run) -> str:
+    """The training data of a run: of problems with images, beside the domains; of toy problems, all the data."""
+    data = run.results.recipe.get("data")
+    if isinstance(data, dict) and "train" in data:
+        return str(data["train"])
+    return str([data, run.results.recipe.get("train")])
+
+
 def _distinct_references(runs: Sequence[Run]) -> list[Run]:
     """Of the runs that share a reference, the first."""
-    return list({str(run.part("reference")): run for run in reversed(runs)}.values())[::-1]
+    return list({str(run.results.reference): run for run in reversed(runs)}.values())[::-1]
 
 
 def _reference(run: Run) -> dict[str, Any]:
-    reference = run.part("reference")
-    about = reference.get("about") if isinstance(reference.get("about"), dict) else {}
+    reference = run.results.reference
+    about = reference.about if reference else {}
     return {
         "run": run.name,
-        "path": str(reference.get("path") or ""),
+        "path": (reference.path if reference else "") or "",
         "floors": _floor_rows(run),
         "regions": list(REGIONS.values()),
-        "command": str((about or {}).get("command") or ""),
-        "about": [(key, value) for key, value in flattened(about or {}) if key != "command"],
-        "notes": [str(note) for note in reference.get("notes") or []],
+        "command": str(about.get("command") or ""),
+        "about": [(key, value) for key, value in flattened(about) if key != "command"],
+        "notes": reference.notes if reference else [],
     }
 
 
 def _floor_rows(run: Run) -> list[tuple[str, list[str]]]:
     """The noise floor in every convention and direction, over both regions; empty where none is known."""
     rows = []
+    first = next(iter(REGIONS))
     for view in VIEWS:
-        if view.region != next(iter(REGIONS)):
-            continue
         floors = [run.floor(View(view.convention, view.direction, region)) for region in REGIONS]
-        if any(floor is not None for floor in floors):
-            name = view_name(view).replace(f", {REGIONS[view.region]}", "")
+        if view.region == first and any(floor is not None for floor in floors):
+            name = view.name.replace(f", {REGIONS[first]}", "")
             rows.append((name, [significant(floor, 2) for floor in floors]))
     return rows
 
 
-def _method_facts(method: Method) -> dict[str, Any]:
-    about, cost = method.about, method.run.part("cost").get(method.name) or {}
+def _method_facts(method: RunMethod) -> dict[str, Any]:
+    facts, cost = method.facts, method.cost
     return {
         "entry": method,
-        "pool": count(about.get("num_members")),
-        "networks": count(about.get("num_networks")),
-        "plan": str(about.get("plan") or MISSING),
-        "parameters": count(cost.get("parameters")),
-        "train": duration(cost.get("train_seconds")),
-        "predict": duration(cost.get("predict_seconds")),
+        "pool": count(facts.num_members),
+        "networks": count(facts.num_networks),
+        "plan": facts.plan,
+        "parameters": count(cost.parameters if cost else None),
+        "train": duration(cost.train_seconds if cost else None),
+        "predict": duration(cost.predict_seconds if cost else None),
     }
 
 
-def _failed(runs: Sequence[Run], methods: Sequence[Method]) -> list[str]:
-    """What could not be run, and why."""
-    labels = {(method.run.name, method.name): method.label for method in methods}
-    return [
-        f"{labels.get((run.name, name), name)} failed: {reason}"
-        for run in runs
-        for name, reason in run.part("failed").items()
-    ]
-
-
-def _notes(methods: Sequence[Method]) -> list[tuple[str, str]]:
+def _notes(methods: Sequence[RunMethod]) -> list[tuple[str, str]]:
     """What runs note on their methods, with the names of all that share a note."""
     labels: dict[str, list[str]] = {}
     for method in methods:
-        for note in method.about.get("notes") or []:
-            labels.setdefault(str(note), []).append(method.label)
+        for note in method.facts.notes:
+            labels.setdefault(note, []).append(method.label)
     return [(listed(names), note) for note, names in labels.items()]
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
     """What stands below the title of a page about one run."""
-    recipe = run.part("recipe")
-    labels = [method.label for method in methods_of([run])]
-    members = [str(m) for m in recipe.get("members") or []]
+    recipe = run.results.recipe
     facts = [
-        ("Methods", listed(labels)),
-        ("M", ", ".join(members)),
+        ("Methods", listed([method.label for method in methods_of([run])])),
+        ("M", ", ".join(str(m) for m in recipe.get("members") or [])),
         ("Seed", str(recipe.get("seed", ""))),
-        ("Time", duration(run.results.get("seconds")).replace(MISSING, "")),
-        ("Device", str(run.results.get("device") or "")),
-        ("Made", str(run.results.get("created") or "")[:10]),
+        ("Time", duration(run.results.seconds)),
+        ("Device", run.results.device),
+        ("Made", run.results.created[:10]),
         ("Evaluated on", " · ".join(domain.label for domain in domains_of([run]))),
     ]
     return [(name, value) for name, value in facts if value]
@@ -209,12 +239,14 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 
 def _run_facts(run: Run) -> dict[str, Any]:
     """All settings and versions of a run."""
-    versions = [(key, run.results.get(key)) for key in ("epibench", "commit", "torch", "python", "device", "created")]
-    versions.append(("time", duration(run.results.get("seconds"))))
+    versions = [
+        (key, getattr(run.results, key)) for key in ("epibench", "commit", "torch", "python", "device", "created")
+    ]
+    versions.append(("time", duration(run.results.seconds)))
     return {
         "name": run.name,
-        "versions": [(key, str(value)) for key, value in versions if value and value != MISSING],
-        "settings": list(flattened(run.part("recipe"))),
+        "versions": [(key, value) for key, value in versions if value],
+        "settings": list(flattened(run.results.recipe)),
     }
 
 
@@ -225,13 +257,78 @@ def flattened(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, s
         if isinstance(value, Mapping):
             yield from flattened(value, f"{name}.")
         elif isinstance(value, list):
-            yield name, ", ".join(_plain(item) for item in value) or "none"
+            yield name, ", ".join(plain(item) for item in value) or "none"
         else:
-            yield name, _plain(value)
+            yield name, plain(value)
 
 
-def _plain(value: Any) -> str:
-    """A value as text: numbers short, truth and nothing as words."""
+def plain(value: Any) -> str:
+    """A setting as text: numbers short, truth and nothing as words."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def published_section(runs: Sequence[Run], methods: Sequence[RunMethod]) -> dict[str, Any] | None:
+    """Counts, caveats and every published cell; None where the paper shows nothing like these runs."""
+    compared = {run.name: compare(run.results) for run in runs}
+    blocks = [block for method in methods for block in _published_blocks(method, compared[method.run.name])]
+    if not blocks:
+        return None
+    having = [run for run in runs if compared[run.name]]
+    return {
+        "totals": totals(cell for cells in compared.values() for cell in cells),
+        "warnings": _said_of(warnings_of, having),
+        "grounds": _said_of(grounds_of, having),
+        "figures": [published_figure(block["entry"], block["cells"], block["metric"]) for block in blocks],
+        "blocks": blocks,
+    }
+
+
+def _published_blocks(method: RunMethod, cells: Sequence[PublishedCell]) -> list[dict[str, Any]]:
+    """A method's cells by metric, where ours has any value; KLs go without the name of their metric."""
+    by_metric: dict[str, list[PublishedCell]] = {}
+    for cell in cells:
+        if cell.method == method.name:
+            by_metric.setdefault("" if cell.row.is_kl else cell.row.metric, []).append(cell)
+    return [
+        {
+            "entry": method,
+            "metric": metric,
+            "cells": of_metric,
+            "series": ", ".join(dict.fromkeys(cell.row.series.strip("*") for cell in of_metric)),
+            "rows": [_published_row(cell) for cell in of_metric if cell.mean is not None],
+        }
+        for metric, of_metric in by_metric.items()
+        if any(cell.mean is not None for cell in of_metric)
+    ]
+
+
+def _said_of(say: Callable[[RunResults], list[str]], runs: Sequence[Run]) -> list[str]:
+    """What there is to say on runs; each is named where there are several and they do not all share it."""
+    names: dict[str, list[str]] = {}
+    for run in runs:
+        for text in say(run.results):
+            names.setdefault(text, []).append(run.name)
+    return [text if len(of_text) == len(runs) else f"{listed(of_text)}: {text}" for text, of_text in names.items()]
+
+
+def _published_row(cell: PublishedCell) -> dict[str, Any]:
+    difference = cell.difference or 0.0
+    return {
+        "m": cell.row.members,
+        "published": measured(cell.row.mean, cell.row.std),
+        "num_published": cell.num_published,
+        "ours": measured(cell.mean, cell.std),
+        "num_ours": cell.num_ours,
+        "difference": f"{'+' if difference > 0 else ''}{significant(difference, 2)}",
+        "relative": change(cell.row.mean, cell.mean) if cell.mean is not None and cell.mean > 0 else MISSING,
+        "stds": _multiple(difference, cell.row.std),
+        "within_std": cell.within_std,
+        "errors": _multiple(difference, cell.error),
+        "within_error": cell.within_error,
+    }
+
+
+def _multiple(difference: float, unit: float | None) -> str:
+    return fixed(abs(difference) / unit, 2) if unit else MISSING

@@ -1,21 +1,17 @@
-"""Reads the results of runs into what a page can ask: methods with labels and styles, KLs, noise floors."""
+"""Runs as a page asks of them: methods with labels and styles, their entries on every domain, and their KLs."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from epibench.errors import InputError
-from epibench.published import independent_draws, standard_error
-from epibench.report.entries import Stat, clean, walk
-from epibench.report.numbers import finite
-from epibench.report.switches import Option, Switch, layer_key
-from epibench.results import VERSION
+from epibench.published import PoolSize
+from epibench.report.entries import ClassStyles, Entry, mean_error
+from epibench.report.metric_info import HEADLINES
+from epibench.report.page import Option, Switch, layer_key
+from epibench.results import Cost, DomainFacts, MethodFacts, RunResults, Stat, printable
 
 CONVENTIONS = {"pooled": "mean of pointwise KLs", "gustafsson2020": "as published"}
 DIRECTIONS = {"reference_to_method": "KL(reference ‖ method)", "method_to_reference": "KL(method ‖ reference)"}
@@ -27,7 +23,6 @@ PROBLEMS = {
     "segmentation": "Segmentation",
 }
 STYLES = {"ensemble": 0, "mc_dropout": 1, "sgld": 2, "sghmc": 3, "cyclical": 4, "map": 5, "ml": 7}
-RESULTS_NAME = "results.json"
 
 
 @dataclass(frozen=True)
@@ -43,6 +38,11 @@ class View:
         """The key of the layer that shows it."""
         return layer_key([Option(part, "") for part in (self.convention, self.direction, self.region)])
 
+    @property
+    def name(self) -> str:
+        """The view in words."""
+        return f"{DIRECTIONS[self.direction]}, {REGIONS[self.region]}, {CONVENTIONS[self.convention]}"
+
 
 VIEWS = [View(*parts) for parts in itertools.product(CONVENTIONS, DIRECTIONS, REGIONS)]
 SWITCHES = [
@@ -55,41 +55,37 @@ SWITCHES = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
-    """One run: its name on the page and its results, with texts cleaned."""
+    """One run: its name on the page and its results."""
 
     name: str
     short: str  # the name without that of the problem, to tell its methods from those of other runs
-    results: dict[str, Any]
-
-    def part(self, name: str) -> dict[str, Any]:
-        """A part of the results; empty where it is missing, null or something else."""
-        found = self.results.get(name)
-        return found if isinstance(found, dict) else {}
+    results: RunResults
 
     @property
     def problem(self) -> str:
         """The name of the problem."""
-        return str(self.results.get("problem") or self.part("recipe").get("problem") or "unknown problem")
+        return self.results.problem
 
     @property
     def kind(self) -> str:
         """The kind of predictions, gaussian or categorical."""
-        return str(self.results.get("kind") or "unknown")
+        return self.results.kind
 
     @property
     def recipe_name(self) -> str:
         """The name of the recipe."""
-        return str(self.part("recipe").get("name") or self.problem)
+        return recipe_name(self.results)
 
     def floor(self, view: View) -> float | None:
         """The KL between two halves of the reference."""
-        return finite(walk(self.part("reference").get("floor"), view.convention, view.direction, view.region))
+        floors = self.results.reference.floor if self.results.reference else {}
+        return floors.get(view.convention, {}).get(view.direction, {}).get(view.region)
 
 
-@dataclass(frozen=True)
-class Method:
+@dataclass(frozen=True, eq=False)
+class RunMethod:
     """One method of one run, with a label that is its own on the page and a place in the order of styles."""
 
     index: int
@@ -98,90 +94,95 @@ class Method:
     run: Run
 
     @property
-    def about(self) -> dict[str, Any]:
+    def facts(self) -> MethodFacts:
         """What the run says about it."""
-        found = self.run.part("methods").get(self.name)
-        return found if isinstance(found, dict) else {}
+        return self.run.results.methods[self.name]
 
-    def _kl(self, part: str, view: View) -> dict[str, Any]:
-        found = walk(self.run.part(part).get(self.name), view.convention, view.direction, view.region)
-        return found if isinstance(found, dict) else {}
+    @property
+    def cost(self) -> Cost | None:
+        """What it costs; None where the run does not say."""
+        return self.run.results.cost.get(self.name)
 
-    def members(self, view: View) -> list[int]:
-        """Every M that there is a KL for."""
-        return sorted(int(m) for m in self._kl("kl", view))
+    def on(self, domain: str) -> Entry:
+        """The method on one domain, as figures and tables want it; the domain is said once, above them."""
+        results = self.run.results
+        return Entry(
+            self.index,
+            self.label,
+            self.run.kind,
+            results.summary.get(self.name, {}).get(domain, {}),
+            PoolSize.of(self.facts),
+            results.curves.get(self.name, {}).get(domain, {}),
+            unit=results.unit or "",
+            overlaps=results.overlap.get(self.name, {}),
+            draws=results.draws.get(self.name, {}).get(domain, []),
+            classes=class_styles(results, domain),
+        )
 
-    def stat(self, view: View, m: int) -> Stat:
-        """The KL at an M, its std and the number of its draws."""
-        found = self._kl("kl", view).get(str(m)) or {}
-        return Stat(finite(found.get("mean")), finite(found.get("std")), int(found.get("n") or 0))
-
-    def num_independent(self, view: View, m: int) -> int:
-        """How many of the draws at an M are independent."""
-        return independent_draws(self.stat(view, m).n, m, self.about)
-
-    def error(self, view: View, m: int) -> float | None:
-        """The standard error of the mean KL at an M."""
-        return standard_error(self.stat(view, m).std, self.num_independent(view, m))
-
-    def num_infinite(self, view: View, m: int) -> int:
-        """How many draws at an M have an infinite KL."""
-        draws = self._kl("kl_draws", view).get(str(m)) or []
-        return sum(value is None for value in draws)
-
-
-def load_results(path: Path) -> dict[str, Any]:
-    """The results of a run, from its folder or from its results.json."""
-    file = path / RESULTS_NAME if path.is_dir() else path
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        what = "holds no results.json: has the run finished?" if path.is_dir() else "there is no such file or folder"
-        raise InputError(f"{path}: {what}") from None
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: not a JSON file ({error})") from None
-    check_results(found, str(file))
-    checked: dict[str, Any] = found
-    return checked
+    def to_reference(self, view: View) -> Entry:
+        """The method's KLs as an entry with the metric `kl`, beside the noise floor of the reference."""
+        keys = view.convention, view.direction, view.region
+        kl, draws = self.run.results.kl.get(self.name, {}), self.run.results.kl_draws.get(self.name, {})
+        stats = kl.get(keys[0], {}).get(keys[1], {}).get(keys[2], {})
+        values = draws.get(keys[0], {}).get(keys[1], {}).get(keys[2], {})
+        infinite = {m: sum(value is None for value in values.get(m, [])) for m in stats}
+        return Entry(
+            self.index,
+            self.label,
+            self.run.kind,
+            {m: {"kl": stat, "kl_infinite": Stat(mean=infinite[m], std=None, n=stat.n)} for m, stat in stats.items()},
+            PoolSize.of(self.facts),
+            floor=self.run.floor(view),
+        )
 
 
-def check_results(results: Any, where: str) -> None:
-    """Refuse what is no result of a run that this version can show."""
-    if not isinstance(results, dict) or "files" in results or not isinstance(results.get("methods"), dict):
-        raise InputError(f"{where}: not the results of a run (no 'methods'); pages of scores come from epibench score")
-    if results.get("version", VERSION) != VERSION:
-        raise InputError(f"{where}: results of version {results['version']}; this epibench reads version {VERSION}")
+def class_styles(results: RunResults, domain: str) -> ClassStyles:
+    """The classes that a domain is scored on: its own where it has some, otherwise those of the run."""
+    facts = results.domains.get(domain)
+    source = facts if facts and facts.class_names else results
+    return ClassStyles(source.class_names or (), source.class_colours or ())
 
 
-def read_runs(results: Sequence[dict[str, Any]], names: Sequence[str] = ()) -> list[Run]:
+def recipe_name(results: RunResults) -> str:
+    """The name of the recipe, or else that of the problem."""
+    return str(results.recipe.get("name") or results.problem)
+
+
+def read_runs(results: Sequence[RunResults], names: Sequence[str] = ()) -> list[Run]:
     """Runs with names of their own: that of the recipe, with the given one where recipes repeat."""
-    cleaned = [clean(one) for one in results]
-    recipes = [Run("", "", one).recipe_name for one in cleaned]
+    recipes = [recipe_name(one) for one in results]
     given = list(names) or [str(number) for number in range(1, len(recipes) + 1)]
     seen = Counter(recipes)
     labels = [
-        recipe if seen[recipe] == 1 else f"{recipe} ({clean(name)})"
+        recipe if seen[recipe] == 1 else f"{recipe} ({printable(name)})"
         for recipe, name in zip(recipes, given, strict=True)
     ]
     if len(set(labels)) < len(labels):
         labels = [f"{label} {number}" for number, label in enumerate(labels, start=1)]
-    problems = [Run("", "", one).problem for one in cleaned]
     shorts = [
-        label.replace(problem, "", 1).strip("- ") or label for label, problem in zip(labels, problems, strict=True)
+        label.replace(one.problem, "", 1).strip("- ") or label for label, one in zip(labels, results, strict=True)
     ]
-    return [Run(label, short, one) for label, short, one in zip(labels, shorts, cleaned, strict=True)]
+    return [Run(label, short, one) for label, short, one in zip(labels, shorts, results, strict=True)]
 
 
-def methods_of(runs: Sequence[Run]) -> list[Method]:
+def by_problem(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs of one problem together, in the order in which the problems come."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.problem, []).append(run)
+    return list(groups.values())
+
+
+def methods_of(runs: Sequence[Run]) -> list[RunMethod]:
     """Every method of some runs; with several runs, each label says whose it is."""
-    pairs = [(run, name) for run in runs for name in run.part("methods")]
-    labels = [str(Method(0, "", name, run).about.get("label") or name) for run, name in pairs]
+    pairs = [(run, name) for run in runs for name in run.results.methods]
+    labels = [run.results.methods[name].label or name for run, name in pairs]
     if len(runs) > 1:
         labels = [f"{label} · {run.short}" for label, (run, _) in zip(labels, pairs, strict=True)]
     twice = {label for label, number in Counter(labels).items() if number > 1}
     styles = _styles([name for _, name in pairs])
     return [
-        Method(style, f"{label} ({name})" if label in twice else label, name, run)
+        RunMethod(style, f"{label} ({name})" if label in twice else label, name, run)
         for style, label, (run, name) in zip(styles, labels, pairs, strict=True)
     ]
 
@@ -195,20 +196,68 @@ def _styles(names: Sequence[str]) -> list[int]:
     return taken
 
 
-def common_members(methods: Sequence[Method], view: View) -> list[int]:
-    """Every M that all methods with a KL have."""
-    sizes = [set(members) for method in methods if (members := method.members(view))]
-    return sorted(set.intersection(*sizes)) if sizes else []
+def kl_entries(methods: Sequence[RunMethod], view: View) -> list[Entry]:
+    """The methods that have a KL, in one view."""
+    return [entry for method in methods if (entry := method.to_reference(view)).members]
 
 
-def all_members(methods: Sequence[Method], view: View) -> list[int]:
-    """Every M that any method has."""
-    return sorted({m for method in methods for m in method.members(view)})
+@dataclass(frozen=True)
+class EvalDomain:
+    """One evaluation domain, as the results describe it."""
+
+    name: str
+    facts: DomainFacts
+
+    @property
+    def label(self) -> str:
+        """What readers know it by."""
+        return self.facts.label
+
+    @property
+    def role(self) -> str:
+        """Whether it is what methods were trained for, in words."""
+        return self.facts.role
+
+    @property
+    def shifted(self) -> bool:
+        """Whether it differs from what the methods were trained on."""
+        return self.facts.role == "shifted"
 
 
-def by_problem(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs of one problem together, in the order in which the problems come."""
-    groups: dict[str, list[Run]] = {}
+def domains_of(runs: Sequence[Run]) -> list[EvalDomain]:
+    """The domains that runs describe, each once, in their order; empty for toy problems."""
+    domains: dict[str, EvalDomain] = {}
     for run in runs:
-        groups.setdefault(run.problem, []).append(run)
-    return list(groups.values())
+        for name, facts in run.results.domains.items():
+            domains.setdefault(name, EvalDomain(name, facts))
+    return list(domains.values())
+
+
+def entries_on(methods: Sequence[RunMethod], domain: str) -> list[Entry]:
+    """The methods that were scored on a domain."""
+    return [entry for method in methods if (entry := method.on(domain)).members]
+
+
+def scored_domains(runs: Sequence[Run], methods: Sequence[RunMethod]) -> list[EvalDomain]:
+    """The domains that runs describe and any method was scored on."""
+    return [domain for domain in domains_of(runs) if entries_on(methods, domain.name)]
+
+
+def headline_names(entries: Sequence[Entry]) -> list[str]:
+    """The headline metrics that any of some entries has."""
+    present = {name for entry in entries for name in entry.metrics}
+    return [name for name in HEADLINES.get(entries[0].kind, ()) if name in present] if entries else []
+
+
+def featured(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> list[EvalDomain]:
+    """Of domains that methods were scored on, the one that they were trained for and the hardest shift."""
+    inside, outside = ([d for d in domains if d.shifted is shifted] for shifted in (False, True))
+    hardest = max(outside, key=lambda domain: _hardness(domain, methods), default=None)
+    return [*inside[:1], *([hardest] if hardest else [])]
+
+
+def _hardness(domain: EvalDomain, methods: Sequence[RunMethod]) -> tuple[float, float]:
+    """The methods' mean error at their largest M, and the severity where that is the same or unknown."""
+    entries = entries_on(methods, domain.name)
+    error = mean_error(HEADLINES[entries[0].kind][-1], entries)
+    return -float("inf") if error is None else error, domain.facts.severity or 0.0

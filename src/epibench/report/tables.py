@@ -1,35 +1,65 @@
-"""Tables of means and stds per M and file."""
+"""Tables of pages: metrics and KLs over M, metrics of every class, and what a shift takes from each class."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from epibench.report.entries import Entry, comparable
-from epibench.report.metric_info import BETTER_TEXT, GROUPS, metric_info, ordered, sort_key
-from epibench.report.numbers import aligned, significant, spread_text, value_text
-from epibench.report.verdicts import infinite_note, title_with_unit
+from epibench.metrics.info import GROUPS, MetricInfo
+from epibench.report.entries import (
+    ClassStyle,
+    ClassStyles,
+    Entry,
+    all_members,
+    comparable,
+    metric_names,
+    several_members,
+    title_with_unit,
+)
+from epibench.report.judge import compared_at, judge, judge_at
+from epibench.report.metric_info import BETTER_TEXT, PER_CLASS, metric_info, ordered, sort_key
+from epibench.report.numbers import (
+    MISSING,
+    aligned,
+    change,
+    fixed,
+    listed,
+    m_equals,
+    percent,
+    significant,
+)
+from epibench.report.page import Option, Switch
+from epibench.report.runs import EvalDomain
+from epibench.results import Stat
 
-OVERLAP_MARK = "°"
+OVERLAP_MARK, TIE_MARK = "°", " ≈"
+SHARE = "share_per_class"
+FIRST_OF_CLASSES = tuple(f"{name}{PER_CLASS}" for name in ("iou", "accuracy", "ause", "ece", "brier", "nll"))
+UP_TO_ONE = ("iou_per_class", "accuracy_per_class")  # their bars end at 1, those of the others at the largest value
+MOST_NAMED = 3  # classes in a sentence
+THREE_DECIMALS_BELOW = 10.0
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One number in a table, as aligned text."""
+class TableCell:
+    """One number in a table, as aligned text; share: of the length of a bar."""
 
     value: str
     spread: str
     best: bool = False
     note: str = ""
+    share: float | None = None
 
 
 @dataclass(frozen=True)
-class Row:
-    """One file's numbers."""
+class TableRow:
+    """One method's numbers; aside: what chance would score, or the noise floor. only: in place of cells."""
 
     label: str
     style: int
-    cells: list[Cell]
+    cells: list[TableCell]
+    aside: str = ""
+    only: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,11 +70,11 @@ class Block:
     better: str
     meaning: str
     numerical_error: str
-    rows: list[Row]
+    rows: list[TableRow]
 
 
 @dataclass(frozen=True)
-class Table:
+class MetricTable:
     """A group of metrics over all M."""
 
     title: str
@@ -53,76 +83,345 @@ class Table:
     blocks: list[Block]
 
 
-def metric_names(entries: Sequence[Entry]) -> list[str]:
-    """All metrics that any file has, in the order of the page."""
-    return ordered((name for entry in entries for name in entry.metrics), entries[0].kind)
-
-
-def all_members(entries: Sequence[Entry]) -> list[int]:
-    """Every M that any file was scored at."""
-    return sorted({m for entry in entries for m in entry.members})
-
-
-def metric_tables(entries: Sequence[Entry]) -> list[Table]:
+def metric_tables(entries: Sequence[Entry]) -> list[MetricTable]:
     """One table for each group of metrics."""
     names, columns = metric_names(entries), all_members(entries)
     tables = []
     for group in GROUPS:
         blocks = [_block(name, entries, columns) for name in names if metric_info(name).group == group]
         if blocks:
-            width = spread_width(row for block in blocks for row in block.rows)
-            tables.append(Table(group, columns, width, blocks))
+            width = spread_width(row.cells for block in blocks for row in block.rows)
+            tables.append(MetricTable(group, columns, width, blocks))
     return tables
 
 
-def spread_width(rows: Iterable[Row]) -> int:
+def kl_table(entries: Sequence[Entry]) -> MetricTable:
+    """Every KL of one view, beside the noise floor; that of a point estimate is told in words."""
+    columns = several_members(entries)
+    rows = _rows("kl", entries, columns)
+    return MetricTable("KL at every M", columns, spread_width(row.cells for row in rows), [Block("", "", "", "", rows)])
+
+
+def spread_width(rows: Iterable[Sequence[TableCell]]) -> int:
     """Characters that the widest std takes, so that all cells of a table can reserve them."""
-    return max((len(cell.spread) for row in rows for cell in row.cells if cell.spread.startswith("±")), default=0)
+    return max((len(cell.spread) for row in rows for cell in row if cell.spread.startswith("±")), default=0)
 
 
 def _block(name: str, entries: Sequence[Entry], columns: list[int]) -> Block:
     info = metric_info(name)
+    rows, errors = _rows(name, entries, columns), _numerical_error(name, entries)
+    return Block(title_with_unit(name, entries), BETTER_TEXT[info.better], info.meaning, errors, rows)
+
+
+def _rows(name: str, entries: Sequence[Entry], columns: Sequence[int]) -> list[TableRow]:
     by_column = [_column(name, entries, m) for m in columns]
-    rows = [Row(entry.label, entry.index, [column[i] for column in by_column]) for i, entry in enumerate(entries)]
-    title = title_with_unit(info, entries)
-    return Block(title, BETTER_TEXT[info.better], info.meaning, _numerical_error(name, entries), rows)
+    rows = []
+    for i, entry in enumerate(entries):
+        aside = (
+            (MISSING if entry.floor is None else significant(entry.floor, 2))
+            if name == "kl"
+            else entry.chance_text(name)
+        )
+        last = entry.members[-1]
+        outside = not set(entry.members) & set(columns)
+        only = f"{entry.infinite_text(name, last) or entry.text(name, last)} at {m_equals(last)}" if outside else ""
+        rows.append(TableRow(entry.label, entry.index, [column[i] for column in by_column], aside, only))
+    return rows
 
 
-def _column(name: str, entries: Sequence[Entry], m: int) -> list[Cell]:
-    stats = [entry.stat(name, m) for entry in entries]
-    best = {label for group in comparable(entries) for label in best_labels(name, group, m)}
-    values = aligned([value_text(s.mean, s.std) if _scored(e, m) else "" for e, s in zip(entries, stats, strict=True)])
+def _column(name: str, entries: Sequence[Entry], m: int) -> list[TableCell]:
+    """A metric at an M: the leader is bold where it can be told from the others, and those that cannot are marked."""
+    rankings = [judge_at(name, group, m) for group in comparable(entries)]
+    best = {label for ranking in rankings for label in ranking.best}
+    tied = {label for ranking in rankings for label in ranking.tied}
+    texts = [entry.texts(name, m) if m in entry.members else ("", "") for entry in entries]
+    values = aligned([value for value, _ in texts])
     cells = []
-    for entry, stat, value in zip(entries, stats, values, strict=True):
-        mark = OVERLAP_MARK if entry.overlaps_much(m) and stat.std is not None and stat.mean is not None else ""
-        infinite = infinite_note(entry, name, m)
-        spread = infinite if stat.mean is None else spread_text(stat.mean, stat.std) + mark
-        cells.append(Cell(value, spread, entry.label in best, "" if stat.mean is None else infinite))
+    for entry, value, (_, spread) in zip(entries, values, texts, strict=True):
+        stat = entry.stat(name, m)
+        if entry.overlaps_much(m) and spread:
+            spread += OVERLAP_MARK
+        if entry.label in tied:
+            spread += TIE_MARK
+        note = entry.infinite_text(name, m)
+        if stat.mean is None and name != "kl":
+            spread, note = note, ""
+        elif name == "kl" and entry.floor is not None and stat.mean is not None and stat.mean <= entry.floor:
+            note = "at the floor"
+        cells.append(TableCell(value, spread, entry.label in best, note))
     return cells
 
 
-def _scored(entry: Entry, m: int) -> bool:
-    return m in entry.members
-
-
-def best_labels(name: str, entries: Sequence[Entry], m: int) -> set[str]:
-    """The files with the best mean of a metric at an M; none where there is nothing to compare."""
-    better = metric_info(name).better
-    keys = {entry.label: sort_key(better, mean) for entry in entries if (mean := entry.stat(name, m).mean) is not None}
-    if better == "neither" or len(keys) < 2:
-        return set()
-    return {label for label, key in keys.items() if key == min(keys.values())}
-
-
 def _numerical_error(name: str, entries: Sequence[Entry]) -> str:
-    """The largest error that streaming may have added, and what chance would score, in words; empty if neither is."""
+    """The largest error that streaming may have added, in words; empty if there is none."""
     texts = []
     for suffix, words in (("_bound", "at most"), ("_standard_error", "standard error")):
-        found = [entry.stat(name + suffix, m).mean for entry in entries for m in entry.members]
-        largest = max((value for value in found if value is not None), default=0.0)
+        values = [entry.mean(name + suffix, m) for entry in entries for m in entry.members]
+        largest = max((value for value in values if value is not None), default=0.0)
         if largest:
             texts.append(f"{words} {significant(largest, 2)}")
-    found = [entry.stat(f"{name}_random", entry.members[-1]).mean for entry in entries]
-    chance = ", ".join(significant(value, 2) for value in dict.fromkeys(found) if value is not None)
-    said = [f"Numerical error: {', '.join(texts)}."] if texts else []
-    return " ".join([*said, f"By chance: {chance}."] if chance else said)
+    return f"Numerical error: {', '.join(texts)}." if texts else ""
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """The values of one class. pixels: the share of pixels; empty where that is not known."""
+
+    style: ClassStyle
+    pixels: str
+    cells: list[TableCell]
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """One metric of every class and method, at the M where methods are compared."""
+
+    title: str
+    better: str
+    meaning: str
+    m: str
+    spread_width: int
+    rows: list[ClassRow]
+    with_pixels: bool
+    coloured: bool
+
+
+def per_class_names(entries: Sequence[Entry]) -> list[str]:
+    """The metrics that any entry has for each class, in the order of the page; not the share of pixels."""
+    names = dict.fromkeys(name for entry in entries for metrics in entry.summary.values() for name in metrics)
+    per_class = [name for name in ordered(names, "categorical") if name.endswith(PER_CLASS) and name != SHARE]
+    having = [name for name in per_class if any(entry.per_class(name, m) for entry in entries for m in entry.members)]
+    return [*(name for name in FIRST_OF_CLASSES if name in having), *(n for n in having if n not in FIRST_OF_CLASSES)]
+
+
+def class_tables(entries: Sequence[Entry]) -> list[ClassTable]:
+    """A table for each metric, at the M where entries are compared."""
+    return [table for name in per_class_names(entries) if (table := _class_table(name, entries)) is not None]
+
+
+def _class_table(name: str, entries: Sequence[Entry]) -> ClassTable | None:
+    m, m_of = compared_at(entries)
+    columns = _class_columns(name, entries)
+    number = max(len(column) for column in columns)
+    if number == 0:
+        return None
+    info, styles, pixels = metric_info(name), _styles(entries), _pixel_shares(entries, number)
+    end = _bar_end(name, [stat.mean for column in columns for stat in column])
+    of_class = [[entry.of_class(name, k) for entry in entries] for k in range(number)]
+    texts = [[entry.texts(name, m_of[entry.label]) for entry in row] for row in of_class]
+    values = [aligned([row[i][0] for row in texts]) for i in range(len(entries))]
+    rows = []
+    for k, row in enumerate(of_class):
+        ranking = judge(name, row, m_of)
+        cells = [
+            TableCell(
+                values[i][k],
+                texts[k][i][1] + (TIE_MARK if entry.label in ranking.tied else ""),
+                entry.label in ranking.best,
+                share=_bar_share(entry.mean(name, m_of[entry.label]), end),
+            )
+            for i, entry in enumerate(row)
+        ]
+        rows.append(ClassRow(styles.of(k), _pixel_text(pixels[k]), cells))
+    return ClassTable(
+        info.title,
+        BETTER_TEXT[info.better],
+        info.meaning,
+        f"at {m_equals(m)}" if m is not None else "at the largest M of each",
+        spread_width(row.cells for row in rows),
+        rows,
+        any(share is not None for share in pixels),
+        bool(styles.colours),
+    )
+
+
+def _class_columns(name: str, entries: Sequence[Entry]) -> list[list[Stat]]:
+    m_of = compared_at(entries)[1]
+    return [entry.per_class(name, m_of[entry.label]) for entry in entries]
+
+
+def _styles(entries: Sequence[Entry]) -> ClassStyles:
+    """Names and colours from the first entry that has names."""
+    return next((entry.classes for entry in entries if entry.classes.names), ClassStyles())
+
+
+def _pixel_shares(entries: Sequence[Entry], number: int) -> list[float | None]:
+    """The share of pixels of each class, from the first entry that has it."""
+    shares = next((stats for entry in entries if (stats := entry.per_class(SHARE, entry.members[-1]))), [])
+    return [shares[k].mean if k < len(shares) else None for k in range(number)]
+
+
+def _pixel_text(share: float | None) -> str:
+    return "" if share is None else percent(share)
+
+
+def _bar_end(name: str, values: Sequence[float | None]) -> float:
+    """The value at which bars are full."""
+    if name in UP_TO_ONE:
+        return 1.0
+    return max((abs(value) for value in values if value is not None), default=0.0) or 1.0
+
+
+def _bar_share(value: float | None, end: float) -> float | None:
+    """How long the bar of a value is; None where there is none."""
+    return None if value is None else min(max(value / end, 0.0), 1.0)
+
+
+@dataclass(frozen=True)
+class ShiftCell:
+    """What a shift does to one class of a method: both values, and what lies between them on a bar."""
+
+    text: str
+    change: str
+    tone: str
+    low: float = 0.0
+    high: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShiftRow:
+    """One class of a domain, for every method."""
+
+    style: ClassStyle
+    pixels: str
+    cells: list[ShiftCell]
+    lost: float | None  # the mean over methods; the larger, the worse
+    nothing: bool  # whether there was nothing to lose
+
+
+@dataclass(frozen=True)
+class ShiftTable:
+    """Every class of a domain, those that suffer most first; beside the domain trained for where there is one."""
+
+    domain: EvalDomain
+    before: EvalDomain | None
+    entries: Sequence[Entry]
+    finding: str
+    with_pixels: bool
+    rows: list[ShiftRow]
+
+
+@dataclass(frozen=True)
+class ClassLayer:
+    """All tables of one metric: that of the hardest shift, and those of other domains."""
+
+    option: Option
+    title: str
+    better: str
+    meaning: str
+    shown: list[ShiftTable]
+    others: list[ShiftTable]
+
+
+@dataclass(frozen=True)
+class ClassSection:
+    """A layer for each metric, to switch between."""
+
+    switch: Switch
+    layers: list[ClassLayer]
+
+
+Scored = tuple[EvalDomain, Sequence[Entry]]  # a domain, and the entries on it
+
+
+def class_section(first: Sequence[Scored], others: Sequence[Scored]) -> ClassSection | None:
+    """Classes of the hardest shift beside the domain trained for; None where no metric has values for classes.
+
+    first: the domain that methods were trained for and the hardest shift, or one of them.
+    """
+    before = next((scored for scored in first if not scored[0].shifted), None)
+    layers: list[ClassLayer] = []
+    for name in per_class_names([entry for _, entries in (*first, *others) for entry in entries]):
+        # The domain trained for is one side of every table, so it needs none of its own but where it is alone.
+        shown, *rest = (
+            shift_table(name, before if after[0].shifted else None, after) for after in (first[-1], *others)
+        )
+        info = metric_info(name)
+        title = info.title.removesuffix(" per class")
+        option = Option(str(len(layers)), title, not layers)
+        layer = ClassLayer(
+            option,
+            title,
+            BETTER_TEXT[info.better],
+            info.meaning,
+            [] if shown is None else [shown],
+            [table for table in rest if table is not None],
+        )
+        if layer.shown or layer.others:
+            layers.append(layer)
+    return ClassSection(Switch("metric", "Metric", [layer.option for layer in layers]), layers) if layers else None
+
+
+def shift_table(name: str, before: Scored | None, after: Scored) -> ShiftTable | None:
+    """A metric of every class of one domain beside that of the classes of the same name of another."""
+    domain, entries = after
+    columns, starts = _class_columns(name, entries), _starts(name, before, entries)
+    number = max((len(column) for column in columns), default=0)
+    if number == 0:
+        return None
+    info, styles, pixels = metric_info(name), _styles(entries), _pixel_shares(entries, number)
+    means = [stat.mean for column in columns for stat in column]
+    end = _bar_end(name, [*means, *(mean for start in starts for mean in start.values())])
+    rows = []
+    for k in range(number):
+        style = styles.of(k)
+        values = [column[k].mean if k < len(column) else None for column in columns]
+        olds = [start.get(style.name) for start in starts]
+        cells = [_shift_cell(info, old, value, end) for old, value in zip(olds, values, strict=True)]
+        nothing = info.better == "higher" and set(olds) == {0.0}
+        rows.append(ShiftRow(style, _pixel_text(pixels[k]), cells, _lost(info, olds, values, any(starts)), nothing))
+    rows.sort(key=lambda row: (row.lost is None, row.nothing, -(row.lost or 0.0), -(pixels[row.style.number] or 0.0)))
+    shown = before[0] if before and any(starts) else None
+    return ShiftTable(domain, shown, entries, _class_finding(info, rows, shown), any(row.pixels for row in rows), rows)
+
+
+def _starts(name: str, before: Scored | None, entries: Sequence[Entry]) -> list[dict[str, float | None]]:
+    """For each entry the value of each class on the other domain, by the name of the class, at the same M."""
+    m_of = compared_at(entries)[1]
+    others = {entry.label: entry for entry in before[1]} if before else {}
+    starts = []
+    for entry in entries:
+        other = others.get(entry.label)
+        stats = other.per_class(name, m_of[entry.label]) if other else []
+        starts.append({other.classes.of(k).name: stat.mean for k, stat in enumerate(stats)} if other else {})
+    return starts
+
+
+def _shift_cell(info: MetricInfo, old: float | None, value: float | None, end: float) -> ShiftCell:
+    if value is None or old is None:
+        share = _bar_share(value, end) or 0.0
+        return ShiftCell(_digits(value), "", "same", share, share)
+    low, high = sorted((_bar_share(old, end) or 0.0, _bar_share(value, end) or 0.0))
+    lost = sort_key(info.better, value) - sort_key(info.better, old)
+    tone = "same" if info.better == "neither" or lost == 0 else "bad" if lost > 0 else "good"
+    changed = change(old, value) if old != value else ""
+    return ShiftCell(f"{_digits(old)} → {_digits(value)}", changed, tone, low, high)
+
+
+def _digits(value: float | None) -> str:
+    return fixed(value, 3) if value is not None and abs(value) < THREE_DECIMALS_BELOW else significant(value, 3)
+
+
+def _lost(info: MetricInfo, olds: Sequence[float | None], values: Sequence[float | None], beside: bool) -> float | None:
+    """How much worse a class is than before, in the mean over methods; beside nothing, how bad it is."""
+    if info.better == "neither":
+        return None
+    if not beside:
+        olds = [0.0] * len(values)
+    pairs = [(old, value) for old, value in zip(olds, values, strict=True) if old is not None and value is not None]
+    losses = [sort_key(info.better, value) - sort_key(info.better, old) for old, value in pairs]
+    return sum(losses) / len(losses) if losses else None
+
+
+def _class_finding(info: MetricInfo, rows: Sequence[ShiftRow], before: EvalDomain | None) -> str:
+    """The classes that suffer most, in a sentence; empty without another domain, or where none does."""
+    known = [row for row in rows if row.lost is not None and not row.nothing]
+    worse = [row.style.name for row in known if row.lost is not None and row.lost > 0][:MOST_NAMED]
+    if before is None or not worse:
+        return ""
+    title, spared = info.title.removesuffix(" per class"), known[-1].style.name
+    rest = f", {spared} least" if spared not in worse else ""
+    verb = "suffers" if len(worse) == 1 else "suffer"
+    number = sum(row.nothing for row in rows)
+    nothing = f" {number} of {len(rows)} classes have {title} 0 on {before.label} already." if number else ""
+    return f"By {title}, {listed(worse)} {verb} most{rest}.{nothing}"

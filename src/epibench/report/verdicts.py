@@ -1,4 +1,4 @@
-"""The plain-language summary: who is best and how surely, what more members bought, over- or under-confidence."""
+"""What the judge found, in words: cards, findings, the ranks of KLs, what members buy, over- or under-confidence."""
 
 from __future__ import annotations
 
@@ -7,18 +7,64 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from epibench.report.charts import lollipop
-from epibench.report.entries import Entry, Stat, common_members, comparable
-from epibench.report.metric_info import BETTER_TEXT, HEADLINES, MetricInfo, metric_info, sort_key
-from epibench.report.numbers import change, fixed, m_equals, measured, percent, significant, value_text
+from epibench.published import independent_draws
+from epibench.report.charts.lines import lollipop
+from epibench.report.entries import Entry, comparable, title_with_unit
+from epibench.report.judge import (
+    Candidate,
+    Certainty,
+    Change,
+    Gap,
+    Ranking,
+    better_between,
+    compared_at,
+    domain_change,
+    gap,
+    judge,
+    judge_at,
+    member_change,
+    mostly_reached,
+    settled_from,
+)
+from epibench.report.metric_info import BETTER_TEXT, metric_info
+from epibench.report.numbers import (
+    MISSING,
+    NO_BREAK_SPACE,
+    change,
+    listed,
+    m_equals,
+    percent,
+    significant,
+    value_text,
+)
+from epibench.results import Stat
 
-CLEAR = 2.0  # a gap of so many std of the draws is called clear
-CLOSE = 1.0  # and below so many it is called too close
+MOST_NAMED = 3  # methods in a headline
+TIMES = f"{NO_BREAK_SPACE}×"
+PRAISE = {  # one method is, or several together are, the best of all
+    "ause": ("ranks errors best", "rank errors best"),
+    "auce": ("is best calibrated", "are best calibrated"),
+    "ece": ("is best calibrated", "are best calibrated"),
+    "rmse": ("has the lowest error", "have the lowest error"),
+    "miou": ("predicts best", "predict best"),
+}
+QUESTIONS = {
+    "ause": "Does the uncertainty rank the errors?",
+    "auce": "Is it calibrated?",
+    "ece": "Is it calibrated?",
+    "rmse": "How large are the errors?",
+    "miou": "How good are the predictions?",
+}
+DOUBTS: dict[Certainty, str] = {  # what speaks against a lead
+    "narrow": "narrowly",
+    "unknown": "not certain",
+    "within floor": "by less than the noise floor",
+}
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One file's value in a card."""
+    """One method's value in a card."""
 
     label: str
     style: int
@@ -29,239 +75,412 @@ class Bar:
 
 @dataclass(frozen=True)
 class Card:
-    """One metric's values at one M, with the verdict in words."""
+    """One metric's values, with the verdict in words."""
 
     title: str
     better: str
-    meaning: str
+    question: str
     headline: str
     bars: list[Bar]
     sentences: list[str]
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """What the judge found by one metric. m: where methods are compared; None if each is at its own largest M."""
+
+    name: str
+    m: int | None
+    ranking: Ranking
+    card: Card
+
+    @property
+    def finding(self) -> tuple[str, str]:
+        """Who, and what there is to say of them; nothing where no method is better than chance, or has a value."""
+        leaders, lead, info = self.ranking.leaders, self.ranking.lead, metric_info(self.name)
+        labels = listed([one.label for one in leaders])
+        if not leaders:
+            return "", ""
+        if len(self.ranking.ordered) == 1:
+            return f"{labels} has", f"{info.title} {leaders[0].entry.text(self.name, leaders[0].m)}"
+        if lead is None and not self.ranking.at_chance:
+            return f"{labels} cannot be told apart by", info.title
+        words = PRAISE.get(self.name, ("is best", "are best"))[len(leaders) > 1]
+        doubt = DOUBTS.get(lead.certainty, "") if lead else ""
+        return labels, f"{words} ({info.title}{f', {doubt}' if doubt else ''})"
+
+
+def verdict(name: str, entries: Sequence[Entry]) -> Verdict:
+    """Entries on one domain, compared by one metric."""
+    m, m_of = compared_at(entries)
+    ranking = judge(name, entries, m_of)
+    ranked = [one.entry for one in ranking.ordered]
+    bars = value_bars(name, ranked, m_of) if len(ranked) > 1 else []
+    sentences = _sentences(name, ranking)
+    return Verdict(name, m, ranking, _card(name, entries, headline(name, ranking), bars, sentences))
+
+
+def unranked_card(name: str, entries: Sequence[Entry]) -> Card:
+    """Entries of different domains side by side."""
+    m_of = compared_at(entries)[1]
+    means = [mean for entry in entries if (mean := entry.mean(name, m_of[entry.label])) is not None]
+    headline = f"{significant(min(means))} to {significant(max(means))}" if means else "No values"
+    sentences = ["Not ranked: the files are of different domains."]
+    return _card(name, entries, headline, value_bars(name, entries, m_of), sentences)
+
+
+def cards(names: Sequence[str], entries: Sequence[Entry]) -> list[Card]:
+    """A card for each metric; entries that all differ in domain are not ranked."""
+    if len(comparable(entries)) > 1:
+        return [unranked_card(name, entries) for name in names]
+    return [verdict(name, entries).card for name in names]
+
+
+def _card(name: str, entries: Sequence[Entry], headline: str, bars: list[Bar], sentences: list[str]) -> Card:
+    info = metric_info(name)
+    question = QUESTIONS.get(name, info.meaning)
+    return Card(title_with_unit(name, entries), BETTER_TEXT[info.better], question, headline, bars, sentences)
+
+
+def value_bars(name: str, entries: Sequence[Entry], m_of: dict[str, int], log: bool = False) -> list[Bar]:
+    """Each entry's value at an M as a lollipop on a common scale: one that includes zero, or a logarithmic one."""
+    stats = [entry.stat(name, m_of[entry.label]) for entry in entries]
+    lower, upper = _log_range(name, entries, m_of) if log else _linear_range(stats)
+    bars = []
+    for entry, stat in zip(entries, stats, strict=True):
+        m = m_of[entry.label]
+        words = f"{entry.label}: {entry.text(name, m)} at {m_equals(m)}"
+        strip = lollipop(stat, entry.index, lower, upper, words, entry.overlaps_much(m), log)
+        note = entry.infinite_text(name, m) or entry.chance_text(name)
+        bars.append(Bar(entry.label, entry.index, strip, entry.text(name, m), note))
+    return bars
+
+
+def _linear_range(stats: Sequence[Stat]) -> tuple[float, float]:
+    ends = [s.mean + sign * (s.std or 0.0) for s in stats if s.mean is not None for sign in (-1, 1)]
+    return min([0.0, *ends]), max([0.0, *ends])
+
+
+def _log_range(name: str, entries: Sequence[Entry], m_of: dict[str, int]) -> tuple[float, float]:
+    """From the noise floor, or below the smallest value, to the end of the largest band."""
+    stats = [entry.stat(name, m_of[entry.label]) for entry in entries]
+    means = [stat.mean for stat in stats if stat.mean]
+    smallest = min(means, default=1.0)
+    floors = [entry.floor for entry in entries if entry.floor and entry.floor > smallest / 100]
+    return min([smallest / 2, *floors]), max(
+        (stat.mean + (stat.std or 0.0) for stat in stats if stat.mean), default=1.0
+    )
+
+
+def headline(name: str, ranking: Ranking) -> str:
+    """The verdict in a few words."""
+    leaders, lead = ranking.leaders, ranking.lead
+    if not ranking.ordered:
+        return "No finite KL" if name == "kl" else "No values"
+    if len(ranking.ordered) == 1 and leaders:
+        return leaders[0].entry.text(name, leaders[0].m)
+    if not leaders:
+        return "None better than chance" if len(ranking.ordered) > 1 else "No better than chance"
+    labels = listed([one.label for one in leaders], MOST_NAMED)
+    if len(leaders) > 1:
+        ahead = f"{labels} are ahead of the others" if lead else labels
+        return f"{ahead}: {'at the noise floor' if all(one.at_floor for one in leaders) else 'too close to call'}"
+    verb = "is closest" if name == "kl" else "leads"
+    doubt = DOUBTS.get(lead.certainty, "") if lead else ""
+    return f"{labels} {verb}, {doubt}" if doubt else f"{labels} {verb}"
+
+
+def _sentences(name: str, ranking: Ranking) -> list[str]:
+    """How far the next is behind, in numbers and in standard errors, and what else a reader should know."""
+    candidates = ranking.ordered
+    if not candidates:
+        return ["No method has a value."]
+    first = candidates[0]
+    if len(candidates) == 1:
+        draws = first.entry.num_draws(first.m)
+        sentences = [f"At {m_equals(first.m)}, {'from one draw' if draws == 1 else f'mean and std of {draws} draws'}."]
+    else:
+        sentences = [next_sentence(first, candidates[1])] if ranking.leaders else []
+    if ranking.at_chance:
+        labels = listed([one.label for one in ranking.at_chance], MOST_NAMED)
+        verb = "rank" if len(ranking.at_chance) > 1 else "ranks"
+        sentences.append(f"{labels} {verb} errors no better than chance.")
+    return sentences
+
+
+def next_sentence(first: Candidate, second: Candidate) -> str:
+    """How far the second is behind the first, and how sure that is."""
+    found = gap(first, second)
+    where = m_equals(first.m) if first.m == second.m else f"{m_equals(first.m)} and {m_equals(second.m)}"
+    if found.certainty == "equal":
+        return f"At {where}, {second.label} has the same value."
+    lead = f"At {where}, {second.label} is next, {_behind(first.mean, second.mean)}"
+    if found.errors is None:
+        lead += ". One independent draw alone does not tell whether another would turn them round."
+        return f"{lead[:-1]}, and within the numerical error." if found.certainty == "within bound" else lead
+    floors = f", {significant(found.floors, 2)}{TIMES} the noise floor" if found.floors is not None else ""
+    lead += f": {_count(found.errors)}{_errors_from(first, second)}{floors}"
+    if found.certainty == "within bound":
+        return f"{lead}. The gap is within the numerical error of the streamed values."
+    if found.certainty == "within floor":
+        return f"{lead}, so less than another reference could change."
+    return f"{lead}."
+
+
+def _count(errors: float) -> str:
+    return "more than 10 standard errors" if errors > 10 else f"{significant(errors, 2)} standard errors"
+
+
+def _errors_from(first: Candidate, second: Candidate) -> str:
+    """Whose standard error comes from a smaller M, in brackets."""
+    labels: dict[int, list[str]] = {}
+    for one in (first, second):
+        if one.error is not None and one.error.m != one.m:
+            labels.setdefault(one.error.m, []).append(one.label)
+    parts = [f"that of {listed(names)} from {m_equals(m)}" for m, names in labels.items()]
+    return f" ({listed(parts)})" if parts else ""
+
+
+def _behind(best: float, other: float) -> str:
+    """How far a value is from the best, as 12 % higher."""
+    way = "higher" if other > best else "lower"
+    if best <= 0 or other <= 0:
+        return f"{significant(abs(other - best), 2)} {way}"
+    return (
+        f"{significant(other / best, 2)} times as high"
+        if other >= 2 * best
+        else f"{percent(abs(other / best - 1))} {way}"
+    )
+
+
+def finding(verdicts: Sequence[Verdict]) -> str:
+    """All that was found on a domain in one sentence; what the same methods are best at is said together."""
+    said: dict[str, list[str]] = {}
+    for one in verdicts:
+        labels, words = one.finding
+        if labels:
+            said.setdefault(labels, []).append(words)
+    parts = [f"{labels} {listed(words)}" for labels, words in said.items()]
+    if any(one.ranking.at_chance and not one.ranking.leaders for one in verdicts):
+        parts.append("no uncertainty is known to rank errors better than chance (AUSE)")
+    if not parts:
+        return "There are no values to compare."
+    m = next((one.m for one in verdicts if one.m is not None), None)
+    return f"At {'the largest M of each' if m is None else m_equals(m)}, {'; '.join(parts)}."
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method's row in the table of ranks by KL."""
+
+    entry: Entry
+    verdict: str
+    rank: str = MISSING
+    value: str = MISSING
+    error: str = MISSING
+    floors: str = MISSING
+    gap: str = MISSING
+    gap_errors: str = MISSING
+    gap_floors: str = MISSING
+    gain_up_to: str = MISSING
+
+
+@dataclass(frozen=True)
+class KlVerdict:
+    """Who is closest to the reference by one view: in words, and as a table at one M."""
+
+    headline: str
+    sentences: list[str]
+    where: str
+    bars: list[Bar]
+    standings: list[Standing]
+
+
+def kl_verdict(entries: Sequence[Entry]) -> KlVerdict:
+    """Who is closest at the largest M that methods have in common, and how sure that is."""
+    m, m_of = compared_at(entries)
+    ranking = judge("kl", entries, m_of)
+    where = f"At {m_equals(m)}" if m is not None else "At the largest M of each"
+    ordered = ranking.ordered
+    if not ordered:
+        return KlVerdict(headline("kl", ranking), [f"{where}, every KL is infinite or undefined."], where, [], [])
+    sentences = [_height(ordered[0]), *([next_sentence(*ordered[:2])] if len(ordered) > 1 else [])]
+    bars = value_bars("kl", [one.entry for one in ordered if one.mean > 0], m_of, log=True)
+    first = ordered[0].entry
+    others: dict[str, list[str]] = {}
+    for size in first.members:
+        there = judge_at("kl", entries, size).ordered
+        if len(there) > 1 and size != m_of[first.label] and there[0].label != first.label:
+            others.setdefault(there[0].label, []).append(str(size))
+    sentences += [
+        f"At M{NO_BREAK_SPACE}={NO_BREAK_SPACE}{listed(sizes)}, {label} has the smallest mean."
+        for label, sizes in others.items()
+    ]
+    standings = _standings(ranking, m)
+    ranked = {one.label for one in ordered}
+    rest = [entry for entry in entries if entry.label not in ranked]
+    standings += [Standing(entry, entry.infinite_text("kl", m_of[entry.label]) or "infinite") for entry in rest]
+    return KlVerdict(headline("kl", ranking), sentences, where, bars, standings)
+
+
+def _height(best: Candidate) -> str:
+    """How far the closest method is, beside the floor."""
+    value = f"At {m_equals(best.m)}, the KL of {best.label} is {best.entry.text('kl', best.m)}"
+    if best.floor is None:
+        return f"{value}; no noise floor of the reference is known, so that small gaps may be the reference's own."
+    if best.at_floor:
+        return f"{value}: at the noise floor of {significant(best.floor, 2)}, below which the reference cannot tell."
+    return f"{value}, {_in_floors(best.mean, best.floor)} the noise floor of {significant(best.floor, 2)}."
+
+
+def _in_floors(mean: float, floor: float) -> str:
+    return f"{significant(mean / floor, 2)}{TIMES}" if floor else "infinitely many ×"
+
+
+def _standings(ranking: Ranking, m: int | None) -> list[Standing]:
+    best, place, standings = ranking.groups[0][0], 1, []
+    for group in ranking.groups:
+        mark = f"{place}{NO_BREAK_SPACE}=" if len(group) > 1 else str(place)
+        standings += [_standing(one, mark, group, best, m) for one in group]
+        place += len(group)
+    return standings
+
+
+def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candidate, m: int | None) -> Standing:
+    lead, behind = gap(best, one), one is not best
+    stat, words = one.entry.stat("kl", one.m), _judgement(one, group, best, lead)
+    number = independent_draws(stat.n, one.m, one.entry.pool)
+    error = "none" if one.error is None else significant(one.error.value, 2)
+    own = one.error is None or one.error.m == one.m
+    from_where = f"n\u00a0=\u00a0{number}" if own else f"from {m_equals(one.error.m if one.error else one.m)}"
+    floors = "unknown" if one.floor is None else "at the floor" if one.at_floor else _in_floors(one.mean, one.floor)
+    return Standing(
+        entry=one.entry,
+        verdict=words if one.m == m else f"{words}, at {m_equals(one.m)}",
+        rank=rank,
+        value=one.entry.text("kl", one.m),
+        error=f"{error} ({from_where})",
+        floors=floors,
+        gap=significant(lead.difference, 2) if behind else MISSING,
+        gap_errors=significant(lead.errors, 2) if behind else MISSING,
+        gap_floors=significant(lead.floors, 2) if behind else MISSING,
+        gain_up_to=gain_up_to(one.entry),
+    )
+
+
+def _judgement(one: Candidate, group: Sequence[Candidate], best: Candidate, lead: Gap) -> str:
+    if one is best:
+        return "closest" if len(group) == 1 else "smallest mean"
+    if group[0] is best:
+        return "too close to the closest to call"
+    if lead.certainty == "within floor":
+        return "farther, by less than the floor"
+    if one is not group[0]:
+        return f"farther; like {group[0].label}"
+    return {"narrow": "narrowly farther", "unknown": "farther, not certain"}.get(lead.certainty, "farther")
+
+
+def gain_up_to(entry: Entry) -> str:
+    """The M from which on more members buy nothing measurable of the KL, in words."""
+    settled = settled_from(entry, "kl")
+    if settled is None:
+        return MISSING
+    if settled == entry.members[0]:
+        return "none"
+    return f"{settled}, the largest" if settled == entry.members[-1] else str(settled)
+
+
+@dataclass(frozen=True)
 class Gain:
-    """What going from the smallest to the largest M did to one metric of one file."""
+    """What going from one M or domain to another did to one metric of one method."""
 
     values: str
     change: str
     judgement: str
     tone: str
-    reached: str
+    reached: str = ""
 
 
-def title_with_unit(info: MetricInfo, entries: Sequence[Entry]) -> str:
-    """The title, with the unit if the metric has one and the files agree on it."""
-    units = {entry.unit for entry in entries}
-    unit = units.pop() if len(units) == 1 else ""
-    return f"{info.title} ({unit})" if info.in_unit and unit else info.title
+@dataclass(frozen=True)
+class GainRow:
+    """One method's changes of each metric, and from where to where."""
+
+    entry: Entry
+    step: str
+    gains: list[Gain | None]
 
 
-def headline_names(entries: Sequence[Entry]) -> list[str]:
-    """The headline metrics that any of the files has."""
-    present = {name for entry in entries for name in entry.metrics}
-    return [name for name in HEADLINES.get(entries[0].kind, ()) if name in present]
+@dataclass(frozen=True)
+class GainBlock:
+    """Rows under a common heading."""
+
+    title: str
+    rows: list[GainRow]
 
 
-def card(name: str, entries: Sequence[Entry]) -> Card:
-    """A metric compared over files at their largest common M, best first."""
-    info = metric_info(name)
-    common = common_members(entries)
-    m_of = {entry.label: common[-1] if common else entry.members[-1] for entry in entries}
-    stats = {entry.label: entry.stat(name, m_of[entry.label]) for entry in entries}
-    ranked = rank(entries, stats, info)
-    if len(entries) == 1:
-        headline, sentences = _alone(entries[0], name)
-    elif len(comparable(entries)) > 1:
-        headline, sentences, ranked = _range(stats), ["Not ranked: the files are of different domains."], list(entries)
-    elif not common:
-        headline, sentences = "No common M", ["The files share no M; each is shown at its largest."]
-    else:
-        headline, sentences = _verdict(ranked, name, common)
-    bars = value_bars(name, ranked, m_of) if len(entries) > 1 else []
-    return Card(title_with_unit(info, entries), BETTER_TEXT[info.better], info.meaning, headline, bars, sentences)
+def member_gains(entries: Sequence[Entry], names: Sequence[str]) -> list[GainRow]:
+    """From the smallest to the largest M of each entry; without those that have one M only."""
+    return [
+        GainRow(
+            entry,
+            f"{m_equals(entry.members[0])} → {entry.members[-1]}",
+            [member_gain(entry, name) for name in names],
+        )
+        for entry in entries
+        if len(entry.members) > 1
+    ]
 
 
-def value_bars(name: str, entries: Sequence[Entry], m_of: dict[str, int]) -> list[Bar]:
-    """Each file's value at an M as a lollipop on a common scale that includes zero."""
-    stats = [entry.stat(name, m_of[entry.label]) for entry in entries]
-    ends = [s.mean + sign * (s.std or 0.0) for s in stats if s.mean is not None for sign in (-1, 1)]
-    lower, upper = min([0.0, *ends]), max([0.0, *ends])
-    bars = []
-    for entry, stat in zip(entries, stats, strict=True):
-        m = m_of[entry.label]
-        text = measured(stat.mean, stat.std)
-        words = f"{entry.label}: {text} at {m_equals(m)}"
-        strip = lollipop(stat, entry.index, lower, upper, words, entry.overlaps_much(m))
-        bars.append(Bar(entry.label, entry.index, strip, text, infinite_note(entry, name, m)))
-    return bars
-
-
-def infinite_note(entry: Entry, name: str, m: int) -> str:
-    """How many values were infinite, if any."""
-    number = entry.stat(f"{name}_infinite", m).mean
-    if not number:
-        return ""
-    return f"{significant(number, 3) if number < 100 else fixed(number, 0)} infinite"
-
-
-def rank(entries: Sequence[Entry], stats: dict[str, Stat], info: MetricInfo) -> list[Entry]:
-    """Files from best to worst; those without a value come last."""
-
-    def key(entry: Entry) -> tuple[bool, float]:
-        mean = stats[entry.label].mean
-        return mean is None, 0.0 if mean is None else sort_key(info.better, mean)
-
-    return sorted(entries, key=key)
-
-
-def _range(stats: dict[str, Stat]) -> str:
-    means = [stat.mean for stat in stats.values() if stat.mean is not None]
-    return f"{significant(min(means))} to {significant(max(means))}" if means else "No values"
-
-
-def _alone(entry: Entry, name: str) -> tuple[str, list[str]]:
-    m = entry.members[-1]
-    stat, draws = entry.stat(name, m), entry.num_draws(m)
-    where = f"At {m_equals(m)}, {'from one draw' if draws == 1 else f'mean and std of {draws} draws'}."
-    shared = [f"{_overlap_reason(entry.overlap(m) or 0.0)}."] if entry.overlaps_much(m) else []
-    return f"{measured(stat.mean, stat.std)} {infinite_note(entry, name, m)}".rstrip(), [where, *shared]
-
-
-def _verdict(ranked: Sequence[Entry], name: str, common: list[int]) -> tuple[str, list[str]]:
-    m = common[-1]
-    first, second = ranked[0], ranked[1]
-    best, next_best = first.stat(name, m), second.stat(name, m)
-    if best.mean is None or next_best.mean is None:
-        return "Not comparable", [f"Fewer than two files have a value at {m_equals(m)}."]
-    if best.mean == next_best.mean:
-        return "Equal", [f"{first.label} and {second.label} have the same value at {m_equals(m)}."]
-    distance = _distance(first, second, name, m)
-    lead = f"At {m_equals(m)}, {second.label} is next, {_relative(best.mean, next_best.mean)}."
-    if within_numerical_error(first, second, name, m):
-        return "Too close to call", [lead, "The gap is within the numerical error of the streamed values."]
-    if distance is None:
-        word, sentence = _without_spread(first, second, name, common)
-        return f"{first.label} {word}", [lead, sentence]
-    if distance < CLOSE:
-        return "Too close to call", [lead, f"The gap is only {spreads(distance)}."]
-    word = "leads" if distance >= CLEAR else "leads narrowly"
-    return f"{first.label} {word}", [lead, f"The gap is {spreads(distance)}."]
-
-
-def _relative(best: float, other: float) -> str:
-    if best <= 0 or other <= 0:
-        return f"{significant(abs(other - best), 2)} {'higher' if other > best else 'lower'}"
-    if other >= 2 * best:
-        return f"{significant(other / best, 2)} times as high"
-    return f"{percent(abs(other / best - 1))} {'higher' if other > best else 'lower'}"
-
-
-def spreads(distance: float) -> str:
-    """A distance in std of the draws, in words."""
-    return "more than 10 std of the draws" if distance > 10 else f"{significant(distance, 2)} std of the draws"
-
-
-def _distance(first: Entry, second: Entry, name: str, m: int) -> float | None:
-    """The gap over the larger std; None where one file's draws give no spread that can be relied on."""
-    a, b = first.stat(name, m), second.stat(name, m)
-    if a.mean is None or b.mean is None or a.std is None or b.std is None or max(a.std, b.std) == 0:
+def member_gain(entry: Entry, name: str) -> Gain | None:
+    """What more members bought; None for undefined values."""
+    smallest, largest = entry.members[0], entry.members[-1]
+    found = member_change(entry, name, smallest, largest)
+    if found is None:
         return None
-    if first.overlaps_much(m) or second.overlaps_much(m):
-        return None
-    return abs(a.mean - b.mean) / max(a.std, b.std)
+    gain = _gain(name, found, (entry, smallest), (entry, largest))
+    best, most = better_between(entry, name), mostly_reached(entry, name)
+    reached = ""
+    if best is not None:
+        reached = f"best at {m_equals(best)}: {entry.texts(name, best)[0]}"
+    elif gain.tone == "good" and most is not None:
+        reached = f"{percent(0.9)} by {m_equals(most)}"
+    return Gain(gain.values, gain.change, gain.judgement, gain.tone, reached)
 
 
-def within_numerical_error(first: Entry, second: Entry, name: str, m: int) -> bool:
-    """Whether streaming could have swapped two files: three standard errors if known, else the bounds."""
-    errors = 0.0
-    for entry in (first, second):
-        standard_error = entry.stat(f"{name}_standard_error", m).mean
-        bound = entry.stat(f"{name}_bound", m).mean
-        errors += 3 * standard_error if standard_error is not None else bound or 0.0
-    a, b = first.stat(name, m).mean, second.stat(name, m).mean
-    return a is not None and b is not None and abs(a - b) <= errors
+def shift_costs(inside: Sequence[Entry], outside: Sequence[Entry], names: Sequence[str]) -> list[GainRow]:
+    """From one domain to another at the M where methods are compared, for each method that was scored on both."""
+    before = {entry.label: entry for entry in inside}
+    after = [entry for entry in outside if entry.label in before]
+    m_of = compared_at(after)[1]
+    rows = []
+    for entry in after:
+        start, m = before[entry.label], m_of[entry.label]
+        changes = {name: domain_change(start, entry, name, m) for name in names}
+        costs = [_gain(name, one, (start, m), (entry, m)) if one else None for name, one in changes.items()]
+        rows.append(GainRow(entry, m_equals(m), costs))
+    return rows
 
 
-def _without_spread(first: Entry, second: Entry, name: str, common: list[int]) -> tuple[str, str]:
-    """How sure a lead is where the draws at the largest M do not tell: by those at the next smaller M that do."""
-    m = common[-1]
-    shared = max(first.overlap(m) or 0.0, second.overlap(m) or 0.0)
-    if first.overlaps_much(m) or second.overlaps_much(m):
-        reason = _overlap_reason(shared)
-    else:
-        reason = "There is no spread of draws to judge the gap by"
-    for smaller in reversed(common[:-1]):
-        distance = _distance(first, second, name, smaller)
-        if distance is not None:
-            word, words = _earlier(first, second, name, smaller, distance)
-            return word, f"{reason}; at {m_equals(smaller)} {words}."
-    return "is ahead", f"{reason}."
-
-
-def _overlap_reason(shared: float) -> str:
-    return f"The draws share {percent(shared)} of their members there, so that their std says little"
-
-
-def _earlier(first: Entry, second: Entry, name: str, m: int, distance: float) -> tuple[str, str]:
-    better = metric_info(name).better
-    a, b = first.stat(name, m).mean or 0.0, second.stat(name, m).mean or 0.0
-    if distance < CLOSE:
-        return "is ahead, not clearly", f"the two are {spreads(distance)} apart, too close to call"
-    leader = first if sort_key(better, a) <= sort_key(better, b) else second
-    words = f"{leader.label} is ahead by {spreads(distance)}"
-    if leader is second:
-        return "is ahead, not clearly", words
-    return "leads" if distance >= CLEAR else "leads narrowly", words
-
-
-def gain(entry: Entry, name: str) -> Gain | None:
-    """What more members bought; None for one M or undefined values."""
-    members, info = entry.members, metric_info(name)
-    start, end = entry.stat(name, members[0]), entry.stat(name, members[-1])
-    if len(members) < 2 or start.mean is None or end.mean is None:
-        return None
-    values = f"{value_text(start.mean, start.std)} → {value_text(end.mean, end.std)}"
-    moved = sort_key(info.better, start.mean) - sort_key(info.better, end.mean)
-    spread = max(entry.stat(name, m).std or 0.0 for m in members)
-    if start.std is None and end.std is None:
-        judgement, tone = "", "same"
-    elif abs(moved) < CLOSE * spread or moved == 0:
-        judgement, tone = "no clear change", "same"
-    else:
-        judgement, tone = ("better", "good") if moved > 0 else ("worse", "bad")
-    reached = _better_before(entry, name) or (_reached(entry, name, start.mean, end.mean) if tone == "good" else "")
-    return Gain(values, change(start.mean, end.mean), judgement, tone, reached)
-
-
-def _better_before(entry: Entry, name: str) -> str:
-    """The M in between that is better than both ends by more than the spread, if there is one."""
-    better, members = metric_info(name).better, entry.members
-    values = {m: stat for m in members if (stat := entry.stat(name, m)).mean is not None}
-    best = min(values, key=lambda m: sort_key(better, values[m].mean or 0.0))
-    for end in (members[0], members[-1]):
-        lead = sort_key(better, values[end].mean or 0.0) - sort_key(better, values[best].mean or 0.0)
-        if lead <= CLOSE * max(values[end].std or 0.0, values[best].std or 0.0):
-            return ""
-    return f"best at {m_equals(best)}: {value_text(values[best].mean, values[best].std)}"
-
-
-def _reached(entry: Entry, name: str, start: float, end: float) -> str:
-    for m in entry.members[1:-1]:
-        mean = entry.stat(name, m).mean
-        if mean is not None and (mean - start) / (end - start) >= 0.9:
-            return f"{percent(0.9)} by {m_equals(m)}"
-    return ""
+def _gain(name: str, found: Change, before: tuple[Entry, int], after: tuple[Entry, int]) -> Gain:
+    """A change in words, both values with the digits of the larger std."""
+    stds = [std for entry, m in (before, after) if (std := entry.stat(name, m).std) is not None]
+    spread = max(stds, default=None)
+    texts = [value_text(entry.mean(name, m), spread, entry.bound(name, m)) for entry, m in (before, after)]
+    word, tone = ("better", "good") if found.gained > 0 else ("worse", "bad")
+    judgement = {"clear": word, "narrow": f"narrowly {word}", "none": "no clear change", "unknown": "not certain"}
+    certain = found.certainty in ("clear", "narrow")
+    moved = change(found.start, found.end)
+    return Gain(" → ".join(texts), moved, judgement[found.certainty], tone if certain else "same")
 
 
 def confidence_sentence(entry: Entry) -> str:
-    """Whether a file is over- or under-confident at its largest M; empty where that is unknown."""
+    """Whether a method is over- or under-confident at its largest M; empty where that is unknown."""
     return _coverage_sentence(entry) if entry.kind == "gaussian" else _accuracy_sentence(entry)
 
 
 def _coverage_sentence(entry: Entry) -> str:
     m = entry.members[-1]
-    area, signed = entry.stat("auce", m).mean, entry.stat("auce_signed", m).mean
+    area, signed = entry.mean("auce", m), entry.mean("auce_signed", m)
     if area is None or signed is None:
         return ""
     points = significant(100 * area / 0.98, 2)  # the levels span 0.98, so this is the mean gap
@@ -270,26 +489,30 @@ def _coverage_sentence(entry: Entry) -> str:
     at_90 = next((c for x, c in zip(curve.x, curve.mean, strict=True) if abs(x - 0.9) < 1e-6), None) if curve else None
     against = at_90 is not None and (at_90 - 0.9) * signed < 0
     if area < 0.01:
-        verdict = "is close to calibrated"
+        words = "is close to calibrated"
     elif abs(signed) < 0.5 * area or against:
-        verdict = "is over-confident at some levels and under-confident at others"
+        words = "is over-confident at some levels and under-confident at others"
     else:
-        verdict = "is over-confident" if signed < 0 else "is under-confident"
+        words = "is over-confident" if signed < 0 else "is under-confident"
     held = f" Its {percent(0.9)} interval holds {percent(at_90, 3)} of the pixels;" if at_90 is not None else ""
-    return f"{verdict} at {m_equals(m)}.{held} {off}." if held else f"{verdict} at {m_equals(m)}: {off}."
+    return f"{words} at {m_equals(m)}.{held} {off}." if held else f"{words} at {m_equals(m)}: {off}."
 
 
 def _accuracy_sentence(entry: Entry) -> str:
     m = entry.members[-1]
-    parts = [entry.curve("reliability", part, m) for part in ("confidence", "accuracy", "count")]
-    if any(part is None for part in parts):
+    confidences, accuracies, counts = (entry.curve("reliability", p, m) for p in ("confidence", "accuracy", "count"))
+    if confidences is None or accuracies is None or counts is None:
         return ""
-    bins = [b for b in zip(*(part.mean for part in parts if part), strict=True) if None not in b]
-    total = sum(count or 0.0 for _, _, count in bins)
+    bins = [
+        (confidence, accuracy, number)
+        for confidence, accuracy, number in zip(confidences.mean, accuracies.mean, counts.mean, strict=True)
+        if confidence is not None and accuracy is not None and number is not None
+    ]
+    total = sum(number for _, _, number in bins)
     if not total:
         return ""
-    confidence = sum((c or 0.0) * (n or 0.0) for c, _, n in bins) / total
-    accuracy = sum((a or 0.0) * (n or 0.0) for _, a, n in bins) / total
+    confidence = sum(c * n for c, _, n in bins) / total
+    accuracy = sum(a * n for _, a, n in bins) / total
     facts = f"mean confidence {percent(confidence, 3)}, accuracy {percent(accuracy, 3)}"
     # Less than draws differ by says nothing, nor does half a point.
     if abs(confidence - accuracy) < max(0.005, entry.stat("accuracy", m).std or 0.0):

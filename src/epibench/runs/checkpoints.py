@@ -1,97 +1,229 @@
-"""What training leaves on disk: kept networks, the state of an unfinished one, the log; every file in one step."""
+"""What training leaves on disk: kept weights, the state of an unfinished training, the log; every file in one step.
+
+One format serves stacked small networks and large ones: a file of tensors and notes for each kept epoch of a training.
+Every file carries the fingerprint of what decided it and a checksum of what it holds.
+"""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
-from collections.abc import Mapping, Sequence
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
 from epibench.errors import InputError
-from epibench.runs.tensors import Saved, load_tensors, save_tensors
-from epibench.files import write_text
-from epibench.training.dense import DenseState, LogRow
+from epibench.files import replacing, write_text
+from epibench.training.state import LogRow, TrainingState, Weights
+
+MADE_ANEW = "remove it, and it is made anew"
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """The content of a file of tensors and notes, which complains of what it lacks."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    notes: dict[str, Any]
+
+    def tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A tensor of float32 in the shape that it must have."""
+        tensor = self.tensors.get(name)
+        if tensor is None or tensor.shape != shape or tensor.dtype != torch.float32:
+            raise self.complaint(f"its '{name}' are not float32 in the shape {shape}")
+        return tensor
+
+    def number(self, name: str) -> float:
+        """A number that is 0 or more."""
+        value = self.notes.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise self.complaint(f"its '{name}' is {value!r}")
+        return float(value)
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names begin with a prefix, without it."""
+        return {name.removeprefix(prefix): each for name, each in self.tensors.items() if name.startswith(prefix)}
+
+    def log(self) -> tuple[LogRow, ...]:
+        """The log of a training in the notes."""
+        try:
+            return tuple(
+                LogRow(int(step), float(loss), float(rate)) for step, loss, rate in self.notes.get("log") or []
+            )
+        except (TypeError, ValueError):
+            raise self.complaint("its log cannot be read") from None
+
+    def complaint(self, problem: str) -> InputError:
+        """The error that names the file and the remedy."""
+        return InputError(f"{self.path}: {problem}; {MADE_ANEW}")
+
+
+def save_tensors(path: Path, tensors: Weights, notes: Mapping[str, Any]) -> None:
+    """Write tensors and notes in one step, with checksums; nothing in such a file is ever executed."""
+    plain = _separate(tensors)
+    text = json.dumps(dict(notes), sort_keys=True)
+    metadata = {"notes": text, "checksum": checksum(plain), "notes_checksum": _digest([text.encode()])}
+    with replacing(path) as stream:
+        stream.write(save(plain, metadata))
+
+
+def _separate(tensors: Weights) -> dict[str, Tensor]:
+    """Tensors as a file takes them; those that share memory, as tied weights do, are copied."""
+    plain: dict[str, Tensor] = {}
+    seen = set[int]()
+    for name, tensor in tensors.items():
+        kept = tensor.detach().cpu().contiguous()
+        plain[name] = kept.clone() if kept.data_ptr() in seen else kept
+        seen.add(kept.data_ptr())
+    return plain
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """A hash of tensors with their names, kinds and shapes."""
+
+    def parts() -> Iterable[bytes | memoryview]:
+        for name, tensor in sorted(tensors.items()):
+            yield f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode()
+            yield tensor.contiguous().flatten().view(torch.uint8).numpy().data.cast("B")
+
+    return _digest(parts())
+
+
+def _digest(parts: Iterable[bytes | memoryview]) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()
+
+
+def load_tensors(path: Path, fingerprint: str, only_notes: bool = False) -> TensorFile | None:
+    """What a file holds, or None where there is none; it must be undamaged, and of the same fingerprint."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            notes = json.loads(metadata.get("notes", "{}"))
+            tensors = {} if only_notes else {name: file.get_tensor(name) for name in list(file.keys())}
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not readable ({error}); {MADE_ANEW}") from None
+    loaded = TensorFile(path, tensors, notes if isinstance(notes, dict) else {})
+    if "checksum" not in metadata:
+        raise loaded.complaint("it has no checksum: an earlier version of epibench wrote it")
+    damaged = metadata.get("notes_checksum") != _digest([metadata.get("notes", "").encode()])
+    if damaged or (not only_notes and metadata["checksum"] != checksum(tensors)):
+        raise loaded.complaint("damaged: its checksum does not fit what it holds")
+    if loaded.notes.get("fingerprint") != fingerprint:
+        raise loaded.complaint("made with other settings or other data than these")
+    return loaded
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The files of one network of a method. stamp: a key of everything that decides its weights; keep: epochs."""
+    """The files of one training: of a large network, or of all stacked networks that are trained together.
+
+    networks: their numbers; fingerprint: of everything that decides their weights; keep: the epochs that are kept.
+    """
 
     folder: Path
-    network: int
-    stamp: str
+    networks: tuple[int, ...]
+    fingerprint: str
     keep: tuple[int, ...]
 
-    def step(self) -> int:
-        """The step that training goes on from, or 0."""
-        found = load_tensors(self.unfinished, self.stamp, only_notes=True)
-        return 0 if found is None else int(found.number("step"))
+    @property
+    def name(self) -> str:
+        """What its files begin with: the number of the network, or those of the first and last."""
+        first, last = self.networks[0], self.networks[-1]
+        return f"{first:04d}" if first == last else f"{first:04d}-{last:04d}"
 
     def weights(self, snapshot: int) -> Path:
-        """Parameters and buffers by name, as `load_state_dict` takes them; one file for each kept epoch."""
-        epoch = f"-{self.keep[snapshot]:06d}" if len(self.keep) > 1 else ""
-        return self.folder / f"{self.network:04d}{epoch}.safetensors"
+        """The kept weights, as `load_state_dict` takes them or (network, parameter); one file for each kept epoch."""
+        epoch = f".{self.keep[snapshot]:06d}" if len(self.keep) > 1 else ""
+        return self.folder / f"{self.name}{epoch}.safetensors"
 
     @property
     def unfinished(self) -> Path:
         """Where training stands."""
-        return self.folder / f"{self.network:04d}.unfinished.safetensors"
+        return self.folder / f"{self.name}.unfinished.safetensors"
 
     @property
     def diverged(self) -> Path:
         """That training has failed, and how."""
-        return self.folder / f"{self.network:04d}.diverged.txt"
+        return self.folder / f"{self.name}.diverged.txt"
 
     @property
     def log(self) -> Path:
         """Losses and rates as a table."""
-        return self.folder / f"{self.network:04d}.csv"
+        return self.folder / f"{self.name}.csv"
 
-    def finished(self) -> Saved | None:
-        """What is noted of the last kept network, if training has ended."""
-        return load_tensors(self.weights(len(self.keep) - 1), self.stamp, only_notes=True)
+    @property
+    def claim(self) -> Path:
+        """Locked by the process that trains it."""
+        return self.folder / f"{self.name}.lock"
+
+    def posterior(self, network: int) -> Path:
+        """What the method has fitted to a trained network."""
+        return self.folder / f"{network:04d}.posterior.safetensors"
+
+    @property
+    def over(self) -> bool:
+        """Whether training has ended, well or not."""
+        return self.diverged.exists() or self.finished() is not None
+
+    def step(self) -> int:
+        """The step that training goes on from, or 0."""
+        state = load_tensors(self.unfinished, self.fingerprint, only_notes=True)
+        return 0 if state is None else int(state.number("step"))
+
+    def finished(self) -> TensorFile | None:
+        """The notes on the last kept weights, if training has ended."""
+        return load_tensors(self.weights(len(self.keep) - 1), self.fingerprint, only_notes=True)
 
     def load_weights(self, snapshot: int) -> dict[str, Tensor]:
-        """A kept network."""
+        """The weights that were kept."""
         path = self.weights(snapshot)
-        found = load_tensors(path, self.stamp)
-        if found is None:
-            raise InputError(f"{path}: a trained network is missing; run the same command again")
-        return found.tensors
+        kept = load_tensors(path, self.fingerprint)
+        if kept is None:
+            raise InputError(f"{path}: trained weights are missing; run the same command again")
+        return kept.tensors
 
-    def save_weights(self, epoch: int, weights: Mapping[str, Tensor], log: Sequence[LogRow], seconds: float) -> None:
-        """Keep a network; after the last one the unfinished state is not needed any more."""
-        notes = {"stamp": self.stamp, "epoch": epoch, "seconds": seconds, "log": [list(row) for row in log]}
+    def save_weights(self, epoch: int, weights: Weights, log: Sequence[LogRow], seconds: float) -> None:
+        """Keep weights; after the last ones the unfinished state is not needed any more."""
+        notes = {"fingerprint": self.fingerprint, "epoch": epoch, "seconds": seconds, "log": [list(row) for row in log]}
         save_tensors(self.weights(self.keep.index(epoch)), weights, notes)
         if epoch == self.keep[-1]:
             self.unfinished.unlink(missing_ok=True)
 
-    def save_state(self, state: DenseState, seconds: float, machine: str) -> None:
+    def save_state(self, state: TrainingState, seconds: float, machine: str) -> None:
         """Keep where training stands; machine: the kind of device and the precision, which it has to go on with."""
         tensors = {"parameters": state.parameters}
         tensors |= {f"rule.{name}": tensor for name, tensor in state.rule.items()}
         tensors |= {f"buffer.{name}": tensor for name, tensor in state.buffers.items()}
-        notes = {"stamp": self.stamp, "step": state.step, "seconds": seconds, "machine": machine}
+        notes = {"fingerprint": self.fingerprint, "step": state.step, "seconds": seconds, "machine": machine}
         save_tensors(self.unfinished, tensors, {**notes, "log": [list(row) for row in state.log]})
 
-    def load_state(self, machine: str) -> tuple[DenseState, float] | None:
+    def load_state(self, machine: str, device: torch.device | None = None) -> tuple[TrainingState, float] | None:
         """Where training stopped and the seconds so far, if it has begun."""
-        found = load_tensors(self.unfinished, self.stamp)
-        if found is None:
+        saved = load_tensors(self.unfinished, self.fingerprint)
+        if saved is None:
             return None
-
-        def part(prefix: str) -> dict[str, Tensor]:
-            return {name.removeprefix(prefix): each for name, each in found.tensors.items() if name.startswith(prefix)}
-
-        if "parameters" not in found.tensors:
-            raise found.complaint("it holds no parameters")
-        step = int(found.number("step"))
-        state = DenseState(step, found.tensors["parameters"], part("rule."), part("buffer."), log_of(found))
-        seconds = found.number("seconds")
-        if (there := found.notes.get("machine")) != machine:
+        if "parameters" not in saved.tensors:
+            raise saved.complaint("it holds no parameters")
+        rule = {name: tensor.to(device) for name, tensor in saved.part("rule.").items()}
+        parameters = saved.tensors["parameters"].to(device)
+        state = TrainingState(int(saved.number("step")), parameters, rule, saved.part("buffer."), saved.log())
+        seconds = saved.number("seconds")
+        if (there := saved.notes.get("machine")) != machine:
             raise InputError(
                 f"{self.unfinished}: this training began on {there}, not on {machine}; go on there (--device), "
                 f"or remove the file to begin anew"
@@ -99,18 +231,9 @@ class Checkpoints:
         return state, seconds
 
     def write_log(self, log: Sequence[LogRow]) -> None:
-        """Write the whole log so far."""
+        """Write the whole log so far as a table."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(LogRow._fields)
         writer.writerows(log)
         write_text(self.log, text.getvalue())
-
-
-def log_of(saved: Saved) -> tuple[LogRow, ...]:
-    """The log in the notes of a file."""
-    rows = saved.notes.get("log")
-    try:
-        return tuple(LogRow(int(step), float(loss), float(rate)) for step, loss, rate in rows or [])
-    except (TypeError, ValueError):
-        raise saved.complaint("its log cannot be read") from None

@@ -1,216 +1,223 @@
-"""Carry out a toy recipe: fit every method, compare its draws with the reference and the truth, write the results."""
+"""Evaluate a method on a toy problem: every draw against the reference on a grid, and against the truth on points."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from epibench.data.points import Points
-from epibench.data.sets.toy import ToyProblem, in_region, make_toy, sample
+from epibench.conventions import CONVENTIONS, check_uncertainty
+from epibench.data.batch import Points
+from epibench.data.sets.toy import GRID_SIDE, ToyProblem, in_region, sample, true_class, true_mean, true_std
 from epibench.errors import InputError
+from epibench.evaluation.loop import Evaluation
+from epibench.evaluation.suite import SuiteSettings
+from epibench.evaluation.summary import per_draw, summarise, summarise_curves, to_plain
+from epibench.members.draws import Draws
+from epibench.members.stacked import StackedOnPoints, StackedPool, predict
+from epibench.methods.contract import Member
+from epibench.methods.map import Direct
 from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergences
-from epibench.members.draws import Draws, make_draws
-from epibench.evaluation.pool import Pool, predict, score
-from epibench.evaluation.suite import SuiteSettings, check_uncertainty
-from epibench.runs.heading import heading, method_facts
-from epibench.runs.pictures import draw_pictures
-from epibench.runs.reporter import Reporter
-from epibench.runs.run_folder import RunFolder, Stamp
-from epibench.methods import Problem, Watch
-from epibench.methods.contract import finite
-from epibench.methods.direct import Direct
-from epibench.metrics.conventions import CONVENTIONS
-from epibench.networks.mlp import StackedMLP
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
-from epibench.evaluation.summary import per_draw, summarise, summarise_curves, to_plain
-from epibench.files import write_text
-from epibench.results import RunResults
-from epibench.training.objectives import OBJECTIVES
-from epibench.training.stacked import State
+from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
+from epibench.runs.evaluated import Evaluated, draws_of, method_facts
+from epibench.runs.train import Run, Trained
+from epibench.runs.trainers import stacked_training, toy_network, toy_problem
+from epibench.training.stacked import OBJECTIVES, Keys, trained
 
-SAVE_SECONDS = 10.0
-OUTPUTS = {"gaussian": 1, "categorical": 2}
+EVERY = 4  # of the 1,000 grid points of regression; a line needs no more
+DIGITS = 4
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """What a run found out about one method."""
+class ToyEvaluated(Evaluated):
+    """What came out for one method, with what each draw predicts on the grid."""
 
     draws: Draws
     grid: dict[str, Tensor]
-    facts: dict[str, Any]
-    summary: dict[str, Any]
-    curves: dict[str, Any]
-    per_draw: dict[str, Any]
     kl: dict[str, Any]
     kl_draws: dict[str, Any]
-    cost: dict[str, Any]
 
 
-def run_toy(recipe: ToyRecipe, folder: RunFolder, device: torch.device, reporter: Reporter) -> RunResults:
-    """The whole run; what is finished is found in the folder and not done again."""
-    toy = make_toy(recipe.problem, recipe.data.seed, None if recipe.data.path is None else Path(recipe.data.path))
-    reference = find_reference(recipe, toy)
-    folder.claim(recipe)
-    begun = time.perf_counter()
-    problem = Problem(toy.kind, toy.train, network_of(recipe, toy), recipe.prior_scale, device)
-    found, failed = {}, {}
-    for name in recipe.methods:
+@dataclass(frozen=True)
+class ToyExperiment:
+    """A toy problem, its reference, and how methods are evaluated on it."""
+
+    run: Run
+
+    @property
+    def recipe(self) -> ToyRecipe:
+        """The recipe that is carried out."""
+        assert isinstance(self.run.recipe, ToyRecipe)
+        return self.run.recipe
+
+    @cached_property
+    def toy(self) -> ToyProblem:
+        """The problem with its training data."""
+        return toy_problem(self.recipe)
+
+    @cached_property
+    def reference(self) -> Reference | None:
+        """The reference that the recipe names, checked against its problem."""
+        recipe = self.recipe
+        if recipe.reference.path is None:
+            return None
+        path = shipped_reference(recipe.problem) if recipe.reference.path == SHIPPED else Path(recipe.reference.path)
+        reference = load_reference(path)
+        check_fits(reference, self.toy, recipe.prior_scale, recipe.hidden)
+        return reference
+
+    def check(self) -> None:
+        """Open everything, so that what is wrong shows before anything is trained."""
+        _ = self.toy, self.reference
+
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+    def evaluate(self, name: str, networks: Trained, failed: dict[str, str]) -> ToyEvaluated:
+        """Every draw of a method: KLs, and metrics on fresh points inside and outside of the training region."""
+        lost = len(networks.diverged)
+        number = len(networks.networks) + lost
         try:
-            found[name] = fit_and_evaluate(name, recipe, toy, reference, problem, folder, reporter)
-        except InputError as error:  # what other methods have done is not lost
-            failed[name] = str(error)
-            reporter.say(f"{name} failed: {error}")
-    found_out = document(recipe, toy, reference, found, direct_regression(recipe, toy, problem), device)
-    results = RunResults(**found_out, failed=failed, seconds=time.perf_counter() - begun)
-    write_text(folder.results, results.model_dump_json(indent=1) + "\n")
-    return results
+            evaluated = self._evaluate(name, networks)
+        except ValueError as error:
+            about = f"{lost} of {number} networks diverged; " if lost else ""
+            raise InputError(f"{name}: {about}{error}; lower {self.recipe.setting(name, 'learning_rate')}") from None
+        if lost:
+            note = f"{lost} of {number} diverged and are left out."
+            evaluated.facts.notes.append(note)
+            self.run.reporter.say(f"{name}: {note}")
+        return evaluated
 
+    def _evaluate(self, name: str, networks: Trained) -> ToyEvaluated:
+        recipe, toy, begun = self.recipe, self.toy, time.perf_counter()
+        pool = self.pool(networks)
+        draws = draws_of(recipe, name, pool)
+        tests = fresh_points(recipe, toy)
+        summary: dict[str, Summary] = {}
+        curves: dict[str, CurveFamilies] = {}
+        entries: dict[str, list[Draw]] = {}
+        with self.run.reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:
+            # The grid is small: what all draws predict on it is kept, for the divergences and the pictures.
+            grid = with_variance(
+                predict(pool, draws, toy.kind, toy.grid, math.exp(PREDICTED_LOG_VARIANCE_LIMIT), advance)
+            )
+            predicted = time.perf_counter() - begun
+            for domain, points in tests.items():
+                evaluation = Evaluation(StackedOnPoints(pool, points), draws, suite_settings(toy.kind))
+                evaluation.run(after_draws=advance)
+                values, families = evaluation.results()
+                summary[domain] = summarise(draws.sets, values)
+                curves[domain] = summarise_curves(draws.sets, families)
+                entries[domain] = per_draw(draws.sets, values)
+        kl = self.divergences(grid)
+        return ToyEvaluated(
+            facts=method_facts(recipe, name, len(networks.networks), pool),
+            summary=summary,
+            curves=curves,
+            entries=entries,
+            cost=Cost(
+                parameters=toy_network(recipe, toy).num_parameters,
+                train_seconds=networks.seconds,
+                predict_seconds=predicted,
+            ),
+            draws=draws,
+            grid=grid,
+            kl=over_leaves(
+                kl, lambda values: {m: of_m["kl"] for m, of_m in summarise(draws.sets, {"kl": values}).items()}
+            ),
+            kl_draws=over_leaves(kl, lambda values: {m: to_plain(values[draws.of_size(m)]) for m in draws.sizes}),
+        )
 
-def direct_regression(recipe: ToyRecipe, toy: ToyProblem, problem: Problem) -> Tensor | None:
-    """What a network without uncertainty predicts on the grid, (point,), to be drawn beside the methods."""
-    if toy.kind != "gaussian":
-        return None
-    return Direct().fit(problem, recipe.seed).outputs(toy.grid, slice(0, 1))["mean"][0]
+    def pool(self, networks: Trained) -> StackedPool:
+        """The members of trained networks; passes of one network share its parameters."""
+        method, device = networks.method, self.run.machine.device
+        table = method.members(networks.networks)
+        owners = [Member(m.network, m.snapshot) if method.dropout else m for m in table.members]
+        distinct = {owner: row for row, owner in enumerate(dict.fromkeys(owners))}
+        parameters = torch.stack([networks.weights(owner)["parameters"] for owner in distinct]).to(device)
+        return StackedPool(
+            network=toy_network(self.recipe, self.toy),
+            objective=OBJECTIVES[self.toy.kind],
+            table=table,
+            parameters=parameters,
+            rows=tuple(distinct[owner] for owner in owners),
+            seed=self.recipe.seed,
+            method=method.name,
+            rate=method.dropout,
+        )
 
+    def divergences(self, grid: Mapping[str, Tensor]) -> dict[str, Any]:
+        """KLs to the reference by convention, direction and region; none without a reference."""
+        if self.reference is None:
+            return {}
+        predictive = self.reference.predictive()
+        return {each: divergences(predictive, grid, self.toy.inside, each) for each in CONVENTIONS}
 
-def fit_and_evaluate(
-    name: str,
-    recipe: ToyRecipe,
-    toy: ToyProblem,
-    reference: Reference | None,
-    problem: Problem,
-    folder: RunFolder,
-    reporter: Reporter,
-) -> Evaluated:
-    """Train one method, or find it trained, and evaluate what has not diverged of it."""
-    parameters, seconds = train_method(name, recipe, problem, folder, reporter)
-    kept = finite(parameters.to(problem.device))
-    left = recipe.method(name).pool(problem, kept, recipe.seed)
-    try:
-        evaluated = evaluate_method(name, recipe, toy, reference, left, seconds, reporter)
-    except ValueError as error:
-        lost = len(parameters) - len(kept)
-        about = f"{lost} of {len(parameters)} networks diverged; " if lost else ""
-        raise InputError(f"{name}: {about}{error}; lower {name}.learning_rate") from None
-    if len(kept) < len(parameters):
-        note = f"{len(parameters) - len(kept)} of {len(parameters)} diverged and are left out."
-        evaluated.facts["num_networks"] = len(kept)
-        evaluated.facts["notes"].append(note)
-        reporter.say(f"{name}: {note}")
-    return evaluated
-
-
-def network_of(recipe: ToyRecipe, toy: ToyProblem) -> StackedMLP:
-    """The networks of a recipe: mean and log variance apart, or one with two logits."""
-    return StackedMLP(toy.grid.shape[1], OUTPUTS[toy.kind], OBJECTIVES[toy.kind].heads, recipe.hidden)
-
-
-def find_reference(recipe: ToyRecipe, toy: ToyProblem) -> Reference | None:
-    """The reference that the recipe names, checked against its problem."""
-    if recipe.reference.path is None:
-        return None
-    path = shipped_reference(recipe.problem) if recipe.reference.path == SHIPPED else Path(recipe.reference.path)
-    reference = load_reference(path)
-    check_fits(reference, toy, recipe.prior_scale, recipe.hidden)
-    return reference
-
-
-def train_method(
-    name: str, recipe: ToyRecipe, problem: Problem, folder: RunFolder, reporter: Reporter
-) -> tuple[Tensor, float]:
-    """The parameters of a method and the seconds that they took: found in the folder, or trained to the end."""
-    method, begun = recipe.method(name), time.perf_counter()
-    stamp = Stamp.of(method, problem, recipe.seed)
-    if (done := folder.load_members(name, stamp)) is not None:
-        reporter.say(f"{name}: trained already")
-        return done
-    state, before = folder.load_state(name, stamp, problem.device) or (None, 0.0)
-    done_epochs, saved = 0 if state is None else state.epoch, begun
-
-    def seconds() -> float:
-        return before + time.perf_counter() - begun
-
-    def save(state: State) -> None:
-        nonlocal saved
-        if time.perf_counter() - saved > SAVE_SECONDS:
-            folder.save_state(name, stamp, state, seconds())
-            saved = time.perf_counter()
-
-    with reporter.step(f"train {name}", method.training(problem).num_epochs, done_epochs) as advance:
-        last = done_epochs
-
-        def progress(epoch: int, total: int) -> None:
-            nonlocal last
-            advance(epoch - last)
-            last = epoch
-
-        parameters = method.train(problem, recipe.seed, Watch(progress, lambda: state, save))
-    folder.save_members(name, stamp, parameters, seconds())
-    return parameters, seconds()
-
-
-def evaluate_method(
-    name: str,
-    recipe: ToyRecipe,
-    toy: ToyProblem,
-    reference: Reference | None,
-    pool: Pool,
-    train_seconds: float,
-    reporter: Reporter,
-) -> Evaluated:
-    """Every draw of a pool against the reference on the grid, and against the truth on fresh points."""
-    method, begun = recipe.method(name), time.perf_counter()
-    sizes = (1,) if method.single else recipe.members
-    draws = make_draws(
-        pool.num_members,
-        sizes,
-        plan=pool.plan,
-        max_draws=lambda size: method.max_draws(size, recipe.draws),
-        seed=recipe.seed,
-        group=pool.group,
-    )
-    tests = fresh_points(recipe, toy)
-    with reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:
-        # The grid is small: what all draws predict on it is kept, for the divergences and the pictures.
-        grid = with_variance(predict(pool, draws, toy.kind, toy.grid, math.exp(PREDICTED_LOG_VARIANCE_LIMIT), advance))
-        predicted = time.perf_counter() - begun
-        scored = {
-            domain: score(pool, draws, suite_settings(toy.kind), data.inputs, data.target, advance)
-            for domain, data in tests.items()
+    def results(self, evaluated: Mapping[str, ToyEvaluated]) -> dict[str, Any]:
+        """What a run writes that only toy problems have."""
+        return {
+            "problem": self.toy.name,
+            "kind": self.toy.kind,
+            "kl": {name: each.kl for name, each in evaluated.items()},
+            "kl_draws": {name: each.kl_draws for name, each in evaluated.items()},
+            "reference": self.reference_facts(),
+            "pictures": self.pictures(evaluated),
         }
-    kl = (
-        {}
-        if reference is None
-        else {
-            convention: divergences(reference.predictive(), grid, toy.inside, convention) for convention in CONVENTIONS
+
+    def reference_facts(self) -> ReferenceFacts | None:
+        """What the results say of the reference."""
+        if self.reference is None:
+            return None
+        return ReferenceFacts(
+            path=self.recipe.reference.path,
+            about=self.reference.about,
+            floor=self.reference.floor(),
+            notes=list(self.reference.notes),
+        )
+
+    def pictures(self, evaluated: Mapping[str, ToyEvaluated]) -> ToyPictures:
+        """Grid, truth, data, reference, direct regression and, for each method and M, some draws."""
+        toy, reference = self.toy, self.reference
+        regression = toy.kind == "gaussian"
+        axis = rounded(toy.grid[: GRID_SIDE[toy.name], 0])
+        return ToyPictures(
+            grid={"x": rounded(toy.grid[::EVERY, 0])} if regression else {"x1": axis, "x2": axis},
+            truth=regression_truth(toy) if regression else {"class": true_class(toy.grid).tolist()},
+            data=training_points(toy),
+            reference=None if reference is None else prediction(reference.predictive()),
+            direct={"mean": rounded(self.direct_regression()[::EVERY])} if regression else None,
+            methods={name: self.examples(each) for name, each in evaluated.items()},
+        )
+
+    def examples(self, evaluated: ToyEvaluated) -> dict[int, list[Columns]]:
+        """The first draws of each M that is drawn; of a method without several M, its own."""
+        draws, options = evaluated.draws, self.recipe.pictures
+        sizes = [size for size in options.members if size in draws.sizes] or list(draws.sizes[:1])
+        return {
+            size: [
+                prediction({name: values[number] for name, values in evaluated.grid.items()})
+                for number in draws.of_size(size)[: options.examples]
+            ]
+            for size in sizes
         }
-    )
-    return Evaluated(
-        draws=draws,
-        grid=grid,
-        facts=method_facts(recipe, name, method.num_trained, pool),
-        summary={domain: summarise(draws.sets, values) for domain, (values, _) in scored.items()},
-        curves={domain: summarise_curves(draws.sets, curves) for domain, (_, curves) in scored.items()},
-        per_draw={domain: per_draw(draws.sets, values) for domain, (values, _) in scored.items()},
-        kl=over_leaves(kl, lambda values: {m: cell["kl"] for m, cell in summarise(draws.sets, {"kl": values}).items()}),
-        kl_draws=over_leaves(
-            kl, lambda values: {str(size): to_plain(values[draws.of_size(size)]) for size in draws.sizes}
-        ),
-        cost={
-            "parameters": network_of(recipe, toy).num_parameters,
-            "train_seconds": train_seconds,
-            "predict_seconds": predicted,
-        },
-    )
+
+    def direct_regression(self) -> Tensor:
+        """What a network without uncertainty predicts on the grid, (point,), to be drawn beside the methods."""
+        training = stacked_training(self.recipe, self.toy, method := Direct())
+        keys = Keys.of(self.recipe.seed, method.name, range(1), self.run.machine.device)
+        parameters = trained(training, keys)[:, -1]
+        inputs = self.toy.grid.to(parameters.device)
+        return training.objective.predict(training.network.outputs(parameters, inputs.T.expand(1, -1, -1)))["mean"][0]
 
 
 def suite_settings(kind: str) -> SuiteSettings:
@@ -244,36 +251,30 @@ def over_leaves(tree: Any, function: Callable[[Tensor], Any]) -> Any:
     return {key: over_leaves(value, function) for key, value in tree.items()}
 
 
-def document(
-    recipe: ToyRecipe,
-    toy: ToyProblem,
-    reference: Reference | None,
-    found: dict[str, Evaluated],
-    direct: Tensor | None,
-    device: torch.device,
-) -> dict[str, Any]:
-    """The results of a run as plain data."""
-    return {
-        **heading(recipe, device),
-        "problem": toy.name,
-        "kind": toy.kind,
-        "methods": {name: each.facts for name, each in found.items()},
-        "summary": {name: each.summary for name, each in found.items()},
-        "curves": {name: each.curves for name, each in found.items()},
-        "draws": {name: each.per_draw for name, each in found.items()},
-        "kl": {name: each.kl for name, each in found.items()},
-        "kl_draws": {name: each.kl_draws for name, each in found.items()},
-        "reference": None if reference is None else reference_facts(recipe, reference),
-        "pictures": draw_pictures(recipe, toy, reference, {n: (e.draws, e.grid) for n, e in found.items()}, direct),
-        "cost": {name: each.cost for name, each in found.items()},
-    }
+def prediction(predicted: Mapping[str, Tensor]) -> Columns:
+    """What is drawn of a prediction."""
+    if "probs" in predicted:
+        return {"probs": rounded(predicted["probs"][:, 0])}
+    shown = {"mean": predicted["mean"], "std": predicted["variance"].sqrt()}
+    if "aleatoric" in predicted:
+        shown["aleatoric_std"] = predicted["aleatoric"].sqrt()
+    return {name: rounded(values[::EVERY]) for name, values in shown.items()}
 
 
-def reference_facts(recipe: ToyRecipe, reference: Reference) -> dict[str, Any]:
-    """What the results say of the reference."""
-    return {
-        "path": recipe.reference.path,
-        "about": reference.about,
-        "floor": reference.floor(),
-        "notes": list(reference.notes),
-    }
+def regression_truth(toy: ToyProblem) -> Columns:
+    """True mean and standard deviation on the grid."""
+    x = toy.grid[::EVERY, 0].double().numpy()
+    return {"mean": rounded(torch.from_numpy(true_mean(x))), "std": rounded(torch.from_numpy(true_std(x)))}
+
+
+def training_points(toy: ToyProblem) -> Columns:
+    """The training data."""
+    inputs, target = toy.train.inputs, toy.train.target
+    if toy.kind == "gaussian":
+        return {"x": rounded(inputs[:, 0]), "y": rounded(target)}
+    return {"x1": rounded(inputs[:, 0]), "x2": rounded(inputs[:, 1]), "class": target.tolist()}
+
+
+def rounded(values: Tensor) -> list[int | float | None]:
+    """Numbers for a picture."""
+    return [float(value) for value in np.round(values.double().cpu().numpy(), DIGITS)]

@@ -76,11 +76,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds under the names that a store knows, and every name that was found."""
+    """What a file holds under the names that a store knows, and the names of all arrays there."""
 
     arrays: dict[str, Source]
     attributes: dict[str, Any]
-    found: tuple[str, ...]
+    names: tuple[str, ...]
 
 
 @contextmanager
@@ -109,8 +109,8 @@ def read_contents(path: Path) -> Contents:
         if files := sorted(path.glob("*.npz"), key=_natural_order):
             _check_read_whole(path, files)
             return _member_files_contents(path, files)
-        found = sorted(entry.name for entry in path.iterdir())
-        raise InputError(f"{path}: neither a zarr group nor a folder of .npz files; found {listed(found)}")
+        names = sorted(entry.name for entry in path.iterdir())
+        raise InputError(f"{path}: neither a zarr group nor a folder of .npz files; found {listed(names)}")
     if path.suffix == ".npz":
         _check_read_whole(path, [path])
         return _npz_contents(path)
@@ -133,9 +133,9 @@ def listed(names: Sequence[str]) -> str:
     return (shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")) or "nothing"
 
 
-def hints(wanted: Sequence[str], found: Sequence[str]) -> str:
+def hints(wanted: Sequence[str], names: Sequence[str]) -> str:
     """What to do about names under which a wanted array is often stored."""
-    misnamed = [name for name in found if name in MISNOMERS and {*MISNOMERS[name][0].split()} & {*wanted}]
+    misnamed = [name for name in names if name in MISNOMERS and {*MISNOMERS[name][0].split()} & {*wanted}]
     return "".join(f"; {name!r} found: {MISNOMERS[name][1]}" for name in misnamed)
 
 
@@ -187,8 +187,8 @@ def _zarr_contents(path: Path, root: Path | zipfile.Path, store: LocalStore | Zi
         raise InputError(
             f"{path}: no zarr group at its top, which holds {listed(entries)}; a store is a group with arrays in it"
         )
-    found = tuple(name for name in entries if (root / name / document).exists())
-    known = [name for name in found if name in ARRAYS]
+    names = tuple(name for name in entries if (root / name / document).exists())
+    known = [name for name in names if name in ARRAYS]
     checked = _WholeChunks(store)
     for name in known:
         codecs = _checked_codecs(f"{path}: array {name!r}", json.loads((root / name / document).read_bytes()))
@@ -197,7 +197,7 @@ def _zarr_contents(path: Path, root: Path | zipfile.Path, store: LocalStore | Zi
     # Consolidated metadata could name other codecs than those just checked.
     group = zarr.open_group(checked, mode="r", zarr_format=zarr_format, use_consolidated=False)
     arrays = {name: _zarr_source(path, name, group[name]) for name in known}
-    return Contents(arrays, group.attrs.asdict(), found)
+    return Contents(arrays, group.attrs.asdict(), names)
 
 
 def _zarr_source(path: Path, name: str, array: zarr.Array[Any] | zarr.Group) -> Source:
@@ -241,12 +241,12 @@ def _npz_contents(path: Path) -> Contents:
     """Names, shapes and dtypes of an .npz, from its headers; attributes are arrays without axes."""
     with zipfile.ZipFile(path) as archive:
         check_entries(path, archive)
-        found = tuple(entry.removesuffix(".npy") for entry in archive.namelist())
-        sources = {name: _npz_source(path, archive, name) for name in found if name in ARRAYS + ATTRIBUTES}
+        names = tuple(entry.removesuffix(".npy") for entry in archive.namelist())
+        sources = {name: _npz_source(path, archive, name) for name in names if name in ARRAYS + ATTRIBUTES}
     attributes = {name: sources.pop(name).read(()).tolist() for name in ATTRIBUTES if name in sources}
-    kinds = [kind for kind, names in KINDS.items() if any(name in sources for name in names)]
+    kinds = [kind for kind, outputs in KINDS.items() if any(name in sources for name in outputs)]
     inferred = {"kind": kinds[0]} if len(kinds) == 1 else {}
-    return Contents(sources, {"version": VERSION, **inferred, **attributes}, found)
+    return Contents(sources, {"version": VERSION, **inferred, **attributes}, names)
 
 
 def _npz_source(path: Path, archive: zipfile.ZipFile, name: str) -> Source:
@@ -292,8 +292,8 @@ def _member_files_contents(path: Path, files: Sequence[Path]) -> Contents:
         for name, value in contents[file].attributes.items():
             if attributes.setdefault(name, value) != value:
                 raise InputError(f"{file}: {name} is {value!r}, but {attributes[name]!r} in others; make them agree")
-    found = tuple(dict.fromkeys(name for content in contents.values() for name in content.found))
-    members = [file for file in files if not set(contents[file].found) <= {*SHARED, *ATTRIBUTES}]
+    names = tuple(dict.fromkeys(name for content in contents.values() for name in content.names))
+    members = [file for file in files if not set(contents[file].names) <= {*SHARED, *ATTRIBUTES}]
     copies: dict[str, dict[Path, Source]] = {}
     for file, content in contents.items():
         for name, source in content.arrays.items():
@@ -305,11 +305,11 @@ def _member_files_contents(path: Path, files: Sequence[Path]) -> Contents:
             if missing := [file for file in members if file not in copies[name]]:
                 raise InputError(
                     f"{missing[0]}: no array {name!r}, which other members have; found "
-                    f"{listed(contents[missing[0]].found)}{hints((name,), contents[missing[0]].found)}"
+                    f"{listed(contents[missing[0]].names)}{hints((name,), contents[missing[0]].names)}"
                 )
             arrays[name] = _stacked(name, copies[name], () if name == "group" else shape)
     arrays["member_id"] = memory_source(np.array([file.stem for file in members]))
-    return Contents(arrays, attributes, found)
+    return Contents(arrays, attributes, names)
 
 
 def _stacked(name: str, copies: Mapping[Path, Source], shape: tuple[int, ...] | None) -> Source:

@@ -13,27 +13,12 @@ import numpy as np
 import torch
 
 from epibench.errors import InputError
+from epibench.members.pool import Pixels
 from epibench.store.formats import Array, readable
 from epibench.store.structure import PredictionStore
 
 BUDGET = 128 * 2**20
 NO_LABEL = 255
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """A block of valid pixels, in C order of the store's free axes.
-
-    outputs: mean and variance (member, pixel), or probs or logits (member, pixel, class), dtype as stored
-    target: (pixel,) float64 (gaussian) or int64 (categorical)
-    image: (pixel,) int64 index on the first free axis, where the store has images
-    scanned: pixels read from the store for this block, valid or not
-    """
-
-    outputs: dict[str, torch.Tensor]
-    target: torch.Tensor
-    image: torch.Tensor | None
-    scanned: int
 
 
 @dataclass
@@ -231,7 +216,7 @@ def _starts(length: int, step: int, chunk: int) -> list[int]:
     return [start for border in range(0, length, chunk) for start in range(border, min(border + chunk, length), step)]
 
 
-def place(store: PredictionStore, position: int, member: int | None = None) -> str:
+def location(store: PredictionStore, position: int, member: int | None = None) -> str:
     """Where a pixel is, in words: member 3, image 17 ('frankfurt_000'), row 40, column 7."""
     index = [int(i) for i in np.unravel_index(position, store.shape)]
     words = []
@@ -253,7 +238,7 @@ def _read_part(store: PredictionStore, name: str, selection: tuple[slice, ...]) 
     member = None if name in ("target", "valid") else selection[0].start
     free = selection if member is None else selection[1 : 1 + len(store.shape)]
     start = int(np.ravel_multi_index([s.start for s in free], store.shape))
-    with readable(f"{store.path}: array {name!r} from {place(store, start, member)}"):
+    with readable(f"{store.path}: array {name!r} from {location(store, start, member)}"):
         return np.ascontiguousarray(store.arrays[name].read(selection))
 
 
@@ -293,7 +278,7 @@ def _first_invalid(
 ) -> str:
     name = next(name for name, flags in bad.items() if flags[:, pixel].any())
     member = int(bad[name][:, pixel].nonzero()[0])
-    where = place(store, int(positions[pixel]), None if name == "target" else member)
+    where = location(store, int(positions[pixel]), None if name == "target" else member)
     values = pixels.target if name == "target" else pixels.outputs[name][member]
     neighbours = values if pixels.image is None else values[pixels.image == pixels.image[pixel]]
     if len(neighbours) > 1 and bool(torch.isnan(neighbours).all()):
@@ -312,7 +297,7 @@ def _refuse_impossible(store: PredictionStore, pixels: Pixels, positions: torch.
             label = int(pixels.target[first])
             never = " or this image was never written" if label == -1 else ""
             raise InputError(
-                f"{store.path}: target {label} at {place(store, int(positions[first]))} is none of the "
+                f"{store.path}: target {label} at {location(store, int(positions[first]))} is none of the "
                 f"{store.num_classes} classes; if it means 'no label'{never}, mask it with 'valid' or --ignore-index"
             )
     if (variance := pixels.outputs.get("variance")) is not None and float(variance.min()) < 0:
@@ -359,7 +344,7 @@ def _refuse(
     member = int(flags[:, pixel].nonzero()[0])
     value = values[member, pixel].flatten()
     worst = float(value[(value - 0.5).abs().argmax()])
-    raise InputError(f"{store.path}: {name} {worst:.4g} at {place(store, int(positions[pixel]), member)} {problem}")
+    raise InputError(f"{store.path}: {name} {worst:.4g} at {location(store, int(positions[pixel]), member)} {problem}")
 
 
 def _invalid_message(store: PredictionStore, invalid: InvalidValues) -> str:

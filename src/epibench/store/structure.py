@@ -31,7 +31,7 @@ Label = str | int
 
 @dataclass(frozen=True)
 class PredictionStore:
-    """Members' outputs on disk, with their target; pixels.py reads the values.
+    """Members' outputs on disk, with their target; reader.py reads the values.
 
     `shape` are the free axes: (image, height, width), or just (n,).
     """
@@ -82,8 +82,8 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
     """Check names, dtypes and shapes, and say what the store holds."""
     attributes, arrays = contents.attributes, contents.arrays
     if attributes.get("version") != VERSION:
-        found = f"is {attributes['version']!r}" if "version" in attributes else "is missing"
-        raise InputError(f"{path}: the attribute 'version' {found}; this epibench reads version {VERSION}")
+        version = f"is {attributes['version']!r}" if "version" in attributes else "is missing"
+        raise InputError(f"{path}: the attribute 'version' {version}; this epibench reads version {VERSION}")
     outputs = _output_names(path, contents)
     kind: Kind = attributes["kind"]
     for name in (*outputs, "target", "valid"):
@@ -116,25 +116,25 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
 
 def _output_names(path: Path, contents: Contents) -> tuple[str, ...]:
     """The arrays of members' outputs; all that is needed must be there, under its name."""
-    kind, found = contents.attributes.get("kind"), f"found {listed(contents.found)}"
+    kind, names = contents.attributes.get("kind"), f"found {listed(contents.names)}"
     if kind not in KINDS:
         raise InputError(
             f"{path}: the attribute 'kind' is {kind!r} and must be 'gaussian' (arrays 'mean', 'variance') or "
-            f"'categorical' ('probs' or 'logits'); {found}{hints(ARRAYS, contents.found)}"
+            f"'categorical' ('probs' or 'logits'); {names}{hints(ARRAYS, contents.names)}"
         )
-    there = tuple(name for name in KINDS[kind] if name in contents.arrays)
+    outputs = tuple(name for name in KINDS[kind] if name in contents.arrays)
     if kind == "gaussian":
         missing = [name for name in (*KINDS[kind], "target") if name not in contents.arrays]
     else:
-        if len(there) == 2:
+        if len(outputs) == 2:
             raise InputError(f"{path}: both 'probs' and 'logits'; keep one of them")
-        missing = [*(["probs"] if not there else []), *(["target"] if "target" not in contents.arrays else [])]
+        missing = [*(["probs"] if not outputs else []), *(["target"] if "target" not in contents.arrays else [])]
     wanted = (*missing, *(["valid"] if "valid" not in contents.arrays else []))
-    remedies = hints(wanted, contents.found)
+    remedies = hints(wanted, contents.names)
     if missing or remedies:
         problem = f"no array {listed(missing)}" if missing else "an array under another name"
-        raise InputError(f"{path}: {problem}; {found}{remedies}")
-    return there
+        raise InputError(f"{path}: {problem}; {names}{remedies}")
+    return outputs
 
 
 def _check_dtype(path: Path, kind: Kind, name: str, dtype: np.dtype[Any]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
-import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,11 +17,22 @@ import numpy as np
 import torch
 import zarr
 from numpy.typing import ArrayLike
+from zarr.abc.store import Store
 from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.errors import ContainsArrayError
-from zarr.storage import ZipStore
+from zarr.storage import MemoryStore, ZipStore
 
 from epibench.errors import InputError
+from epibench.files import (
+    UNFINISHED,
+    create,
+    is_abandoned,
+    is_of_this_machine,
+    naming,
+    remove_leftovers,
+    replacing,
+    unfinished,
+    write_bytes,
+)
 from epibench.store.formats import (
     KINDS,
     OUTPUTS,
@@ -41,6 +53,12 @@ TARGET_CHUNK_BYTES = 2**20
 # The one string type of zarr 3 with a specification; others warn, and may become unreadable.
 STRING = np.dtypes.StringDType()
 Values = ArrayLike | torch.Tensor
+METADATA = "zarr.json"
+# Each writer at work has a file in the folder, .writer.….unfinished, that it touches at each write: the last one to
+# finish calls the store complete. A writer of another machine that is silent for so long is taken to be dead.
+WRITER = "writer"
+SILENT_SECONDS = 15 * 60
+STOPPED = f".{WRITER}.stopped{UNFINISHED}"
 
 
 def write_store(
@@ -77,15 +95,15 @@ def write_store(
     unknown = [name for name in OUTPUTS if name in arrays and name not in store.output_names]
     if unknown:
         raise InputError(f"{path}: {unknown[0]!r} in a {kind} store; leave it out")
-    work = _partial(path)
-    _remove(work)
-    root = zarr.open_group(work, mode="w", attributes=attributes)
-    for name, values in arrays.items():
-        chunks, free = values.shape, len(store.shape)
-        if name in store.arrays:
-            chunks = _chunks(name, values.shape, values.dtype, free, store.num_members, images=free >= 3)
-        _create_array(root, name, values.shape, chunks, values.dtype)[...] = values
-    _finish(work, path)
+    remove_leftovers(path.parent, deep=False)
+    with naming(path), _new_folder(path) as work:
+        _create_group(work, attributes)
+        for name, values in arrays.items():
+            chunks, free = values.shape, len(store.shape)
+            if name in store.arrays:
+                chunks = _chunks(name, values.shape, values.dtype, free, store.num_members, images=free >= 3)
+            _create_array(work, name, values.shape, chunks, values.dtype)[...] = values
+        _pack(work, path) if path.suffix == ".zip" else _move(work, path)
 
 
 class StoreWriter:
@@ -139,7 +157,7 @@ class StoreWriter:
         self._overwrite, self._resume = overwrite, resume
         self._extent = (num_members or 0, num_images or 0)
         self._image_shapes: dict[int, tuple[int, ...]] = {}
-        self._root: zarr.Group | None = None
+        self._mark: Path | None = None  # there while this writer is at work
         self._closed = False
         self._arrays: dict[str, zarr.Array[Any]] = {}
 
@@ -151,8 +169,9 @@ class StoreWriter:
     ) -> None:
         if error is None:
             self.close()
-        elif self._root is not None:
-            self._root.attrs["complete"] = False
+        elif self._mark is not None and not self._closed:
+            self._mark.unlink(missing_ok=True)
+            (self._work / STOPPED).touch()  # `complete` stays false, even if other writers finish
 
     def write_target(
         self, image: int, target: Values, valid: Values | None = None, image_id: Label | None = None
@@ -172,10 +191,11 @@ class StoreWriter:
         dtype = np.dtype("int32") if categorical else np.promote_types(self.dtype, np.float32)
         values = _cast(self.path, "target", values, dtype)
         size = self._take_image(image, "target", values.shape)
-        self._array("target", size, dtype, image)[image] = _padded(values, size, _fill(dtype))
-        self._array("valid", size, used.dtype, image)[image] = _padded(used, size, False)
-        if image_id is not None:
-            self._array("image_id", (), STRING, image)[image] = str(image_id)
+        with naming(self.path):
+            self._array("target", size, dtype, image)[image] = _padded(values, size, _fill(dtype))
+            self._array("valid", size, used.dtype, image)[image] = _padded(used, size, False)
+            if image_id is not None:
+                self._array("image_id", (), STRING, image)[image] = str(image_id)
 
     def write(
         self,
@@ -207,17 +227,25 @@ class StoreWriter:
         classes = self._take_classes(name, shape) if self.kind == "categorical" else ()
         inner = (*self._take_image(image, name, shape[: len(shape) - len(classes)]), *classes)
         self._num_classes = classes[0] if classes else None
-        for name, values in outputs.items():
-            self._array(name, inner, self.dtype, image, member)[member, image] = _padded(values, inner, np.nan)
+        with naming(self.path):
+            for name, values in outputs.items():
+                self._array(name, inner, self.dtype, image, member)[member, image] = _padded(values, inner, np.nan)
 
     def close(self) -> None:
         """Say that the store is complete, and pack a zip; nothing can be written afterwards."""
-        if self._root is None:
+        if self._mark is None:
             raise InputError(f"{self.path}: nothing was written; call write_target and write before closing")
-        self._root.attrs["complete"] = True
+        if self._closed:
+            return
         self._closed = True
+        self._mark.unlink(missing_ok=True)
+        if not _unfinished_parts(self._work):
+            _set_complete(self._work, True)
+            if _unfinished_parts(self._work):  # of a writer that began meanwhile
+                _set_complete(self._work, False)
         if self.path.suffix == ".zip":
-            _finish(self._work, self.path)
+            _pack(self._work, self.path)
+            shutil.rmtree(self._work)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -256,53 +284,67 @@ class StoreWriter:
             )
         return (num_classes,)
 
-    def _open(self) -> zarr.Group:
+    def _open(self) -> None:
         """Create the store, or open it for more; called once the first values to write are known to be right."""
-        if self._root is None:
-            if self._overwrite:
-                _remove(self._work)
-            elif self.path.suffix == ".zip" and self.path.exists() and not self._work.exists():
-                _unpack(self.path, self._work)
-            root = zarr.open_group(self._work, mode="a", attributes=self._attributes)
-            self._take_over(root)
-            root.attrs["complete"] = False  # until `close`
-            for name, labels in self._labels.items():
-                values = _label_array(labels)
-                _create_array(root, name, values.shape, values.shape, values.dtype)[...] = values
-            self._root = root
-        return self._root
+        if self._mark is not None:
+            return
+        if self._overwrite:
+            _remove(self._work)
+        elif self.path.suffix == ".zip" and self.path.exists() and not self._work.exists():
+            _unpack(self.path, self._work)
+        if (self._work / ".zgroup").exists():
+            raise InputError(f"{self.path}: a store of zarr format 2 is only read; write a new one, or overwrite")
+        if not _create_group(self._work, {**self._attributes, "complete": False}):
+            if not self._resume:
+                raise InputError(f"{self.path}: another process has just created it; give resume=True to go on with it")
+            self._take_over()
+            for mark in _marks(self._work):
+                if mark.name == STOPPED or is_abandoned(mark, SILENT_SECONDS):
+                    mark.unlink(missing_ok=True)  # whoever resumes answers for what was left undone
+        self._mark = unfinished(self._work / WRITER)
+        self._mark.touch()
+        _set_complete(self._work, False)  # until `close`
+        for name, labels in self._labels.items():
+            values = _label_array(labels)
+            _create_array(self._work, name, values.shape, values.shape, values.dtype)[...] = values
 
-    def _take_over(self, root: zarr.Group) -> None:
+    def _take_over(self) -> None:
         """Check that what is there already agrees with what was asked for, and go on from its sizes."""
         known = (*OUTPUTS, "target", "valid", "image_id")
-        self._arrays = {name: array for name, array in root.arrays() if name in known}
-        there: dict[str, Any] = {**dict.fromkeys(self._attributes), **root.attrs.asdict()}
+        # Looked for by name: zarr warns of folders of arrays that another process is about to create.
+        self._arrays = {
+            name: _open_array(self._work, name) for name in known if (self._work / name / METADATA).exists()
+        }
+        attributes = zarr.open_group(self._work, mode="r", use_consolidated=False).attrs.asdict()
+        stored: dict[str, Any] = {**dict.fromkeys(self._attributes), **attributes}
         for name, array in self._arrays.items():
             if name in OUTPUTS:
                 inner = array.shape[2:]
-                there |= {"num_members": array.shape[0], "dtype": array.dtype}
-                there |= {"num_classes": inner[-1]} if self.kind == "categorical" else {}
-                there["size"] = inner[:-1] if self.kind == "categorical" else inner
+                stored |= {"num_members": array.shape[0], "dtype": array.dtype}
+                stored |= {"num_classes": inner[-1]} if self.kind == "categorical" else {}
+                stored["size"] = inner[:-1] if self.kind == "categorical" else inner
             elif name == "target":
-                there["size"] = array.shape[1:]
-            there["num_images"] = max(there.get("num_images", 0), array.shape[1 if name in OUTPUTS else 0])
+                stored["size"] = array.shape[1:]
+            stored["num_images"] = max(stored.get("num_images", 0), array.shape[1 if name in OUTPUTS else 0])
         sizes = {"num_members": self._num_members, "num_images": self._num_images, "num_classes": self._num_classes}
         asked = {**self._attributes, **sizes, "size": self.size, "dtype": self.dtype}
         for name, value in asked.items():
-            if value is not None and there.get(name, value) != value:
+            if value is not None and stored.get(name, value) != value:
                 raise InputError(
-                    f"{self.path}: {name} is {there[name]!r} in the store, {value!r} here; resume with the same, "
+                    f"{self.path}: {name} is {stored[name]!r} in the store, {value!r} here; resume with the same, "
                     "or overwrite"
                 )
-        self.size = there.get("size", self.size)
-        self._num_classes = there.get("num_classes", self._num_classes)
-        self._extent = (there.get("num_members", self._extent[0]), there.get("num_images", self._extent[1]))
+        self.size = stored.get("size", self.size)
+        self._num_classes = stored.get("num_classes", self._num_classes)
+        self._extent = (stored.get("num_members", self._extent[0]), stored.get("num_images", self._extent[1]))
 
     def _array(
         self, name: str, inner: tuple[int, ...], dtype: np.dtype[Any], image: int, member: int = -1
     ) -> zarr.Array[Any]:
         """The array under this name, created or grown so that it holds this image (and member)."""
-        root = self._open()
+        self._open()
+        if self._mark is not None:
+            self._mark.touch()
         self._extent = (max(self._extent[0], member + 1), max(self._extent[1], image + 1))
         for other, array in self._arrays.items():
             leading = self._extent if other in OUTPUTS else self._extent[1:]
@@ -313,7 +355,7 @@ class StoreWriter:
             num_free = 1 + (0 if self.size is None else len(self.size))
             num_members = self._num_members or USUAL_MEMBERS
             chunks = _chunks(name, shape, dtype, num_free, num_members, images=True) if inner else (1,)
-            self._arrays[name] = _create_array(root, name, shape, chunks, dtype)
+            self._arrays[name] = _create_array(self._work, name, shape, chunks, dtype)
         return self._arrays[name]
 
 
@@ -324,16 +366,17 @@ def _checked_path(path: str | os.PathLike[str], *, overwrite: bool, resume: bool
         raise InputError(f"{path}: stores are written as zarr; give a folder such as preds.zarr, or a .zip")
     if overwrite and resume:
         raise InputError(f"{path}: both overwrite and resume; give one of them")
-    for there in (path, _partial(path)) if path.suffix == ".zip" else (path,):
-        if there.exists() and not _is_empty_folder(there):
+    for old in (path, _partial(path)) if path.suffix == ".zip" else (path,):
+        if old.exists() and not _is_empty_folder(old):
             if not (overwrite or resume):
-                raise InputError(f"{there}: exists already; give overwrite=True to replace it or resume=True to go on")
-            _check_is_store(there)
+                raise InputError(f"{old}: exists already; give overwrite=True to replace it or resume=True to go on")
+            _check_is_store(old)
     return path
 
 
 def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())
+    """Whether nothing is in a folder but files that another process is about to put in place."""
+    return path.is_dir() and all(entry.name.endswith(UNFINISHED) for entry in path.iterdir())
 
 
 def _check_is_store(path: Path) -> None:
@@ -358,30 +401,78 @@ def _partial(path: Path) -> Path:
 
 def _unpack(archive_path: Path, folder: Path) -> None:
     """Unpack beside, then rename: a folder that is there is complete."""
-    unpacking = folder.with_name(folder.name + ".unpacking")
-    shutil.rmtree(unpacking, ignore_errors=True)
-    with zipfile.ZipFile(archive_path) as archive:
-        check_entries(archive_path, archive)
-        archive.extractall(unpacking)
-    os.replace(unpacking, folder)
+    remove_leftovers(folder.parent, deep=False)
+    with _new_folder(folder) as unpacking:
+        with zipfile.ZipFile(archive_path) as archive:
+            check_entries(archive_path, archive)
+            archive.extractall(unpacking)
+        os.replace(unpacking, folder)
 
 
-def _finish(work: Path, path: Path) -> None:
-    """Put a finished folder in its place, packed if the path ends in .zip; the old store goes last."""
-    if path.suffix == ".zip":
-        packing = path.with_name(path.name + ".packing")
-        with zipfile.ZipFile(packing, "w", zipfile.ZIP_STORED) as archive:
-            for file in sorted(file for file in work.rglob("*") if file.is_file()):
-                archive.write(file, file.relative_to(work).as_posix())
-        os.replace(packing, path)
-        shutil.rmtree(work)
-        return
+@contextmanager
+def _new_folder(path: Path) -> Iterator[Path]:
+    """A folder beside `path`, to be renamed once it is full; what is left of it is removed."""
+    beside = unfinished(path)
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _pack(folder: Path, path: Path) -> None:
+    """Write the files of a store as a zip."""
+    with replacing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for file in sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != UNFINISHED):
+            archive.write(file, file.relative_to(folder).as_posix())
+
+
+def _move(folder: Path, path: Path) -> None:
+    """Put a finished folder in its place; an old store there goes last."""
     if path.exists():
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as aside:
-            os.replace(path, Path(aside) / path.name)
-            os.replace(work, path)
+        aside = unfinished(path)
+        os.replace(path, aside)
+        os.replace(folder, path)
+        shutil.rmtree(aside)
     else:
-        os.replace(work, path)
+        os.replace(folder, path)
+
+
+def _marks(folder: Path) -> list[Path]:
+    """The files that say that writers are at work, or were stopped."""
+    return list(folder.glob(f".{WRITER}.*{UNFINISHED}"))
+
+
+def _unfinished_parts(folder: Path) -> bool:
+    """Whether other writers are at work, or have died here while this one was at work."""
+    return any(is_of_this_machine(mark) or not is_abandoned(mark, SILENT_SECONDS) for mark in _marks(folder))
+
+
+def _set_complete(folder: Path, complete: bool) -> None:
+    """Change this attribute alone, of the metadata as it is now."""
+    content = json.loads((folder / METADATA).read_bytes())
+    content.setdefault("attributes", {})["complete"] = complete
+    write_bytes(folder / METADATA, json.dumps(content, indent=2).encode())
+
+
+def _create(path: Path, make: Callable[[Store], object]) -> bool:
+    """Write the metadata that `make` creates; false if another process was faster, whose metadata are then used.
+
+    zarr looks whether a file is there, and writes it afterwards: what another process writes in between is lost.
+    """
+    documents: dict[str, Any] = {}
+    make(MemoryStore(documents))
+    return create(path / METADATA, documents[METADATA].to_bytes())
+
+
+def _create_group(path: Path, attributes: dict[str, Any]) -> bool:
+    return _create(path, lambda store: zarr.create_group(store, attributes=attributes, zarr_format=3))
+
+
+def _open_array(folder: Path, name: str) -> zarr.Array[Any]:
+    # Whether a chunk is empty is not looked for: that takes longer than writing it.
+    with zarr.config.set({"array.write_empty_chunks": True}):
+        return zarr.open_array(folder / name, mode="r+")
 
 
 def _attributes(
@@ -452,7 +543,7 @@ def _padded(values: Array, shape: tuple[int, ...], fill: float) -> Array:
 
 
 def _create_array(
-    root: zarr.Group, name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: np.dtype[Any]
+    folder: Path, name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: np.dtype[Any]
 ) -> zarr.Array[Any]:
     """Create an array, or open the same one if another process was faster.
 
@@ -460,20 +551,19 @@ def _create_array(
     sure that damage is found.
     """
     compressor = BloscCodec(cname="lz4", clevel=1, shuffle="noshuffle" if dtype == STRING else "shuffle")
-    try:
-        return root.create_array(
-            name,
+
+    def make(store: Store) -> object:
+        return zarr.create_array(
+            store,
             shape=shape,
             chunks=chunks,
             dtype=dtype,
             fill_value=_fill(dtype),
-            config={"write_empty_chunks": True},
             compressors=[compressor, Crc32cCodec()],
         )
-    except ContainsArrayError:
-        array = root[name]
-        assert isinstance(array, zarr.Array)
-        return array
+
+    _create(folder / name, make)
+    return _open_array(folder, name)
 
 
 def _chunks(

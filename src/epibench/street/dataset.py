@@ -1,4 +1,4 @@
-"""Street scenes as a data set for PyTorch: depth completion and segmentation."""
+"""Street scenes as a data set: depth completion and segmentation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset
 
 from epibench.data.batch import Batch
-from epibench.data.labels import CITYSCAPES_TRAIN_IDS, IGNORE
+from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
+from epibench.data.classes import IGNORE
 from epibench.errors import InputError
 from epibench.street.arrays import check_whole
 from epibench.street.camera import check_size
@@ -21,7 +20,7 @@ from epibench.street.frames import Frame, FrameCache, render_frame
 Task = Literal["depth", "segmentation"]
 
 
-class StreetDataset(Dataset[Batch]):
+class StreetDataset:
     """Scenes `first` … `first + length − 1` of a seed, drawn when they are asked for; cache: a folder to keep them in.
 
     depth: image and sparse depth → depth in metres, valid where it is known. segmentation: image → train ids, valid
@@ -83,6 +82,8 @@ class StreetDataset(Dataset[Batch]):
 
 def as_sample(frame: Frame, task: Task) -> Batch:
     """What a network gets of a frame, and what it is compared with."""
+    import torch
+
     image = torch.from_numpy(np.array(frame.image.transpose(2, 0, 1)))
     if task == "segmentation":
         target = torch.from_numpy(frame.labels.astype(np.int64))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from epibench.data.labels import colours, label_ids
+from epibench.data.cityscapes_classes import colours, label_ids
 from epibench.errors import InputError
 from epibench.files import replacing
 from epibench.street.arrays import Array

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from epibench.data.labels import IGNORE, TRAIN_IDS
+from epibench.data.cityscapes_classes import TRAIN_IDS
+from epibench.data.classes import IGNORE
 from epibench.files import replacing
 from epibench.parallel import keep_freed_memory
 from epibench.street.arrays import Array, check_whole, generator

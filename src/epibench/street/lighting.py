@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from epibench.data.labels import TRAIN_IDS
+from epibench.data.cityscapes_classes import TRAIN_IDS
 from epibench.street.arrays import Array, smooth_noise
 from epibench.street.camera import KITTI_WIDTH
 from epibench.street.domains import Conditions

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from epibench.data.labels import TRAIN_IDS
+from epibench.data.cityscapes_classes import TRAIN_IDS
 from epibench.street.arrays import Array
 from epibench.street.frames import Frame
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from epibench.data.labels import IGNORE, TRAIN_IDS
+from epibench.data.cityscapes_classes import TRAIN_IDS
+from epibench.data.classes import IGNORE
 from epibench.street.arrays import Chance, Colour
 from epibench.street.parts import Look, Material, Parts
 

@@ -1,21 +1,51 @@
-"""Update rules: how parameters move, given the gradient of the mean loss. Samplers have theirs beside their method.
+"""Update rules, how parameters move given the gradient of the mean loss, and schedules of the learning rate.
 
 A rule changes parameters of any shape in place, entry by entry, so that it serves stacked networks and single large
-ones alike.
+ones alike. Samplers have theirs beside their method. Nothing here imports torch: recipes are read without it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from epibench.training.schedules import Pace
+RuleState = dict[str, "Tensor"]
 
-RuleState = dict[str, Tensor]
+
+class Pace(NamedTuple):
+    """The learning rate of a step, and how much of the posterior's noise it adds (0: none, 1: all)."""
+
+    rate: float
+    temperature: float = 1.0
+
+
+Schedule = Callable[[int, int], Pace]  # (step from 1, number of steps) -> pace
+
+
+def constant(rate: float) -> Schedule:
+    """The same rate throughout."""
+    return lambda step, total: Pace(rate)
+
+
+def poly(rate: float, power: float = 0.9) -> Schedule:
+    """α₀(1 − t/T)^power: down to 0 at the last step."""
+    return lambda step, total: Pace(rate * (1 - step / total) ** power)
+
+
+def cyclical(rate: float, num_cycles: int, exploration: float) -> Schedule:
+    """Cosine cycles; the first part of each explores without noise (Zhang et al. 2019, Equation 1 and Algorithm 1)."""
+
+    def pace(step: int, total: int) -> Pace:
+        length = math.ceil(total / num_cycles)
+        position = ((step - 1) % length) / length
+        return Pace(rate / 2 * (math.cos(math.pi * position) + 1), 0.0 if position < exploration else 1.0)
+
+    return pace
 
 
 class Step(NamedTuple):
@@ -53,6 +83,11 @@ def decay(parameters: Tensor, gradient: Tensor, precision: float, rule: Rule, pa
         gradient.add_(parameters, alpha=precision)
 
 
+def zeros_like(parameters: Tensor) -> Tensor:
+    """Zeros in the shape of the parameters, on their device."""
+    return parameters.new_zeros(parameters.shape)
+
+
 @dataclass(frozen=True)
 class SGD:
     """Gradient descent; momentum as in PyTorch: v ← m·v + g, θ ← θ − α·v."""
@@ -63,7 +98,7 @@ class SGD:
 
     def start(self, parameters: Tensor) -> RuleState:
         """The velocity, if there is momentum."""
-        return {"velocity": torch.zeros_like(parameters)} if self.momentum else {}
+        return {"velocity": zeros_like(parameters)} if self.momentum else {}
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
         """One step down the gradient."""
@@ -84,7 +119,7 @@ class Adam:
 
     def start(self, parameters: Tensor) -> RuleState:
         """Both moments."""
-        return {"first": torch.zeros_like(parameters), "second": torch.zeros_like(parameters)}
+        return {"first": zeros_like(parameters), "second": zeros_like(parameters)}
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
         """One step along the first moment, scaled by the second."""

@@ -8,20 +8,19 @@ threads. Training is cut into segments: after each, progress is told and the sta
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from epibench import randomness
-from epibench.data.points import Points
-from epibench.errors import InputError
+from epibench.data.batch import Points
+from epibench.likelihoods import categorical, gaussian
 from epibench.networks.mlp import StackedMLP
 from epibench.parallel import in_threads
-from epibench.training.objectives import Objective
-from epibench.training.rules import Rule, RuleState, Step, decay
-from epibench.training.schedules import Schedule
+from epibench.training.rules import Step, decay
+from epibench.training.state import DivergedError, TrainingPlan, TrainingState, Watch
 
 BLOCK = 256  # networks of a block: what they compute at once fits into the cache
 SEGMENT_SECONDS = 1.0
@@ -30,23 +29,68 @@ EVEN = 8  # batches are filled up to a multiple of it: products of matrices at o
 
 
 @dataclass(frozen=True)
-class Training:
+class Objective:
+    """A loss on the raw outputs of stacked networks, (member, head, output, point).
+
+    slope: its derivative for every point, in the same shape, given targets (member, point).
+    predict: the members' outputs by name, given raw outputs.
+    """
+
+    heads: int
+    slope: Callable[[Tensor, Tensor], Tensor]
+    predict: Callable[[Tensor], dict[str, Tensor]]
+
+
+def gaussian_slope(raw: Tensor, target: Tensor) -> Tensor:
+    """Two heads: mean and log variance."""
+    return torch.stack(gaussian.slope(raw[:, 0], raw[:, 1], target[:, None]), 1)
+
+
+def gaussian_predict(raw: Tensor) -> dict[str, Tensor]:
+    """Mean and variance, (member, point) each."""
+    return {"mean": raw[:, 0, 0], "variance": raw[:, 1, 0].double().exp()}
+
+
+def categorical_slope(raw: Tensor, target: Tensor) -> Tensor:
+    """One head whose outputs are logits."""
+    return categorical.slope(raw[:, 0], target)[:, None]
+
+
+def categorical_predict(raw: Tensor) -> dict[str, Tensor]:
+    """Probabilities, (member, point, class)."""
+    return {"probs": torch.softmax(raw[:, 0].double(), 1).movedim(1, 2)}
+
+
+def direct_slope(raw: Tensor, target: Tensor) -> Tensor:
+    """One head that predicts the target itself: half the squared error."""
+    return raw - target[:, None, None]
+
+
+def direct_predict(raw: Tensor) -> dict[str, Tensor]:
+    """The mean alone, (member, point)."""
+    return {"mean": raw[:, 0, 0]}
+
+
+OBJECTIVES = {
+    "gaussian": Objective(2, gaussian_slope, gaussian_predict),
+    "categorical": Objective(1, categorical_slope, categorical_predict),
+    "direct": Objective(1, direct_slope, direct_predict),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackedTraining(TrainingPlan):
     """Everything that fixes how stacked networks are trained, besides their number.
 
-    prior_precision: 1/σ² of the Gaussian prior, 0 for none; keep: epochs, from 1, at whose ends parameters are kept.
+    prior_precision: 1/σ² of the Gaussian prior, 0 for none; drop_diverged: whether networks that become NaN are left
+    behind, instead of stopping all.
     """
 
     network: StackedMLP
     objective: Objective
     data: Points
-    rule: Rule
-    schedule: Schedule
-    num_epochs: int
-    batch_size: int
-    keep: tuple[int, ...]
     prior_precision: float = 1.0
-    dropout: float = 0.0
-    drop_diverged: bool = False  # whether members that become NaN are left behind, instead of stopping all
+    drop_diverged: bool = False
 
     @property
     def steps_per_epoch(self) -> int:
@@ -78,53 +122,44 @@ class Keys:
         return Keys(self.initial[members], self.order[members], self.noise[members], self.dropout[members])
 
 
-@dataclass(frozen=True)
-class State:
-    """Where training stands after some epochs. kept: (member, kept epoch, parameter), filled as they come."""
-
-    epoch: int
-    parameters: Tensor
-    rule: RuleState
-    kept: Tensor
-
-
-class DivergedError(InputError):
-    """Parameters are no longer finite."""
-
-    def __init__(self, members: list[int], epoch: int):
-        self.members, self.epoch = members, epoch
-        super().__init__(f"members {members} diverged in epoch {epoch}")
-
-
-def start(training: Training, keys: Keys) -> State:
+def start(training: StackedTraining, keys: Keys) -> TrainingState:
     """The state before the first epoch."""
     parameters = training.network.initialise(keys.initial)
-    kept = parameters.new_zeros((len(parameters), len(training.keep), parameters.shape[1]))
-    return State(0, parameters, training.rule.start(parameters), kept)
+    return TrainingState(0, parameters, training.rule.start(parameters))
 
 
 def train(
-    training: Training,
-    keys: Keys,
-    state: State | None = None,
-    after_segment: Callable[[State], None] = lambda state: None,
-) -> Tensor:
-    """Train all members to the end, from the start or from a saved state; returns (member, kept epoch, parameter)."""
+    training: StackedTraining, keys: Keys, state: TrainingState | None = None, watch: Watch | None = None
+) -> None:
+    """Train all networks to the end, from the start or from a saved state; what is kept goes to `watch.keep`."""
+    watch = Watch() if watch is None else watch
     state = start(training, keys) if state is None else state
     device = state.parameters.device
     data = Points(training.data.inputs.to(device), training.data.target.to(device))
     training = replace(training, data=data)
     blocks = block_slices(len(state.parameters), training.network.heads, device)
     epochs = 1
-    while state.epoch < training.num_epochs:
-        last = min(state.epoch + epochs, training.num_epochs)
+    while state.step < training.num_epochs:
+        last = min(state.step + epochs, training.num_epochs)
         begun = time.perf_counter()
-        run_blocks([Block(training, keys.part(members), part_of(state, members)) for members in blocks], last)
-        state = replace(state, epoch=last)
+        kept = {e: torch.empty_like(state.parameters) for e in training.keep if state.step < e <= last}
+        run_blocks(
+            [Block(training, keys.part(part), part_of(state, part), rows_of(kept, part)) for part in blocks], last
+        )
+        state = replace(state, step=last)
         check_finite(state, training.drop_diverged)
-        after_segment(state)
+        for epoch, parameters in kept.items():
+            watch.keep(epoch, {"parameters": parameters})
+        watch.progress(state.step, "")
+        watch.save(state)
         epochs = next_segment(epochs, time.perf_counter() - begun)
-    return state.kept
+
+
+def trained(training: StackedTraining, keys: Keys) -> Tensor:
+    """Train from the start and return what was kept, (network, snapshot, parameter)."""
+    kept: list[Tensor] = []
+    train(training, keys, watch=Watch(keep=lambda epoch, weights: kept.append(weights["parameters"])))
+    return torch.stack(kept, 1)
 
 
 def run_blocks(blocks: list[Block], last: int) -> None:
@@ -138,10 +173,15 @@ def block_slices(num_members: int, heads: int, device: torch.device) -> list[sli
     return [slice(first, min(first + size, num_members)) for first in range(0, num_members, size)]
 
 
-def part_of(state: State, members: slice) -> State:
+def part_of(state: TrainingState, members: slice) -> TrainingState:
     """Views of some members' state: what happens to them happens to the whole."""
     rule = {name: tensor[members] for name, tensor in state.rule.items()}
-    return State(state.epoch, state.parameters[members], rule, state.kept[members])
+    return TrainingState(state.step, state.parameters[members], rule)
+
+
+def rows_of(kept: Mapping[int, Tensor], members: slice) -> dict[int, Tensor]:
+    """Views of what is kept of some members, by epoch."""
+    return {epoch: parameters[members] for epoch, parameters in kept.items()}
 
 
 def next_segment(epochs: int, seconds: float) -> int:
@@ -149,18 +189,19 @@ def next_segment(epochs: int, seconds: float) -> int:
     return max(1, min(4 * epochs, int(epochs * SEGMENT_SECONDS / max(seconds, 1e-3))))
 
 
-def check_finite(state: State, drop: bool) -> None:
-    """Stop where members have diverged; where these are dropped, only if none is left."""
+def check_finite(state: TrainingState, drop: bool) -> None:
+    """Stop where networks have diverged; where these are dropped, only if none is left."""
     broken = ~torch.isfinite(state.parameters).all(1)
     if broken.all() or (broken.any() and not drop):
-        raise DivergedError(torch.nonzero(broken).flatten().tolist(), state.epoch)
+        numbers = torch.nonzero(broken).flatten().tolist()
+        raise DivergedError(numbers, f"NaN or infinite weights by epoch {state.step}")
 
 
 class Block:
-    """Some members, trained together by one thread."""
+    """Some members, trained together by one thread; kept: where their parameters go at the ends of some epochs."""
 
-    def __init__(self, training: Training, keys: Keys, state: State):
-        self.training, self.keys, self.state = training, keys, state
+    def __init__(self, training: StackedTraining, keys: Keys, state: TrainingState, kept: Mapping[int, Tensor]):
+        self.training, self.keys, self.state, self.kept = training, keys, state, kept
         self.filled = -(-min(training.batch_size, len(training.data.target)) // EVEN) * EVEN
         self.gradient = torch.empty_like(state.parameters)
         self.layers = training.network.layers(state.parameters)
@@ -171,7 +212,7 @@ class Block:
     def run(self, last: int) -> None:
         """Train from where the state stands to the end of epoch `last`."""
         training = self.training
-        for epoch in range(self.state.epoch, last):
+        for epoch in range(self.state.step, last):
             order, sizes = self.batches(epoch)
             inputs = training.data.inputs[order].transpose(1, 2)  # (member, feature, point)
             inputs = inputs.repeat_interleave(training.network.heads, 0)
@@ -179,8 +220,8 @@ class Block:
             batches = zip(sizes, torch.split(inputs, self.filled, 2), torch.split(target, self.filled, 1), strict=True)
             for number, batch in enumerate(batches, epoch * training.steps_per_epoch):
                 self.step(number, *batch)
-            if epoch + 1 in training.keep:
-                self.state.kept[:, training.keep.index(epoch + 1)] = self.state.parameters
+            if epoch + 1 in self.kept:
+                self.kept[epoch + 1].copy_(self.state.parameters)
 
     def batches(self, epoch: int) -> tuple[Tensor, list[int]]:
         """The points of all batches, (member, point), each filled up with some that count nothing; and their sizes."""

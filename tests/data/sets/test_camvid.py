@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from epibench.data.labels import CAMVID_COLOURS, CAMVID_IDS
-from epibench.data.sets.camvid import CamVid, segnet_split
+from epibench.data.sets.camvid import CAMVID_COLOURS, CAMVID_IDS, CamVidSource, segnet_split
 from epibench.errors import InputError
 from label_files import random_values, save, save_image
 
@@ -17,6 +17,10 @@ FRAMES = {
     "val": ("0016E5_07959", "0016E5_08159"),
     "test": ("0001TP_008550", "Seq05VD_f00000"),
 }
+
+
+def camvid(root, split="val"):
+    return CamVidSource(root=str(root), split=split).read()
 
 
 def make_segnet(root, splits=FRAMES, ending="png"):
@@ -38,7 +42,7 @@ def make_original(root):
 
 @pytest.mark.parametrize("ending", ["png", "jpg"])
 def test_segnets_layout(tmp_path, ending):
-    dataset = CamVid(make_segnet(tmp_path, ending=ending), "train")
+    dataset = camvid(make_segnet(tmp_path, ending=ending), "train")
     assert [dataset.frame_id(index) for index in range(len(dataset))] == list(FRAMES["train"])
     values = random_values(range(12), seed=1)
     np.testing.assert_array_equal(dataset[1].target.numpy(), np.where(values == 11, 255, values))
@@ -48,7 +52,7 @@ def test_segnets_layout(tmp_path, ending):
 
 @pytest.mark.parametrize("split", FRAMES)
 def test_the_original_layout_has_the_same_splits(tmp_path, split):
-    dataset = CamVid(make_original(tmp_path), split)
+    dataset = camvid(make_original(tmp_path), split)
     assert [dataset.frame_id(index) for index in range(len(dataset))] == sorted(FRAMES[split])
     classes = np.array([number for _, number in CAMVID_COLOURS.values])
     np.testing.assert_array_equal(dataset[0].target.numpy(), classes[random_values(range(32))])
@@ -57,11 +61,11 @@ def test_the_original_layout_has_the_same_splits(tmp_path, split):
 
 @pytest.mark.parametrize("make", [make_segnet, make_original])
 def test_all(tmp_path, make):
-    assert len(CamVid(make(tmp_path), "all")) == 9
+    assert len(camvid(make(tmp_path), "all")) == 9
 
 
 def test_all_that_is_there(tmp_path):
-    assert len(CamVid(make_segnet(tmp_path, ["val", "test"]), "all")) == 4
+    assert len(camvid(make_segnet(tmp_path, ["val", "test"]), "all")) == 4
 
 
 def test_the_split_of_all_701_frames():
@@ -85,28 +89,28 @@ def test_the_split_of_all_701_frames():
 def test_a_frame_that_is_not_whole(tmp_path, name, message):
     (make_original(tmp_path) / name).unlink()
     with pytest.raises(InputError, match=message):
-        CamVid(tmp_path)
+        camvid(tmp_path)
 
 
 def test_what_is_not_there(tmp_path):
     with pytest.raises(InputError, match="none: folder is missing; give the one that CamVid"):
-        CamVid(tmp_path / "none")
-    with pytest.raises(InputError, match="split 'vla' is unknown; there are train, val, test, all"):
-        CamVid(tmp_path, "vla")
+        camvid(tmp_path / "none")
+    with pytest.raises(ValidationError, match="split"):
+        camvid(tmp_path, "vla")
     for split in ("val", "all"):
         with pytest.raises(InputError, match="neither train, trainannot, … nor 701_StillsRaw_full"):
-            CamVid(tmp_path, split)
+            camvid(tmp_path, split)
     make_segnet(tmp_path, ["val"])
     with pytest.raises(InputError, match="train: folder is missing; copy train, trainannot of SegNet's CamVid into"):
-        CamVid(tmp_path, "train")
+        camvid(tmp_path, "train")
 
 
 def test_original_frames_of_other_names(tmp_path):
     save_image(tmp_path / "701_StillsRaw_full/mine.png")
     save(tmp_path / "LabeledApproved_full/mine_L.png", np.zeros((12, 16, 3)))
-    assert len(CamVid(tmp_path, "all")) == 1
+    assert len(camvid(tmp_path, "all")) == 1
     with pytest.raises(InputError, match=r"has no frame of val .* use split all"):
-        CamVid(tmp_path, "val")
+        camvid(tmp_path, "val")
 
 
 @pytest.mark.parametrize(("split", "frames"), [("train", 123), ("val", 101)])
@@ -114,7 +118,7 @@ def test_real_frames(split, frames):
     root = SHARED / "camvid"
     if not root.is_dir():
         pytest.skip("the real frames of CamVid are not beside this checkout")
-    dataset = CamVid(root, split)
+    dataset = camvid(root, split)
     assert len(dataset) == frames
     assert {segnet_split(dataset.frame_id(index)) for index in range(frames)} == {split}
     batch = dataset[frames // 2]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from epibench.data.labels import CAMVID_IDS
-from epibench.data.sets.folder import Folder
+from epibench.data.sets.camvid import CAMVID_IDS
+from epibench.data.sets.folder import FolderSource
 from epibench.errors import InputError
 from label_files import random_values, save, save_image
 
@@ -25,7 +25,7 @@ def make(root, names=("x", "y"), image="images/{}.png", label="labels/{}.png"):
 
 
 def open_folder(root, **options):
-    return Folder(root / "images", root / "labels", NAMES, **options)
+    return FolderSource(root=str(root), classes=NAMES, **options).read()
 
 
 def test_files_with_the_same_names(tmp_path):
@@ -60,7 +60,7 @@ def test_suffixes(tmp_path):
 )
 def test_both_in_one_folder(tmp_path, image, label, options):
     make(tmp_path, image=image, label=label)
-    dataset = Folder(tmp_path / "images", tmp_path / "images", NAMES, **options)
+    dataset = open_folder(tmp_path, labels="images", **options)
     assert [(Path(frame.image).name, Path(frame.label).name) for frame in dataset.frames] == [
         (image.format(name)[7:], label.format(name)[7:]) for name in ("x", "y")
     ]
@@ -69,7 +69,7 @@ def test_both_in_one_folder(tmp_path, image, label, options):
 def test_both_in_one_folder_without_suffix(tmp_path):
     make(tmp_path)
     with pytest.raises(InputError, match="images: holds images and label images; give label_suffix"):
-        Folder(tmp_path / "images", tmp_path / "images", NAMES)
+        open_folder(tmp_path, labels="images")
 
 
 def test_hidden_files_are_left_out(tmp_path):
@@ -144,7 +144,7 @@ def test_rendered_frames(split, frames):
     root = SHARED / "carla"
     if not root.is_dir():
         pytest.skip("the frames rendered by CARLA are not beside this checkout")
-    dataset = Folder(root / split, root / f"{split}annot", "camvid")
+    dataset = FolderSource(root=str(root), images=split, labels=f"{split}annot", classes="camvid").read()
     assert len(dataset) == frames
     batch = dataset[frames // 2]
     assert (batch.inputs["image"].shape, batch.target.shape) == ((3, 360, 480), (360, 480))

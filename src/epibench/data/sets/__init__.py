@@ -1,1 +1,39 @@
-"""Data sets, one file each: its reader, its place in a recipe, and what `data check` says of it."""
+"""Data sets, one file each: its reader, its options in a recipe, and what `data check` says of it.
+
+To add one, write its file and its line in DATA_SETS: recipes and `data check`, with its help and errors, follow;
+see docs/data.md.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from epibench.data.sets.camvid import CamVidSource
+from epibench.data.sets.cityscapes import CityscapesSource
+from epibench.data.sets.folder import FolderSource
+from epibench.data.sets.kitti import KittiSource
+from epibench.data.sets.own import OwnSource
+from epibench.data.sets.street import StreetSource
+from epibench.data.sets.synscapes import SynscapesSource
+from epibench.data.sets.virtual_kitti import VirtualKittiSource
+from epibench.data.source import Source
+
+DATA_SETS: dict[str, type[Source]] = {
+    "street": StreetSource,
+    "kitti": KittiSource,
+    "virtual_kitti": VirtualKittiSource,
+    "cityscapes": CityscapesSource,
+    "synscapes": SynscapesSource,
+    "camvid": CamVidSource,
+    "folder": FolderSource,
+    "own": OwnSource,
+}
+
+if TYPE_CHECKING:
+    AnySource = Source
+else:  # one of them, told apart by `kind`
+    AnySource = Annotated[reduce(operator.or_, DATA_SETS.values()), Field(discriminator="kind")]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal, get_args
+from typing import ClassVar, Literal, NamedTuple
 
-from epibench.data.images import check_partners, list_files
-from epibench.data.label_images import LabelledFrame, LabelledImages
-from epibench.data.labels import CAMVID_COLOURS, CAMVID_IDS, ClassTable
-from epibench.data.sets.folder import matched
+from epibench.data.classes import IGNORE, ClassTable, Colour, Pairs, Value
+from epibench.data.images import list_files
+from epibench.data.labelled import LabelledFrame, LabelledImages, matched, paired
+from epibench.data.source import LabelledSource
 from epibench.errors import InputError
 
 Split = Literal["train", "val", "test", "all"]
@@ -21,23 +22,132 @@ LABEL = re.compile(r"([^.].*)_L\.png")
 SEQUENCE = re.compile(r"(0001TP|0006R0|0016E5|Seq05VD)_f?(\d+)")
 
 
-class CamVid(LabelledImages):
-    """Image → 11 classes, valid where there is one (255 elsewhere).
+class CamVidClass(NamedTuple):
+    """One of the 11 classes that are commonly used. parts: those of the 32 original classes that it is made of."""
+
+    name: str
+    colour: Colour
+    parts: Mapping[str, Colour]
+
+
+CAMVID = (
+    CamVidClass("sky", (128, 128, 128), {"Sky": (128, 128, 128)}),
+    CamVidClass(
+        "building",
+        (128, 0, 0),
+        {
+            "Building": (128, 0, 0),
+            "Archway": (192, 0, 128),
+            "Bridge": (0, 128, 64),
+            "Tunnel": (64, 0, 64),
+            "Wall": (64, 192, 0),
+        },
+    ),
+    CamVidClass("pole", (192, 192, 128), {"Column_Pole": (192, 192, 128), "TrafficCone": (0, 0, 64)}),
+    CamVidClass(
+        "road",
+        (128, 64, 128),
+        {"Road": (128, 64, 128), "LaneMkgsDriv": (128, 0, 192), "LaneMkgsNonDriv": (192, 0, 64)},
+    ),
+    CamVidClass(
+        "pavement",
+        (60, 40, 222),
+        {"Sidewalk": (0, 0, 192), "ParkingBlock": (64, 192, 128), "RoadShoulder": (128, 128, 192)},
+    ),
+    CamVidClass("tree", (128, 128, 0), {"Tree": (128, 128, 0), "VegetationMisc": (192, 192, 0)}),
+    CamVidClass(
+        "sign",
+        (192, 128, 128),
+        {"SignSymbol": (192, 128, 128), "Misc_Text": (128, 128, 64), "TrafficLight": (0, 64, 64)},
+    ),
+    CamVidClass("fence", (64, 64, 128), {"Fence": (64, 64, 128)}),
+    CamVidClass(
+        "car",
+        (64, 0, 128),
+        {
+            "Car": (64, 0, 128),
+            "SUVPickupTruck": (64, 128, 192),
+            "Truck_Bus": (192, 128, 192),
+            "Train": (192, 64, 128),
+            "OtherMoving": (128, 64, 64),
+        },
+    ),
+    CamVidClass(
+        "pedestrian",
+        (64, 64, 0),
+        {
+            "Pedestrian": (64, 64, 0),
+            "Child": (192, 128, 64),
+            "CartLuggagePram": (64, 0, 192),
+            "Animal": (64, 128, 64),
+        },
+    ),
+    CamVidClass("bicyclist", (0, 128, 192), {"Bicyclist": (0, 128, 192), "MotorcycleScooter": (192, 0, 192)}),
+)
+CAMVID_VOID: Colour = (0, 0, 0)
+SEGNET_VOID = 11
+
+
+def _table(values: Iterable[tuple[Value, int]]) -> ClassTable:
+    names, colours = zip(*((each.name, each.colour) for each in CAMVID), strict=True)
+    return ClassTable("camvid", names, colours, tuple(values))
+
+
+CAMVID_IDS = _table([*((number, number) for number in range(len(CAMVID))), (SEGNET_VOID, IGNORE), (IGNORE, IGNORE)])
+CAMVID_COLOURS = _table(
+    [*((part, number) for number, each in enumerate(CAMVID) for part in each.parts.values()), (CAMVID_VOID, IGNORE)]
+)
+
+# CamVid's building includes walls, its tree all plants, its sign traffic lights, its car all larger vehicles, and its
+# bicyclist the bicycle below: see CAMVID.
+CITYSCAPES_TO_CAMVID: Pairs = (
+    ("sky", "sky"),
+    ("building", "building"),
+    ("wall", "building"),
+    ("pole", "pole"),
+    ("road", "road"),
+    ("sidewalk", "pavement"),
+    ("vegetation", "tree"),
+    ("terrain", "tree"),
+    ("traffic sign", "sign"),
+    ("traffic light", "sign"),
+    ("fence", "fence"),
+    ("car", "car"),
+    ("truck", "car"),
+    ("bus", "car"),
+    ("train", "car"),
+    ("person", "pedestrian"),
+    ("rider", "bicyclist"),
+    ("bicycle", "bicyclist"),
+    ("motorcycle", "bicyclist"),
+)
+
+
+class CamVidSource(LabelledSource):
+    """CamVid with 11 classes; all: every split that is there.
 
     From SegNet's layout (`train`, `trainannot`, …: numbers, 360×480) or the original one (`701_StillsRaw_full`,
-    `LabeledApproved_full`: colours, 720×960), whose frames are split as SegNet's are. all: every split that is there.
+    `LabeledApproved_full`: colours, 720×960), whose frames are split as SegNet's are.
     """
 
-    def __init__(self, root: Path | str, split: Split = "val", crop: tuple[int, int] | None = None):
-        if split not in get_args(Split):
-            raise InputError(f"CamVid split '{split}' is unknown; there are {', '.join(get_args(Split))}")
-        self.root, self.split = Path(root), split
-        if not self.root.is_dir():
-            raise InputError(f"{root}: folder is missing; give the one that CamVid was unpacked into")
-        original = (self.root / STILLS).is_dir() or (self.root / LABELLED).is_dir()
-        frames = original_frames(self.root, split) if original else segnet_frames(self.root, split)
-        classes: ClassTable = CAMVID_COLOURS if original else CAMVID_IDS
-        super().__init__(f"CamVid {split}", frames, classes, crop)
+    name: ClassVar[str] = "CamVid"
+    where: ClassVar[str] = (
+        "CamVid: mi.eng.cam.ac.uk/research/projects/VideoRec/CamVid, the original files; or SegNet's, from the "
+        "tutorial of its authors"
+    )
+    published: ClassVar[Mapping[str, int | None]] = {"train": 367, "val": 101, "test": 233}
+    table: ClassVar[ClassTable] = CAMVID_IDS
+
+    kind: Literal["camvid"] = "camvid"
+    root: str = "camvid"
+    split: Split = "val"
+
+    def read(self) -> LabelledImages:
+        """The frames."""
+        root = self.folder
+        original = (root / STILLS).is_dir() or (root / LABELLED).is_dir()
+        frames = original_frames(root, self.split) if original else segnet_frames(root, self.split)
+        return LabelledImages(f"CamVid {self.split}", frames, CAMVID_COLOURS if original else CAMVID_IDS, self.crop)
 
 
 def segnet_frames(root: Path, split: Split) -> list[LabelledFrame]:
@@ -56,12 +166,10 @@ def original_frames(root: Path, split: Split) -> list[LabelledFrame]:
     image_files, label_files = list_files(images, STILL, remedies[0]), list_files(labels, LABEL, remedies[1])
     if not image_files:
         raise InputError(f"{images}: no image is there; {remedies[0]}")
-    check_partners(image_files, label_files, labels, remedies[1])
-    check_partners(label_files, image_files, images, remedies[0])
-    frames = [LabelledFrame(key[0], image_files[key], label_files[key]) for key in sorted(image_files)]
+    frames = paired(image_files, label_files, images, labels, remedies[1], remedies[0])
     chosen = [frame for frame in frames if split in ("all", segnet_split(frame.frame_id))]
     if not chosen:
-        raise InputError(f"{images}: has no frame of {split} (told by their names, as 0001TP_006690); use split all")
+        raise InputError(f"{images}: has no frame of {split} (by names as 0001TP_006690); use split all")
     return chosen
 
 

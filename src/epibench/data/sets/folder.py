@@ -2,104 +2,99 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
-from epibench.data.class_files import find_classes
-from epibench.data.images import Listing, check_partners
-from epibench.data.label_images import LabelledFrame, LabelledImages
-from epibench.data.labels import ClassTable
+from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS, CITYSCAPES_TRAIN_IDS
+from epibench.data.classes import ClassTable, read_classes, table_of_names
+from epibench.data.labelled import LabelledImages, matched
+from epibench.data.sets.camvid import CAMVID_COLOURS, CAMVID_IDS
+from epibench.data.source import CheckedSplit, LabelledSource
 from epibench.errors import InputError
 
-IMAGES = (".png", ".jpg", ".jpeg")
-LABELS = (".png",)
+# By the names that a recipe or a command gives.
+CLASS_TABLES = {
+    "cityscapes": CITYSCAPES_LABEL_IDS,
+    "cityscapes-train-ids": CITYSCAPES_TRAIN_IDS,
+    "camvid": CAMVID_IDS,
+    "camvid-colours": CAMVID_COLOURS,
+}
+# Words in a path that say nothing of where images come from.
+SPLIT_WORDS = frozenset(
+    {"train", "training", "val", "valid", "validation", "test", "testing", "image", "images", "img", "rgb"}
+)
 
 
-class Folder(LabelledImages):
-    """Images and the label images with the same names, also in folders below.
+class FolderSource(LabelledSource):
+    """Images and label images of one's own, in two folders below the root.
 
-    classes: a table, the name of a built-in one, a CSV file, or names. image_suffix, label_suffix: what names end in
-    before `.png`, as `_L` in `0001_L.png`.
+    classes: the name of a built-in table, a CSV file, or the names of classes 0, 1, …; image_suffix, label_suffix: what
+    names end in before `.png`, as `_L` in `0001_L.png`; title: what to call it on a page; distribution: a word for
+    where the images come from: with that of the training data, a domain is not shifted. By default it is their path
+    without words as `train`, `val` and `images`.
     """
 
-    def __init__(
-        self,
-        images: Path | str,
-        labels: Path | str,
-        classes: ClassTable | str | Path | Sequence[str],
-        image_suffix: str = "",
-        label_suffix: str = "",
-        crop: tuple[int, int] | None = None,
-    ):
-        table = classes if isinstance(classes, ClassTable) else find_classes(classes)
-        frames = matched(Path(images), Path(labels), image_suffix, label_suffix)
-        super().__init__(str(images), frames, table, crop)
+    kind: Literal["folder"] = "folder"
+    root: str = "."
+    images: str = "images"
+    labels: str = "labels"
+    classes: str | tuple[str, ...]
+    image_suffix: str = ""
+    label_suffix: str = ""
+    title: str | None = None
+    distribution: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What to call it on a page."""
+        path = origin_path(self.root, self.images)
+        return self.title or self.distribution or path.rpartition("/")[2] or "folder"
+
+    @property
+    def origin(self) -> object:
+        """What is the same for data of one distribution."""
+        return "folder", self.distribution or origin_path(self.root, self.images)
+
+    @property
+    def version(self) -> str:
+        """Changes when the class table does."""
+        return f"1-{find_classes(self.classes).digest}"
+
+    def read(self) -> LabelledImages:
+        """Images and the label images with the same names, also in folders below."""
+        images, labels = (Path(self.root) / Path(each).expanduser() for each in (self.images, self.labels))
+        classes = find_classes(self.classes)
+        frames = matched(images, labels, self.image_suffix, self.label_suffix)
+        return LabelledImages(str(images), frames, classes, self.crop)
+
+    @classmethod
+    def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
+        """The two folders."""
+        images = cls(**options).read()
+        yield CheckedSplit(images.name, cls.task, None, [lambda: images])
 
 
-def matched(
-    images: Path, labels: Path, image_suffix: str = "", label_suffix: str = "", remedy: str | None = None
-) -> list[LabelledFrame]:
-    """Every image with its label image, in the order of their names. remedy: if a folder has none."""
-    together = images.resolve() == labels.resolve()
-    if together and image_suffix == label_suffix:
+def find_classes(given: str | Path | Sequence[str]) -> ClassTable:
+    """The built-in table of that name, the one in a CSV file, or one of these names."""
+    if not isinstance(given, str | Path):
+        return table_of_names(given)
+    if str(given) in CLASS_TABLES:
+        return CLASS_TABLES[str(given)]
+    path = Path(given).expanduser()
+    if path.suffix.lower() != ".csv" and not path.is_file():
+        nearest = difflib.get_close_matches(str(given), CLASS_TABLES, 1, 0.0)[0]
+        known = ", ".join(CLASS_TABLES)
         raise InputError(
-            f"{images}: holds images and label images; give label_suffix, as _L for 0001_L.png, or two folders"
+            f"classes '{given}': no class table is called so, the nearest is {nearest} (there are {known}); or give a "
+            f".csv file"
         )
-    kinds = [remedy or f"give the folder of the {kind}" for kind in ("images", "label images")]
-    image_files = named(images, IMAGES, image_suffix, kinds[0])
-    label_files = named(labels, LABELS, label_suffix, kinds[1])
-    if together and len(label_suffix) > len(image_suffix):  # what is a label is no image
-        image_files = _without(image_files, label_files)
-    elif together:
-        label_files = _without(label_files, image_files)
-    for files, folder, endings, suffix in (  # neither may be empty
-        (image_files, images, IMAGES, image_suffix),
-        (label_files, labels, LABELS, label_suffix),
-    ):
-        if not files:
-            names = " or ".join(f"…{suffix}{ending}" for ending in endings)
-            raise InputError(f"{folder}: no {names} is there; {kinds[files is label_files]}")
-    check_partners(image_files, label_files, labels, _remedy(image_files, label_files, "label"))
-    check_partners(label_files, image_files, images, _remedy(label_files, image_files, "image"))
-    return [LabelledFrame(key[0], image_files[key], label_files[key]) for key in sorted(image_files)]
+    return read_classes(path)
 
 
-def named(folder: Path, endings: Sequence[str], suffix: str, remedy: str) -> Listing:
-    """Files by their paths below the folder, without suffix and ending; hidden ones are left out."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: folder is missing; {remedy}")
-    found: Listing = {}
-    for path in _files(folder):
-        stem, ending = os.path.splitext(path)
-        if ending.lower() not in endings or not stem.endswith(suffix):
-            continue
-        key = (os.path.relpath(stem, folder).replace(os.sep, "/").removesuffix(suffix),)
-        if key in found:
-            raise InputError(f"{path}: {found[key]} has the same name; remove one of them, or give suffixes")
-        found[key] = path
-    return found
-
-
-def _without(files: Listing, others: Listing) -> Listing:
-    paths = set(others.values())
-    return {key: path for key, path in files.items() if path not in paths}
-
-
-def _files(folder: Path) -> Iterator[str]:
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (os.path.join(place, name) for name in sorted(names) if not name.startswith("."))
-
-
-def _remedy(files: Listing, partners: Listing, kind: str) -> str:
-    """What to do about a missing partner; if names only end otherwise, how to say so."""
-    ends = {
-        other[0].removeprefix(key[0])
-        for key in sorted(files)[:1]
-        for other in partners
-        if other != key and other[0].startswith(key[0])
-    }
-    if len(ends) == 1 and not files.keys() & partners.keys():
-        return f"{kind}s seem to end in '{ends.pop()}': give that as {kind}_suffix"
-    return f"add the {kind}, or remove it; names must be equal up to image_suffix and label_suffix"
+def origin_path(root: str, images: str) -> str:
+    """The path of images without what tells splits and kinds of files apart."""
+    parts = Path(os.path.normpath(Path(root).expanduser() / Path(images).expanduser())).parts
+    return "/".join(part for part in parts if part.lower() not in SPLIT_WORDS and part != "/")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
+from pydantic import Field
 
-from epibench import randomness
+from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS
+from epibench.data.classes import ClassTable
 from epibench.data.images import check_partners, list_files, load_picture
-from epibench.data.label_images import LabelledFrame, LabelledImages, read_labels, resized
-from epibench.data.labels import CITYSCAPES_LABEL_IDS
+from epibench.data.labelled import LabelledFrame, LabelledImages, read_labels, resized
+from epibench.data.source import CheckedSplit, LabelledSource
 from epibench.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Split = Literal["train", "val", "all"]
 Images = Literal["rgb-2k", "rgb"]
@@ -21,40 +25,65 @@ Images = Literal["rgb-2k", "rgb"]
 NUMBER = re.compile(r"(\d+)\.png")
 
 
-class Synscapes(LabelledImages):
-    """Image → 19 train ids, valid where there is one (255 elsewhere).
+class SynscapesSource(LabelledSource):
+    """Synscapes with Cityscapes' classes: a random selection of num_train scenes, and of num_val others.
 
-    A random selection of num_train scenes, and of num_val others, that the seed decides. images: rgb-2k has 1024×2048
-    pixels, rgb 720×1440 as the label images, which are scaled up for rgb-2k.
+    images: rgb-2k has 1024×2048 pixels, rgb 720×1440 as the label images, which are scaled up for rgb-2k.
     """
 
-    def __init__(
-        self,
-        root: Path | str,
-        split: Split = "train",
-        num_train: int = 2975,
-        num_val: int = 500,
-        seed: int = 0,
-        images: Images = "rgb-2k",
-        crop: tuple[int, int] | None = None,
-    ):
-        for given, known, name in ((split, Split, "split"), (images, Images, "images")):
-            if given not in get_args(known):
-                raise InputError(f"Synscapes {name} '{given}' is unknown; there are {', '.join(get_args(known))}")
-        self.root, self.split = Path(root), split
-        if not self.root.is_dir():
-            raise InputError(f"{root}: folder is missing; give the one that Synscapes was unpacked into")
-        frames = frames_of(self.root, images)
-        if split != "all":
-            frames = selection(frames, split, num_train, num_val, seed, self.root)
-        super().__init__(f"Synscapes {split}", frames, CITYSCAPES_LABEL_IDS, crop)
+    name: ClassVar[str] = "Synscapes"
+    where: ClassVar[str] = "Synscapes: synscapes.on.liu.se, of Linköping University"
+    table: ClassVar[ClassTable] = CITYSCAPES_LABEL_IDS
+
+    kind: Literal["synscapes"] = "synscapes"
+    root: str = "synscapes"
+    split: Split = "train"
+    num_train: int = Field(2975, ge=1)
+    num_val: int = Field(500, ge=1)
+    seed: int = Field(0, ge=0)
+    images: Images = "rgb-2k"
+
+    def read(self) -> ScaledLabels:
+        """The frames."""
+        frames = all_frames(self.folder, self.images)
+        if self.split != "all":
+            frames = self.selection(frames)
+        return ScaledLabels(f"Synscapes {self.split}", frames, CITYSCAPES_LABEL_IDS, self.crop)
+
+    def selection(self, frames: list[LabelledFrame]) -> list[LabelledFrame]:
+        """So many scenes at random, none of train in val."""
+        import torch
+
+        from epibench import randomness
+
+        if self.num_train + self.num_val > len(frames):
+            raise InputError(
+                f"{self.root}: has {len(frames):,} scenes, not {self.num_train:,} for training and {self.num_val:,} "
+                f"others for validation; give smaller num_train and num_val"
+            )
+        key = randomness.key(self.seed, "synscapes", "selection")
+        order = randomness.permutations(torch.tensor([key]), 0, len(frames))[0].tolist()
+        chosen = order[: self.num_train] if self.split == "train" else order[-self.num_val :]
+        return [frames[index] for index in sorted(chosen)]
+
+    @classmethod
+    def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
+        """All scenes, with large images, or with those that are there."""
+        base = base_folder(Path(options["root"]))
+        only_small = (base / "rgb").is_dir() and not (base / "rgb-2k").is_dir()
+        source = cls(split="all", images="rgb" if only_small else "rgb-2k", **options)
+        yield CheckedSplit("all", cls.task, 25000, [source.read])
+
+
+class ScaledLabels(LabelledImages):
+    """Images whose label images may be smaller."""
 
     def read_target(self, frame: LabelledFrame) -> Tensor:
         """The classes of a frame at the size of its image."""
         target = read_labels(frame.label, self.classes)
         width, height = load_size(frame.image)
         scaled = target.shape[0] * width == target.shape[1] * height
-        return resized(target, (height, width)) if scaled else target  # of another shape: a mismatch that is told
+        return resized(target, (height, width)) if scaled else target  # another shape is a mismatch
 
 
 def load_size(path: str) -> tuple[int, int]:
@@ -62,15 +91,16 @@ def load_size(path: str) -> tuple[int, int]:
     return load_picture(path, ("PNG",), decode=False).size
 
 
-def folder_of(root: Path) -> Path:
+def base_folder(root: Path) -> Path:
     """`img` in the folder, or in `Synscapes` below it."""
-    return next((place for place in (root, root / "Synscapes") if (place / "img").is_dir()), root) / "img"
+    below = root / "Synscapes" / "img"
+    return below if below.is_dir() and not (root / "img").is_dir() else root / "img"
 
 
-def frames_of(root: Path, images: Images) -> list[LabelledFrame]:
+def all_frames(root: Path, images: Images) -> list[LabelledFrame]:
     """All scenes with image and label, by their numbers; of rgb-2k, some of those published have no image."""
-    base = folder_of(root)
-    other = next(each for each in get_args(Images) if each != images)
+    base = base_folder(root)
+    other = "rgb" if images == "rgb-2k" else "rgb-2k"
     remedy = f"unpack Synscapes into {root}"
     if (base / other).is_dir() and not (base / images).is_dir():
         remedy += f", or give images={other}"
@@ -83,18 +113,3 @@ def frames_of(root: Path, images: Images) -> list[LabelledFrame]:
         LabelledFrame(key[0], image_files[key], label_files[key])
         for key in sorted(image_files, key=lambda key: (int(key[0]), key))
     ]
-
-
-def selection(
-    frames: list[LabelledFrame], split: Split, num_train: int, num_val: int, seed: int, root: Path
-) -> list[LabelledFrame]:
-    """So many scenes at random, none of train in val."""
-    if min(num_train, num_val) < 1 or num_train + num_val > len(frames):
-        raise InputError(
-            f"{root}: has {len(frames):,} scenes, not {num_train:,} for training and {num_val:,} others for "
-            f"validation; give smaller num_train and num_val, of at least 1"
-        )
-    key = randomness.key(seed, "synscapes", "selection")
-    order = randomness.permutations(torch.tensor([key]), 0, len(frames))[0].tolist()
-    chosen = order[:num_train] if split == "train" else order[-num_val:]
-    return [frames[index] for index in sorted(chosen)]

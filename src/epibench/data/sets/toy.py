@@ -11,25 +11,24 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from epibench.data.points import Points
+from epibench.data.batch import Points
 from epibench.errors import InputError
+from epibench.results import RADIUS, TRAIN_REGION
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ToyName = Literal["toy-regression", "toy-classification"]
 Array = npt.NDArray[np.float64]
 
-RADIUS = 2.4
 # What a damaged, encrypted or foreign .npz can raise; NotImplementedError is a RuntimeError.
 READ_ERRORS = (OSError, ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 NUM_TRAIN = {"toy-regression": 1000, "toy-classification": 1040}
-# Where training data comes from: from, to of each input.
-TRAIN_REGION = {"toy-regression": ((-3.0, 3.0),), "toy-classification": ((0.0, 3.0), (-3.0, 3.0))}
 GRID_SIDE = {"toy-regression": 1000, "toy-classification": 60}
 
 
@@ -48,6 +47,8 @@ class ToyProblem:
     @property
     def grid(self) -> Tensor:
         """1,000 points of [−7, 7], or 60 × 60 points of [−6, 6]² with x₁ varying fastest, (point, feature)."""
+        import torch
+
         side = GRID_SIDE[self.name]
         if self.name == "toy-regression":
             return torch.linspace(-7, 7, side)[:, None]
@@ -69,6 +70,8 @@ def make_toy(name: ToyName, seed: int = 0, path: Path | None = None) -> ToyProbl
 
 def sample(name: ToyName, region: Literal["train", "grid"], num_points: int, seed: int) -> Points:
     """Fresh points with targets from the true generator: from the training region, or from all of the grid's region."""
+    import torch
+
     regression = name == "toy-regression"
     rng = np.random.default_rng([seed, 0 if regression else 1, 0 if region == "train" else 1])
     if regression:
@@ -103,6 +106,8 @@ def true_class(inputs: Tensor) -> Tensor:
 
 def in_region(name: ToyName, inputs: Tensor) -> Tensor:
     """Which points lie where training data comes from."""
+    import torch
+
     sides = TRAIN_REGION[name]
     return torch.stack([(low <= x) & (x <= high) for x, (low, high) in zip(inputs.T, sides, strict=True)]).all(0)
 
@@ -110,14 +115,14 @@ def in_region(name: ToyName, inputs: Tensor) -> Tensor:
 def read_data(name: ToyName, path: Path) -> Points:
     """Training data from an `.npz` with `x` and `y`, or `regression_x`, `classification_x` and so on."""
     prefix, arrays = name.removeprefix("toy-"), read_arrays(path, "see data.path")
-    found = []
+    inputs_and_targets = []
     for axis in "xy":
         known = f"{prefix}_{axis}" if f"{prefix}_{axis}" in arrays else axis
         if known not in arrays:
             there = ", ".join(arrays) or "nothing"
             raise InputError(f"{path}: no array '{axis}' or '{prefix}_{axis}'; it holds {there}")
-        found.append(arrays[known])
-    return _checked(name, path, *found)
+        inputs_and_targets.append(arrays[known])
+    return _checked(name, path, *inputs_and_targets)
 
 
 def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
@@ -133,6 +138,8 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _checked(name: ToyName, path: Path, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> Points:
+    import torch
+
     features = 1 if name == "toy-regression" else 2
     points = x[:, None] if x.ndim == 1 and features == 1 else x
     if points.ndim != 2 or points.shape[1] != features or y.shape != x.shape[:1] or len(y) == 0:

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.utils.data import Dataset
+from pydantic import Field
 
 from epibench.data.batch import Batch
-from epibench.data.images import (
-    bottom_centre,
-    check_crop,
-    check_index,
-    check_partners,
-    list_files,
-    read_depth,
-    read_image,
-)
+from epibench.data.images import Frames, bottom_centre, check_partners, list_files, read_depth, read_image
+from epibench.data.source import CheckedSplit, DepthSource
 from epibench.errors import InputError
-from epibench.randomness import key
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Split = Literal["train", "val"]
 Version = Literal["1.3.1", "2"]
 
 PER_METRE = 100
-WORLDS = ("0001", "0002", "0006", "0018", "0020")
+MAX_DEPTH = 80.0
 SPLITS: dict[Split, tuple[str, ...]] = {"train": ("0001", "0006", "0018", "0020"), "val": ("0002",)}
+PUBLISHED: dict[Split, int] = {"train": 18930, "val": 2330}  # frames of each camera
 VARIANTS = (
     "15-deg-left",
     "15-deg-right",
@@ -58,78 +51,81 @@ ARCHIVES = {
 }
 
 
+class VirtualKittiSource(DepthSource):
+    """Virtual KITTI, 1.3.1 or 2; val is world 0002, train the others; sparse_share: of the known pixels."""
+
+    name: ClassVar[str] = "Virtual KITTI"
+    where: ClassVar[str] = "Virtual KITTI: Naver Labs Europe"
+
+    kind: Literal["virtual_kitti"] = "virtual_kitti"
+    root: str = "virtual_kitti"
+    split: Split = "train"
+    version: Version = "1.3.1"
+    sparse_share: float = Field(0.05, gt=0, le=1)
+    seed: int = Field(0, ge=0)
+
+    def read(self, worlds: Sequence[str] = (), variants: Sequence[str] = VARIANTS) -> VirtualKitti:
+        """The frames; worlds: those of the split by default."""
+        videos = [(world, variant) for world in worlds or SPLITS[self.split] for variant in variants]
+        frames = [frame for video in videos for frame in video_frames(self.folder, self.version, *video)]
+        return VirtualKitti(frames, self.sparse_share, self.seed, self.crop)
+
+    @classmethod
+    def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
+        """Both splits of the versions that are there, video by video."""
+        names = {"1.3.1": "vkitti_1.3.1_*", "2": "Scene[0-9][0-9]"}
+        present = [version for version, name in names.items() if any(Path(options["root"]).glob(name))]
+        if not present:
+            raise InputError(f"{options['root']}: no vkitti_1.3.1_rgb or Scene01; unpack it there ({cls.where})")
+        for version in present:
+            source = cls.model_validate({"version": version, **options})
+            for split, worlds in SPLITS.items():
+                videos = [partial(source.read, [world], [variant]) for world in worlds for variant in VARIANTS]
+                frames = PUBLISHED[split] * (1 if version == "1.3.1" else len(CAMERAS))
+                yield CheckedSplit(f"{version} {split}", cls.task, frames, videos)
+
+
 @dataclass(frozen=True, slots=True)
 class VirtualKittiFrame:
-    """The files of a frame, as text."""
+    """The files of a frame."""
 
-    frame_id: str
+    frame_id: str  # WORLD/VARIANT/NUMBER, in version 2 SceneNN/VARIANT/Camera_N/NUMBER
     image: str
     depth: str
 
 
-class VirtualKitti(Dataset[Batch]):
-    """Image and sparse depth → depth in metres, valid up to max_depth.
+class VirtualKitti(Frames[VirtualKittiFrame]):
+    """Image and sparse depth → depth in metres, valid up to 80 m.
 
-    split: val is world 0002, train the others; `worlds`, where given, says it instead. Sparse depth is sparse_share of
-    the valid pixels, drawn uniformly as a function of (seed, frame) alone: the same for any worker, order and crop.
-    Another seed draws anew; the published runs drew anew each time. crop: height and width of the bottom centre that is
-    used, as of KITTI; None for all. Files are opened when a frame is asked for.
+    Sparse depth is sparse_share of the valid pixels, drawn uniformly as a function of (seed, frame) alone: the same for
+    any worker, order and crop. Another seed draws anew; the published runs drew anew each time.
     """
 
     def __init__(
-        self,
-        root: Path | str,
-        split: Split = "train",
-        version: Version = "1.3.1",
-        worlds: Sequence[str] | None = None,
-        variants: Sequence[str] = VARIANTS,
-        sparse_share: float = 0.05,
-        max_depth: float = 80.0,
-        crop: tuple[int, int] | None = None,
-        seed: int = 0,
+        self, frames: list[VirtualKittiFrame], sparse_share: float, seed: int, crop: tuple[int, int] | None = None
     ):
-        if not 0 < sparse_share <= 1:
-            raise InputError(f"sparse_share {sparse_share}: give a share of the valid pixels, above 0 and at most 1")
-        if not (max_depth > 0 and math.isfinite(max_depth)):
-            raise InputError(f"max_depth {max_depth}: give metres, above 0")
-        _known("version", [version], get_args(Version))
-        _known("split", [split], get_args(Split))
-        self.version, self.split = version, split
-        self.worlds = _known("world", SPLITS[split] if worlds is None else worlds, WORLDS)
-        self.variants = _known("variant", variants, VARIANTS)
-        self.root, self.crop, self.seed = Path(root), check_crop(crop), operator.index(seed)
-        self.sparse_share, self.max_depth = sparse_share, max_depth
-        if not self.root.is_dir():
-            raise InputError(f"{root}: folder is missing; give the one that Virtual KITTI was unpacked into")
-        self.frames = [
-            frame
-            for world in self.worlds
-            for variant in self.variants
-            for frame in video_frames(self.root, self.version, world, variant)
-        ]
+        super().__init__("Virtual KITTI", frames, crop)
+        self.sparse_share, self.seed = sparse_share, seed
 
-    def __len__(self) -> int:
-        return len(self.frames)
+    def read(self, frame: VirtualKittiFrame) -> Batch:
+        """Image, sparse depth and depth."""
+        from epibench.randomness import key
 
-    def __getitem__(self, index: int) -> Batch:
-        frame = self.frames[check_index(index, len(self), "Virtual KITTI")]
         image, depth = read_image(frame.image), read_depth(frame.depth, PER_METRE)
         window = bottom_centre({frame.image: image, frame.depth: depth}, self.crop)
-        target = torch.where(depth <= self.max_depth, depth, 0.0)
+        target = depth.where(depth <= MAX_DEPTH, 0.0)
         # Drawn before it is cut, so that the crop does not change it.
         sparse = sparse_depth(target, self.sparse_share, key(self.seed, "virtual_kitti", frame.frame_id))
         image, sparse, target = (picture[window].contiguous() for picture in (image, sparse, target))
         return Batch({"image": image, "sparse_depth": sparse[None]}, target, target > 0)
 
-    def frame_id(self, index: int) -> str:
-        """`WORLD/VARIANT/NUMBER`, in version 2 `SceneNN/VARIANT/Camera_N/NUMBER`."""
-        return self.frames[check_index(index, len(self), "Virtual KITTI")].frame_id
-
 
 def sparse_depth(depth: Tensor, share: float, seed: int) -> Tensor:
     """That share of the pixels with depth, rounded to whole pixels; 0 elsewhere; (height, width) float32."""
-    places = np.flatnonzero(depth.numpy())
-    chosen = torch.from_numpy(np.random.default_rng(seed % 2**64).permutation(places)[: round(share * len(places))])
+    import torch
+
+    pixels = np.flatnonzero(depth.numpy())
+    chosen = torch.from_numpy(np.random.default_rng(seed % 2**64).permutation(pixels)[: round(share * len(pixels))])
     sparse = torch.zeros_like(depth)
     sparse.view(-1)[chosen] = depth.view(-1)[chosen]
     return sparse
@@ -157,16 +153,4 @@ def video_folders(root: Path, version: Version, world: str, variant: str) -> lis
         return [(below, root / "vkitti_1.3.1_rgb" / below, root / "vkitti_1.3.1_depthgt" / below)]
     below = f"Scene{world[2:]}/{variant}"
     frames = root / below / "frames"
-    return [
-        (f"{below}/{camera}", frames / "rgb" / camera, frames / "depth" / camera) for camera in ("Camera_0", "Camera_1")
-    ]
-
-
-def _known(what: str, given: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """All that is given, once each and in the order of the data set."""
-    given = (given,) if isinstance(given, str) else tuple(given)
-    unknown = [name for name in given if name not in known]
-    if unknown or not given:
-        problem = f"'{unknown[0]}' is unknown" if unknown else "is missing"
-        raise InputError(f"Virtual KITTI {what} {problem}; there are {', '.join(known)}")
-    return tuple(name for name in known if name in given)
+    return [(f"{below}/{camera}", frames / "rgb" / camera, frames / "depth" / camera) for camera in CAMERAS]

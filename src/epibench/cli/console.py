@@ -1,0 +1,136 @@
+"""The one console of all commands: results on stdout, messages and progress on stderr.
+
+A line is never broken: on a terminal the terminal itself wraps it, and tables drop columns that do not fit. Without a
+terminal there is no width at all, so that every path and number can be copied and searched for.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from epibench.progress import Advance
+
+T = TypeVar("T")
+NO_WIDTH = 10_000  # columns: wider than any table
+LINE_SECONDS = 20.0  # between lines of progress where there is no terminal for a bar
+
+
+def output() -> Console:
+    """The console for results: stdout."""
+    return _console(stderr=False)
+
+
+def messages() -> Console:
+    """The console for messages and progress: stderr."""
+    return _console(stderr=True)
+
+
+def _console(stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    is_terminal = stream is not None and stream.isatty()  # FORCE_COLOR asks for colours, not for a width
+    width = None if is_terminal else NO_WIDTH
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+
+def has_bars(console: Console) -> bool:
+    """Whether bars can be drawn: on a terminal that can move its cursor."""
+    return console.file.isatty() and not console.is_dumb_terminal
+
+
+def show(text: str, style: str | None = None) -> None:
+    """Print one line of results."""
+    output().print(printable(text), style=style, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Print one line for the user, apart from the results."""
+    messages().print(printable(text), soft_wrap=True)
+
+
+def printable(text: str) -> str:
+    """The text without what would move the cursor or change colours, as names of files may."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+class ConsoleReporter:
+    """Shows steps as bars that vanish when they are done; without a terminal, as a line now and then.
+
+    Several steps may be open at once. When one is done, a line says how long it took.
+    """
+
+    def __init__(self, console: Console | None = None):
+        self.console = messages() if console is None else console
+        self._bars = _bars(self.console) if has_bars(self.console) else None
+
+    def say(self, text: str) -> None:
+        """Print one line."""
+        self.console.print(printable(text), soft_wrap=True)
+
+    @contextmanager
+    def step(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
+        """A step with its bar, and a line when it is done."""
+        begun = time.perf_counter()
+        with self.progress(name, total, done) as advance:
+            yield advance
+        self.say(f"{name}: {time.perf_counter() - begun:.1f} s")
+
+    @contextmanager
+    def progress(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
+        """A bar, or a line now and then, and nothing when it is done."""
+        if self._bars is None:
+            yield self._lines(name, total, done)
+            return
+        bars, task = self._bars, self._bars.add_task(printable(name), total=total, completed=done, note="")
+        bars.start()
+
+        def advance(units: int, note: str = "", /) -> None:
+            bars.update(task, advance=units, note=printable(note))
+
+        try:
+            yield advance
+        finally:
+            bars.remove_task(task)
+            if not bars.tasks:
+                bars.stop()
+
+    def counted(self, items: Iterable[T], name: str, total: int) -> Iterator[T]:
+        """The same items, counted as they are taken."""
+        with self.progress(name, total) as advance:
+            for item in items:
+                yield item
+                advance(1)
+
+    def _lines(self, name: str, total: int, done: int) -> Advance:
+        last_line, finished = time.perf_counter(), done
+
+        def advance(units: int, note: str = "", /) -> None:
+            nonlocal last_line, finished
+            finished += units
+            if time.perf_counter() - last_line > LINE_SECONDS and finished < total:
+                self.say(f"{name}: {100 * finished / total:.0f} %{', ' if note else ''}{note}")
+                last_line = time.perf_counter()
+
+        return advance
+
+
+def _bars(console: Console) -> Progress:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    return Progress(*columns, console=console, transient=True)

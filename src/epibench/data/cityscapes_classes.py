@@ -1,0 +1,73 @@
+"""The 19 classes of Cityscapes, which Synscapes and our own street scenes have as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from epibench.data.classes import IGNORE, ClassTable, Colour
+
+
+class CityscapesClass(NamedTuple):
+    """A class that is trained on. label_id: its number in `*_labelIds.png`."""
+
+    name: str
+    label_id: int
+    colour: Colour
+
+
+CITYSCAPES = (
+    CityscapesClass("road", 7, (128, 64, 128)),
+    CityscapesClass("sidewalk", 8, (244, 35, 232)),
+    CityscapesClass("building", 11, (70, 70, 70)),
+    CityscapesClass("wall", 12, (102, 102, 156)),
+    CityscapesClass("fence", 13, (190, 153, 153)),
+    CityscapesClass("pole", 17, (153, 153, 153)),
+    CityscapesClass("traffic light", 19, (250, 170, 30)),
+    CityscapesClass("traffic sign", 20, (220, 220, 0)),
+    CityscapesClass("vegetation", 21, (107, 142, 35)),
+    CityscapesClass("terrain", 22, (152, 251, 152)),
+    CityscapesClass("sky", 23, (70, 130, 180)),
+    CityscapesClass("person", 24, (220, 20, 60)),
+    CityscapesClass("rider", 25, (255, 0, 0)),
+    CityscapesClass("car", 26, (0, 0, 142)),
+    CityscapesClass("truck", 27, (0, 0, 70)),
+    CityscapesClass("bus", 28, (0, 60, 100)),
+    CityscapesClass("train", 31, (0, 80, 100)),
+    CityscapesClass("motorcycle", 32, (0, 0, 230)),
+    CityscapesClass("bicycle", 33, (119, 11, 32)),
+)
+TRAIN_IDS = {each.name: train_id for train_id, each in enumerate(CITYSCAPES)}
+STATIC_LABEL_ID = 4  # what has no train id: a thing that stands there
+NUM_LABEL_IDS = 34  # of which only some are trained on; −1, a licence plate, is 255 in a file
+
+
+def _table(values: Iterable[tuple[int, int]]) -> ClassTable:
+    names, colours = zip(*((each.name, each.colour) for each in CITYSCAPES), strict=True)
+    return ClassTable("cityscapes", names, colours, tuple(values))
+
+
+CITYSCAPES_TRAIN_IDS = _table([*((number, number) for number in range(len(CITYSCAPES))), (IGNORE, IGNORE)])
+CITYSCAPES_LABEL_IDS = _table(
+    (
+        dict.fromkeys((*range(NUM_LABEL_IDS), IGNORE), IGNORE)
+        | {each.label_id: number for number, each in enumerate(CITYSCAPES)}
+    ).items()
+)
+
+
+def colours() -> npt.NDArray[np.uint8]:
+    """The official colour of every train id, black for the others, (256, 3)."""
+    table = np.zeros((256, 3), np.uint8)
+    table[: len(CITYSCAPES)] = [each.colour for each in CITYSCAPES]
+    return table
+
+
+def label_ids() -> npt.NDArray[np.uint8]:
+    """The official label id of every train id, `static` for the others, (256,)."""
+    table = np.full(256, STATIC_LABEL_ID, np.uint8)
+    table[: len(CITYSCAPES)] = [each.label_id for each in CITYSCAPES]
+    return table

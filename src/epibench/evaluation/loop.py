@@ -1,0 +1,142 @@
+"""The loop that everything hangs on: members' outputs → predictive of every draw at once → streaming metrics.
+
+It is the same for small networks on points, large ones on images, and stored predictions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from epibench.evaluation.suite import Observed, Suite, SuiteSettings, make_suite
+from epibench.likelihoods import LIKELIHOODS, Likelihood
+from epibench.members.draws import Draws
+from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, chunk_size, now
+from epibench.parallel import in_threads, silenced_torch_threads
+
+Progress = Callable[[int], None]
+
+
+def ignore(number: int) -> None:
+    """Nobody follows."""
+
+
+@dataclass
+class Progressed:
+    """How far an evaluation is: images done, valid pixels among them, seconds of members and of draws with metrics."""
+
+    images: int = 0
+    pixels: int = 0
+    forward_seconds: float = 0.0
+    scoring_seconds: float = 0.0
+
+
+@dataclass
+class Evaluation:
+    """Every metric of every draw of a pool on some data; it can be saved after every shard and goes on from there."""
+
+    domain: PoolOnData
+    draws: Draws
+    settings: SuiteSettings
+    done: Progressed = field(default_factory=Progressed)
+
+    def __post_init__(self) -> None:
+        self.parts = self.domain.parts(self.draws)
+        self.weights = [part.weights.to(self.domain.device) for part in self.parts]
+        self.suites = [make_suite(weights, self.settings) for weights in self.weights]
+        for suite in self.suites:
+            suite.metrics.to(self.domain.device)
+
+    def run(
+        self, after_shard: Progress = ignore, after_pixels: Progress = ignore, after_draws: Progress = ignore
+    ) -> None:
+        """Go through all that is left; the functions are told of images, pixels and draws that were done."""
+        for shard in self.domain.shards(self.done.images, self.parts):
+            for part, weights, suite in zip(self.parts, self.weights, self.suites, strict=True):
+                begun, watched = now(self.domain.device), self.domain.watching_seconds
+                blocks = shard.blocks(part)
+                predicted = now(self.domain.device)
+                evaluate(blocks, LIKELIHOODS[self.settings.kind], weights, suite, after_pixels)
+                self.done.forward_seconds += predicted - begun - (self.domain.watching_seconds - watched)
+                self.done.scoring_seconds += now(self.domain.device) - predicted
+                after_draws(len(part.draws))
+            self.done.images += shard.num_images
+            self.done.pixels += shard.num_pixels
+            after_shard(shard.num_images)
+
+    def results(self) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
+        """Every metric of every draw, (draw,) or (draw, class), and families of curves, (draw, point) with their x."""
+        values: dict[str, Tensor] = {}
+        curves: dict[str, dict[str, Tensor]] = {}
+        for part, suite in zip(self.parts, self.suites, strict=True):
+            self._put(values, suite.compute(), part)
+            for family, of_part in suite.curves().items():
+                x = of_part.pop("x").cpu()
+                self._put(curves.setdefault(family, {"x": x}), of_part, part)
+        return values, curves
+
+    def _put(self, into: dict[str, Tensor], values: Mapping[str, Tensor], part: DrawnPart) -> None:
+        """Put the values of a part's draws where they belong among all draws."""
+        for name, value in values.items():
+            if name not in into:
+                into[name] = torch.zeros((len(self.draws.sets), *value.shape[1:]), dtype=value.dtype)
+            into[name][part.draws] = value.cpu()
+
+    def state(self) -> dict[str, Tensor]:
+        """All that is needed to go on, besides `done`."""
+        named = {f"suite{number}": suite.state() for number, suite in enumerate(self.suites)}
+        states = {f"{owner}.{name}": tensor for owner, state in named.items() for name, tensor in state.items()}
+        return states | self.domain.state()
+
+    def load_state(self, saved: Mapping[str, Tensor], done: Progressed) -> None:
+        """Go on from a saved state."""
+        for number, suite in enumerate(self.suites):
+            owner = f"suite{number}."
+            suite.load_state({n.removeprefix(owner): each for n, each in saved.items() if n.startswith(owner)})
+        self.domain.load_state(saved)
+        self.done = done
+
+
+def evaluate(
+    blocks: Iterable[Pixels], likelihood: Likelihood, weights: Tensor, suite: Suite, progress: Progress = ignore
+) -> None:
+    """Update the metrics of all draws with blocks of pixels; weights: (draw, member), rows sum to 1."""
+
+    def observe(pixels: Pixels) -> Observed:
+        predictive = likelihood.combine(pixels.outputs, weights)
+        return suite.observe(predictive, pixels.target, pixels.image)
+
+    with silenced_torch_threads():
+        for block in blocks:
+            for some in batched(chunks(block, len(weights), weights.device), CHUNKS_AT_ONCE):
+                for observed in in_threads(observe, some):
+                    suite.update(observed)
+                progress(sum(pixels.scanned for pixels in some))
+
+
+def chunks(block: Pixels, num_draws: int, device: torch.device) -> Iterator[Pixels]:
+    """Cut a block so that what is computed of it at once stays small, and move it to the device."""
+    num_pixels = block.target.shape[0]
+    shape = next(iter(block.outputs.values())).shape
+    size, done = chunk_size((num_draws, shape[0]), math.prod(shape[2:]), device), 0
+    for start in range(0, num_pixels, size):
+        part = slice(start, start + size)
+        scanned = block.scanned * min(start + size, num_pixels) // num_pixels
+        yield Pixels(
+            {name: output[:, part].to(device) for name, output in block.outputs.items()},
+            block.target[part].to(device),
+            None if block.image is None else block.image[part].to(device),
+            scanned - done,
+        )
+        done = scanned
+
+
+def batched(chunks: Iterator[Pixels], size: int) -> Iterator[list[Pixels]]:
+    """The chunks, `size` at a time."""
+    while some := list(itertools.islice(chunks, size)):
+        yield some

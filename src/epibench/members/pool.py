@@ -1,0 +1,148 @@
+"""What every pool is, wherever its members come from: their number, their draws, and what they predict.
+
+The loop of `evaluation` asks a pool on some data for shards, one after another, and each shard for blocks of pixels
+with the outputs of all members. Trained networks, small or large, and stored predictions differ only in how they make
+these.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from epibench.members.draws import Draws
+from epibench.plans import Plan
+
+# Elements (draw × pixel × class) that are scored at once: 16 MiB in float64; on a GPU enough to fill it.
+CHUNK = {"cpu": 2**21, "cuda": 2**27}
+CHUNKS_AT_ONCE = 2
+
+
+class Pool(Protocol):
+    """Members, numbered from 0, and how they are drawn from."""
+
+    @property
+    def num_members(self) -> int:
+        """How many members there are."""
+
+    @property
+    def group(self) -> Sequence[int | str] | None:
+        """The network or chain behind each member, if there are several members of one; equal ones lie together."""
+
+    @property
+    def plan(self) -> Plan:
+        """How draws are made from it."""
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """A block of valid pixels, or points.
+
+    outputs: mean and variance (member, pixel), or probs or logits (member, pixel, class), dtype as predicted
+    target: (pixel,) float64 (gaussian) or int64 (categorical)
+    image: (pixel,) int64 number of the image, where there are images
+    scanned: pixels that were gone through for this block, valid or not
+    """
+
+    outputs: Mapping[str, Tensor]
+    target: Tensor
+    image: Tensor | None
+    scanned: int
+
+
+@dataclass(frozen=True)
+class DrawnPart:
+    """Members that are drawn from by themselves, with the draws among them: rows of `weights` (draw, member)."""
+
+    members: slice
+    draws: list[int]
+    weights: Tensor
+
+    @property
+    def num_members(self) -> int:
+        """How many members it has."""
+        return int(self.members.stop - self.members.start)
+
+
+class Shard(Protocol):
+    """A stretch of data that all members predict before the next one is begun."""
+
+    @property
+    def num_images(self) -> int:
+        """Images, or points, in it."""
+
+    @property
+    def num_pixels(self) -> int:
+        """Valid pixels in it."""
+
+    def blocks(self, part: DrawnPart) -> Iterable[Pixels]:
+        """Its valid pixels with the outputs of a part's members, each of which is run once."""
+
+
+class PoolOnData(ABC):
+    """A pool and the data that its members predict."""
+
+    device: torch.device = torch.device("cpu")
+
+    @property
+    @abstractmethod
+    def num_images(self) -> int:
+        """Images, or points, in the data."""
+
+    @abstractmethod
+    def parts(self, draws: Draws) -> list[DrawnPart]:
+        """The members that draws stay within."""
+
+    @abstractmethod
+    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[Shard]:
+        """The data from an image on, in stretches."""
+
+    @property
+    def watching_seconds(self) -> float:
+        """Time that went into showing outputs to others so far, which is not that of the members."""
+        return 0.0
+
+    def state(self) -> dict[str, Tensor]:
+        """What it needs besides the number of images to go on after an interruption."""
+        return {}
+
+    def load_state(self, saved: Mapping[str, Tensor]) -> None:  # noqa: B027  # most have no state
+        """Go on from a saved state."""
+
+
+def parts_of(pool: Pool, draws: Draws) -> list[DrawnPart]:
+    """The groups that draws stay within, one after another; the whole pool where draws mix members of groups.
+
+    Members are run once either way; but what is computed for pairs of members, or kept for all of them, stays small.
+    """
+    group = pool.group or (0,) * pool.num_members
+    within = all(len({group[member] for member in members}) == 1 for members in draws.sets)
+    ends = _group_ends(group) if within else [pool.num_members]
+    weights, parts, start = draws.weights, [], 0
+    for end in ends:
+        numbers = [number for number, members in enumerate(draws.sets) if start <= members[0] < end]
+        parts.append(DrawnPart(slice(start, end), numbers, weights[numbers, start:end]))
+        start = end
+    return [part for part in parts if part.draws]
+
+
+def _group_ends(group: Sequence[int | str]) -> list[int]:
+    return [end for end in range(1, len(group) + 1) if end == len(group) or group[end] != group[end - 1]]
+
+
+def chunk_size(weights: Sequence[int], classes: int, device: torch.device) -> int:
+    """Pixels that are scored at once, given the numbers of draws and members."""
+    return max(1, CHUNK[device.type] // (max(weights) * max(1, classes)))
+
+
+def now(device: torch.device) -> float:
+    """The time when the device has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

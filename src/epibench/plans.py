@@ -1,0 +1,20 @@
+"""How draws are made from a pool, by name, and evenly spaced positions; nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Plan = Literal["random", "disjoint", "prefix", "spread"]
+
+
+def evenly_spaced(length: int, number: int) -> list[int]:
+    """`number` evenly spaced positions of 0 … length − 1, both ends among them; for one, the last."""
+    if number == 1:
+        return [length - 1]
+    return [step * (length - 1) // (number - 1) for step in range(number)]
+
+
+def centres(length: int, number: int) -> list[int]:
+    """The middles of `number` equal stretches of 0 … length − 1; all positions where there are fewer."""
+    number = min(number, length)
+    return [(2 * stretch + 1) * length // (2 * number) for stretch in range(number)]

@@ -1,0 +1,1 @@
+"""Charts as inline SVG that follows the colours of the page."""

@@ -1,0 +1,125 @@
+"""The data of a run on images: what is trained on, and the domains, each in the classes that it is scored in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from torch.utils.data import DataLoader, Dataset
+
+from epibench.data.batch import LabelledSamples, Samples
+from epibench.data.class_mapping import Relabelled, common_classes
+from epibench.data.classes import ClassTable
+from epibench.data.loading import Failure
+from epibench.data.source import Source
+from epibench.errors import InputError
+from epibench.progress import Reporter
+from epibench.recipes.dense import DenseRecipe
+from epibench.street import StreetDataset
+
+Groups = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class DomainData:
+    """A domain to evaluate on.
+
+    classes: those that it is scored in; groups: of the classes that networks predict, for each of those, None where
+    they are the same.
+    """
+
+    samples: Samples
+    classes: ClassTable | None = None
+    groups: Groups | None = None
+    about: str | None = None  # what is common, and what is left out
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """What is trained on, with its classes, if it has any, and the domains by name."""
+
+    train: Samples
+    classes: ClassTable | None
+    domains: Mapping[str, DomainData]
+    opened: Mapping[str, Samples]  # all data sets as they are, by the settings that name them
+
+    @property
+    def num_classes(self) -> int | None:
+        """How many classes networks predict."""
+        return None if self.classes is None else self.classes.num_classes
+
+
+def open_data(recipe: DenseRecipe) -> ImageData:
+    """Everything that a recipe names; no scene is drawn yet."""
+    sources: dict[str, Source] = {"data.train": recipe.data.train}
+    sources |= {f"data.domains.{name}": source for name, source in recipe.data.domains.items()}
+    opened = {key: source.open(recipe.task, recipe.data.folders, key) for key, source in sources.items()}
+    train = opened["data.train"]
+    classes = classes_of(train) if recipe.likelihood == "categorical" else None
+    domains = {}
+    for name, source in recipe.data.domains.items():
+        key = f"data.domains.{name}"
+        domains[name] = DomainData(opened[key]) if classes is None else in_common(opened[key], classes, source, key)
+    return ImageData(train, classes, domains, opened)
+
+
+def draw_scenes(data: ImageData, reporter: Reporter) -> None:
+    """Draw the street scenes that are not in the cache."""
+    for key, samples in data.opened.items():
+        if isinstance(samples, StreetDataset):
+            draw_missing(key, samples, reporter)
+
+
+@dataclass(frozen=True)
+class DrawnScenes(Dataset["int | Failure"]):
+    """Drawing a scene keeps it; only its number comes back."""
+
+    scenes: StreetDataset
+
+    def __len__(self) -> int:
+        return len(self.scenes)
+
+    def __getitem__(self, index: int) -> int | Failure:
+        try:
+            self.scenes.frame(index)
+        except InputError as error:
+            return Failure(str(error))
+        return index
+
+
+def draw_missing(name: str, scenes: StreetDataset, reporter: Reporter) -> None:
+    """Draw what is missing; nothing if all is there."""
+    missing = scenes.missing()
+    if not missing:
+        return
+    with reporter.step(f"draw scenes of {name}", len(missing)) as advance:
+        workers = min(len(os.sched_getaffinity(0)), len(missing))
+        for drawn in DataLoader(DrawnScenes(scenes), batch_size=None, sampler=missing, num_workers=workers):
+            if isinstance(drawn, Failure):
+                raise InputError(drawn.text)
+            advance(1)
+
+
+def classes_of(samples: Samples) -> ClassTable:
+    """The classes of a data set."""
+    classes = getattr(samples, "classes", None)
+    if not isinstance(classes, ClassTable):
+        raise InputError(f"{type(samples).__name__}: a data set with classes has an attribute `classes`, a ClassTable")
+    return classes
+
+
+def in_common(samples: Samples, model: ClassTable, source: Source, key: str) -> DomainData:
+    """A domain in the classes that it shares with what networks predict."""
+    own = classes_of(samples)
+    try:
+        common = common_classes(model, own, getattr(source, "mapping", None))
+    except InputError as error:
+        raise InputError(f"{key}.mapping: {error}") from None
+    if common.identity:
+        return DomainData(samples, own)
+    if len(common.names) < 2:
+        raise InputError(f"{key}.mapping: only '{common.names[0]}' is common, so that there is nothing to tell apart")
+    relabelled = Relabelled(cast(LabelledSamples, samples), common)
+    return DomainData(relabelled, relabelled.classes, common.groups, common.about)

@@ -1,0 +1,526 @@
+"""One training job: all stacked networks of a method, or one large network, from the start or where it stopped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.fabric import Fabric
+from torch.func import functional_call
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
+
+from epibench import randomness
+from epibench.data.augment import Augment, Colours
+from epibench.data.batch import Points, Samples
+from epibench.data.loading import InOrder, batches
+from epibench.data.sets.toy import ToyProblem, make_toy
+from epibench.errors import InputError
+from epibench.files import fingerprint, read_json, write_json, write_text
+from epibench.likelihoods import LIKELIHOODS
+from epibench.methods.contract import Method, TrainedNetwork
+from epibench.methods.map import Direct
+from epibench.networks.mlp import StackedMLP
+from epibench.progress import Reporter
+from epibench.recipes import DenseRecipe, Recipe, ToyRecipe
+from epibench.runs.checkpoints import Checkpoints, load_tensors, save_tensors
+from epibench.runs.domains import classes_of
+from epibench.runs.folder import locked
+from epibench.runs.jobs import JobFailedError, Tell, end_with
+from epibench.training import stacked
+from epibench.training.network import NetworkKeys, NetworkTraining, train_network
+from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
+from epibench.training.state import DivergedError, LogRow, Pacer, StateMismatchError, TrainingState, Watch, Weights
+
+SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
+TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """What a process needs to know to train: plain data. networks: their numbers; device: `cpu` or `cuda:0`."""
+
+    recipe: Recipe
+    method: str  # or the name of a variant
+    networks: tuple[int, ...]
+    members: Path
+    device: str
+    workers: int = 0
+
+    @cached_property
+    def files(self) -> Checkpoints:
+        """The files of the training."""
+        method = self.recipe.method(self.method)
+        key = fingerprint(self.recipe.training_settings(self.method), method.name, self.networks, self._data_version())
+        return Checkpoints(self.members / self.method, self.networks, key, method.keep)
+
+    def _data_version(self) -> str:
+        """What changes with the training data."""
+        if isinstance(self.recipe, DenseRecipe):
+            return self.recipe.data.train.version
+        data = toy_problem(self.recipe).train
+        return fingerprint(data.inputs.numpy().tobytes(), data.target.numpy().tobytes())
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, well or not, with all that its method fits afterwards."""
+        files, method = self.files, self.recipe.method(self.method)
+        if files.diverged.exists() or not files.over:
+            return files.diverged.exists()
+        return not fits_posterior(method) or all(files.posterior(network).exists() for network in self.networks)
+
+
+def fits_posterior(method: Method) -> bool:
+    """Whether a method fits something to its trained networks."""
+    return type(method).posterior is not Method.posterior
+
+
+class HeldElsewhere:
+    """What a job tells that another process works on."""
+
+
+def train_job(job: TrainJob, tell: Tell) -> None:
+    """Carry a job out, unless another process has it; what is finished is not done again."""
+    files = job.files
+    with locked(files.claim) as mine:
+        if not mine:
+            tell(HeldElsewhere())
+        elif not job.over:
+            if files.finished() is None:
+                TRAINERS[type(job.recipe)](job, files, tell)
+            fit_posterior(job, files)
+
+
+def fit_posterior(job: TrainJob, files: Checkpoints) -> None:
+    """Let the method fit what it needs to every trained network, and save it beside."""
+    method = job.recipe.method(job.method)
+    if fits_posterior(method):
+        view = view_of(job)
+        for network in job.networks:
+            tensors = method.posterior(view(network))
+            save_tensors(files.posterior(network), tensors, {"fingerprint": files.fingerprint})
+
+
+def view_of(job: TrainJob) -> Callable[[int], TrainedNetwork]:
+    """The trained networks of a job by number, as their method sees them."""
+    recipe, files = job.recipe, job.files
+    make = stacked_view(job, recipe) if isinstance(recipe, ToyRecipe) else large_view(job)
+
+    def view(number: int) -> TrainedNetwork:
+        fitted = load_tensors(files.posterior(number), files.fingerprint)
+        key = partial(randomness.key, recipe.seed, recipe.method(job.method).name, number)
+        return make(number, posterior={} if fitted is None else fitted.tensors, key=key)
+
+    return view
+
+
+def stacked_view(job: TrainJob, recipe: ToyRecipe) -> Callable[..., TrainedNetwork]:
+    """Stacked networks one by one; their files are read once."""
+    toy, read = toy_problem(recipe), lru_cache(maxsize=None)(job.files.load_weights)
+    network = toy_network(recipe, toy)
+
+    def points() -> Iterator[tuple[Any, torch.Tensor, torch.Tensor]]:
+        yield toy.train.inputs, toy.train.target, torch.ones(len(toy.train.target), dtype=torch.bool)
+
+    def raw(weights: Weights, inputs: Any) -> torch.Tensor:
+        return network.outputs(weights["parameters"][None], inputs.T[None])[0]
+
+    def make(number: int, **fitted: Any) -> TrainedNetwork:
+        row = job.networks.index(number)
+
+        def kept(snapshot: int) -> Weights:
+            return {name: each[row] for name, each in read(snapshot).items()}
+
+        return TrainedNetwork(number=number, kept=kept, batches=points, raw=raw, **fitted)
+
+    return make
+
+
+def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
+    """A large network; its data and its modules are made when they are asked for."""
+    recipe = job.recipe
+    assert isinstance(recipe, DenseRecipe)
+
+    def images() -> Iterator[tuple[Any, torch.Tensor, torch.Tensor]]:
+        samples, size = open_training_data(recipe), recipe.method(job.method).batch_size
+        for batch in batches(InOrder(samples), range(len(samples)), size, job.workers, uneven=True):
+            yield batch.inputs, batch.target, batch.valid
+
+    def raw(weights: Weights, inputs: Any) -> torch.Tensor:
+        network = recipe.builder(num_classes_of(recipe, open_training_data(recipe)))().eval()
+        outputs: torch.Tensor = functional_call(network, dict(weights), (inputs,))
+        return outputs
+
+    def make(number: int, **fitted: Any) -> TrainedNetwork:
+        return TrainedNetwork(number=number, kept=job.files.load_weights, batches=images, raw=raw, **fitted)
+
+    return make
+
+
+def toy_problem(recipe: Recipe) -> ToyProblem:
+    """The toy problem of a recipe, with its training data."""
+    assert isinstance(recipe, ToyRecipe)
+    path = None if recipe.data.path is None else Path(recipe.data.path)
+    return make_toy(recipe.problem, recipe.data.seed, path)
+
+
+def toy_network(recipe: ToyRecipe, toy: ToyProblem, kind: str | None = None) -> StackedMLP:
+    """The networks of a recipe: mean and log variance apart, or one with two logits."""
+    kind = kind or toy.kind
+    return StackedMLP(toy.grid.shape[1], TOY_OUTPUTS[kind], OBJECTIVES[kind].heads, recipe.hidden)
+
+
+def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> StackedTraining:
+    """How a method trains its networks on a toy problem: on the posterior, U/N."""
+    kind = "direct" if isinstance(method, Direct) else toy.kind
+    return StackedTraining(
+        **vars(method.training),
+        network=toy_network(recipe, toy, kind),
+        objective=OBJECTIVES[kind],
+        data=Points(toy.train.inputs, toy.train.target),
+        prior_precision=1 / recipe.prior_scale**2 if method.prior else 0.0,
+        drop_diverged=method.diverged == "drop",
+    )
+
+
+def train_stacked(job: TrainJob, files: Checkpoints, tell: Tell) -> None:
+    """Train all stacked networks of a method together."""
+    recipe, device = job.recipe, torch.device(job.device)
+    assert isinstance(recipe, ToyRecipe)
+    method, toy = recipe.method(job.method), toy_problem(recipe)
+    training = stacked_training(recipe, toy, method)
+    saved = files.load_state(device.type, device)
+    state, before = saved or (None, 0.0)
+    if state is not None:
+        check_stacked_state(state, training, len(job.networks), files)
+    begun, pacer = time.perf_counter(), Pacer()
+
+    def seconds() -> float:
+        return before + time.perf_counter() - begun
+
+    def save(state: TrainingState) -> None:
+        if state.step < training.num_epochs and pacer.due():
+            with pacer:
+                files.save_state(state, seconds(), device.type)
+
+    watch = Watch(
+        progress=lambda epoch, note: tell((epoch, note)),
+        save=save,
+        keep=lambda epoch, weights: files.save_weights(epoch, weights, (), seconds()),
+    )
+    try:
+        stacked.train(training, Keys.of(recipe.seed, method.name, job.networks, device), state, watch)
+    except DivergedError as error:
+        some = ", ".join(str(job.networks[number]) for number in error.networks[:5])
+        more = " …" if len(error.networks) > 5 else ""
+        raise InputError(
+            f"{job.method}: {len(error.networks)} of {len(job.networks)} networks diverged ({error}): number "
+            f"{some}{more}; lower {recipe.setting(job.method, 'learning_rate')}, or leave them out with "
+            f"{recipe.setting(job.method, 'diverged')}=drop"
+        ) from None
+
+
+def check_stacked_state(state: TrainingState, training: StackedTraining, networks: int, files: Checkpoints) -> None:
+    """Refuse a state that is not of this training."""
+    shape = (networks, training.network.num_parameters)
+    wanted = training.rule.start(state.parameters)
+    fits = state.parameters.shape == shape and all(
+        name in state.rule and state.rule[name].shape == each.shape for name, each in wanted.items()
+    )
+    if not fits or not 0 < state.step < training.num_epochs:
+        raise InputError(f"{files.unfinished}: not the state of this training; remove it, and it is made anew")
+
+
+class DivergedNetworkError(InputError):
+    """A network whose loss is no longer finite; a file beside its weights says so."""
+
+
+def train_large(job: TrainJob, files: Checkpoints, tell: Tell) -> None:
+    """Train a large network to its end, on one device or shared among several."""
+    recipe = job.recipe
+    assert isinstance(recipe, DenseRecipe)
+    if recipe.training.devices > 1:
+        train_shared(job, recipe, files)
+    else:
+        train_with(make_fabric(recipe, job, 1), job, tell)
+
+
+def train_shared(job: TrainJob, recipe: DenseRecipe, files: Checkpoints) -> None:
+    """Train one network with several processes, each with a device and its part of every batch."""
+    fabric = make_fabric(recipe, job, recipe.training.devices)
+    try:
+        diverged = fabric.launch(partial(_train_together, job=job, parent=os.getpid()))
+    except ProcessRaisedException as error:  # one of the processes has failed; the others were stopped
+        last = str(error).strip().splitlines()[-1]
+        kind, _, text = last.partition(": ")
+        raise (InputError(text) if kind.endswith("InputError") else JobFailedError(last)) from None
+    except ProcessExitedException as error:
+        # A process group may abort while its process ends, when the network is on disk already.
+        if files.finished() is None:
+            raise JobFailedError(str(error)) from None
+        return
+    if diverged is not None:
+        raise InputError(diverged)
+
+
+def make_fabric(recipe: DenseRecipe, job: TrainJob, devices: int) -> Fabric:
+    """Where and how precisely a network is trained."""
+    for name in ("lightning.fabric", "lightning.pytorch"):  # the run itself says what it does
+        logging.getLogger(name).setLevel(logging.WARNING)
+    device = torch.device(job.device)
+    chosen: Any = devices if devices > 1 or device.type == "cpu" else [device.index or 0]
+    return Fabric(
+        accelerator=device.type,
+        devices=chosen,
+        strategy="ddp_spawn" if devices > 1 else "auto",
+        precision=precision_of(recipe, device),
+    )
+
+
+def precision_of(recipe: DenseRecipe, device: torch.device) -> Any:
+    """The precision that the recipe asks for: by default bf16 on GPUs that have it."""
+    if recipe.training.precision != "auto":
+        return recipe.training.precision
+    return "bf16-mixed" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
+
+
+def _train_together(fabric: Fabric, job: TrainJob, parent: int) -> str | None:
+    """One of several processes of a job; returns what went wrong where all of them come to the same end."""
+    end_with(parent)
+    text = None
+    try:
+        train_with(fabric, job, _silent)
+    except DivergedNetworkError as error:
+        text = str(error)
+    torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter, which aborts then
+    return text
+
+
+def _silent(content: Any) -> None:
+    """Several processes of one job have nobody to talk to."""
+
+
+def train_with(fabric: Fabric, job: TrainJob, tell: Tell) -> None:
+    """Train a large network where fabric says."""
+    recipe, files = job.recipe, job.files
+    assert isinstance(recipe, DenseRecipe)
+    method = recipe.method(job.method)
+    machine = f"{fabric.device.type} ({precision_of(recipe, fabric.device)})"
+    state, before = files.load_state(machine) or (None, 0.0)
+    begun = time.perf_counter()
+    log = open_log(recipe.training.log, files, 0 if state is None else state.step)
+    rows: list[LogRow] = [] if state is None else list(state.log)
+
+    def add(row: LogRow) -> None:
+        rows.append(row)
+        log.add(row)
+
+    def save(state: TrainingState) -> None:
+        files.save_state(state, before + time.perf_counter() - begun, machine)
+        log.write(state.log)
+
+    def keep(epoch: int, weights: Weights) -> None:
+        if fabric.is_global_zero:
+            log.write(rows)  # first: with the last network training is finished
+            files.save_weights(epoch, weights, rows, before + time.perf_counter() - begun)
+
+    watch = Watch(lambda step, note: tell((step, note)), add, save, keep)
+    try:
+        samples = open_training_data(recipe)
+        training = large_training(recipe, job.method, samples, fabric.device, class_weights(recipe, job.members))
+        keys = NetworkKeys.of(recipe.seed, method.name, job.networks[0])
+        with one_thread_on(fabric.device):
+            train_network(training, keys, fabric, state, watch, job.workers)
+    except StateMismatchError as error:
+        raise InputError(f"{files.unfinished}: {error}; remove it, and it is made anew") from None
+    except DivergedError as error:
+        setting = recipe.setting(job.method, "learning_rate")
+        text = f"{job.method}: network {job.networks[0]}: {error}; lower {setting}"
+        if fabric.is_global_zero:
+            write_text(files.diverged, f"{text}\n")
+            files.unfinished.unlink(missing_ok=True)
+        raise DivergedNetworkError(text) from None
+    finally:
+        log.close()
+
+
+@contextmanager
+def one_thread_on(device: torch.device) -> Iterator[None]:
+    """One thread on a CPU: numbers must not depend on it; several networks are trained at once instead."""
+    threads = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def open_training_data(recipe: DenseRecipe) -> Samples:
+    """What networks are trained on."""
+    return recipe.data.train.open(recipe.task, recipe.data.folders, "data.train")
+
+
+def num_classes_of(recipe: DenseRecipe, samples: Samples) -> int | None:
+    """How many classes networks predict."""
+    return classes_of(samples).num_classes if recipe.likelihood == "categorical" else None
+
+
+def large_training(
+    recipe: DenseRecipe,
+    name: str,
+    samples: Samples,
+    device: torch.device,
+    weights: tuple[float, ...] | None = None,
+) -> NetworkTraining:
+    """How a method of a recipe trains its networks on images."""
+    method, options = recipe.method(name), recipe.training
+    return NetworkTraining(
+        **vars(method.training),
+        build=recipe.builder(num_classes_of(recipe, samples), pretrained=True),
+        loss=LIKELIHOODS[recipe.likelihood].image_loss,
+        samples=samples,
+        augment=augment_of(recipe),
+        epoch_steps=options.epoch_steps,
+        weight_decay=options.weight_decay if method.prior else 0.0,
+        clip=options.clip,
+        class_weights=weights,
+        channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
+        compile=options.compile,
+    )
+
+
+def augment_of(recipe: DenseRecipe) -> Augment:
+    """How a recipe changes training samples."""
+    options = recipe.training
+    return Augment(
+        crop=options.crop,
+        flip=options.flip,
+        scale=options.scale,
+        thin=options.thin,
+        scale_step=options.scale_step,
+        pad=options.pad,
+        colours=Colours(**options.colours.model_dump()),
+    )
+
+
+TRAINERS = {ToyRecipe: train_stacked, DenseRecipe: train_large}
+
+
+def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Reporter) -> list[int]:
+    """Valid pixels of each class."""
+    counts = torch.zeros(num_classes, dtype=torch.int64)
+    with reporter.step("count classes", len(samples)) as advance:
+        for batch in batches(InOrder(samples), range(len(samples)), 1, workers):
+            counts += torch.bincount(batch.target[batch.valid], minlength=num_classes)
+            advance(1)
+    return [int(count) for count in counts]
+
+
+def rare_weights(counts: Sequence[int]) -> tuple[float, ...]:
+    """1 / √share of each class, on average 1 over pixels; 0 for a class that never occurs."""
+    shares = np.asarray(counts, np.float64) / max(1, sum(counts))
+    weights = np.where(shares > 0, (shares + SMALLEST_SHARE) ** -0.5, 0.0)
+    return tuple(float(weight) for weight in weights / max((weights * shares).sum(), 1e-300))
+
+
+def counts_file(members: Path) -> Path:
+    """Where a run keeps how often each class occurs."""
+    return members / "class_counts.json"
+
+
+def prepare_weights(recipe: DenseRecipe, members: Path, samples: Samples, workers: int, reporter: Reporter) -> None:
+    """Count the classes of the training data, once for each version of it, if the recipe asks for weights by them."""
+    if recipe.training.class_weights == "rare" and _known_counts(recipe, members) is None:
+        counts = count_classes(samples, classes_of(samples).num_classes, workers, reporter)
+        content = {"version": recipe.data.train.version, "counts": counts}
+        write_json(counts_file(members), {**content, "checksum": fingerprint(content)})
+
+
+def _known_counts(recipe: DenseRecipe, members: Path) -> list[int] | None:
+    """The counts of the training data, if they are there and undamaged."""
+    known = read_json(counts_file(members)) or {}
+    checksum = known.pop("checksum", None)
+    intact = checksum == fingerprint(known) and known.get("version") == recipe.data.train.version
+    return known["counts"] if intact else None
+
+
+def class_weights(recipe: DenseRecipe, members: Path) -> tuple[float, ...] | None:
+    """How much a pixel counts by its class: as the recipe says, or by how rare its class is in the training data."""
+    given = recipe.training.class_weights
+    if given != "rare":
+        return given
+    counts = _known_counts(recipe, members)
+    if counts is None:
+        raise InputError(f"{counts_file(members)}: is missing or damaged; run the same command again")
+    return rare_weights(counts)
+
+
+class TrainingLog:
+    """A log that rows are added to as they come; this one keeps nothing."""
+
+    def add(self, row: LogRow) -> None:
+        """One more row."""
+
+    def write(self, rows: Sequence[LogRow]) -> None:
+        """All rows so far, whenever the state of training is saved."""
+
+    def close(self) -> None:
+        """There is nothing more to come."""
+
+
+class CsvLog(TrainingLog):
+    """A table beside the weights, written whole, so that it never has a row twice."""
+
+    def __init__(self, files: Checkpoints):
+        self.files = files
+
+    def write(self, rows: Sequence[LogRow]) -> None:
+        """Write the whole table."""
+        self.files.write_log(rows)
+
+
+class TensorBoardLog(TrainingLog):
+    """TensorBoard's own files, in a folder beside the weights; rows after `step` are of a training that was stopped."""
+
+    def __init__(self, files: Checkpoints, step: int):
+        check_log("tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer: Any = SummaryWriter
+        self.writer = writer(files.folder / f"{files.name}-tensorboard", purge_step=step + 1)
+
+    def add(self, row: LogRow) -> None:
+        """Add a point to both curves."""
+        self.writer.add_scalar("loss", row.loss, row.step)
+        self.writer.add_scalar("rate", row.rate, row.step)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.writer.close()
+
+
+def check_log(kind: str) -> None:
+    """Say what is missing for a log of that kind."""
+    try:
+        if kind == "tensorboard":
+            from torch.utils.tensorboard import SummaryWriter  # noqa: F401
+    except ImportError:
+        raise InputError(
+            "training.log=tensorboard needs the package tensorboard: pip install tensorboard, or take csv"
+        ) from None
+
+
+def open_log(kind: str, files: Checkpoints, step: int) -> TrainingLog:
+    """The log of that kind, going on after a step."""
+    if kind == "tensorboard":
+        return TensorBoardLog(files, step)
+    return CsvLog(files) if kind == "csv" else TrainingLog()

@@ -1,0 +1,337 @@
+"""Train one large network on Lightning Fabric; it can stop at any step and goes on as if it never had.
+
+Everything random is a function of the network's keys and the step: initial weights, the order of the data, crops,
+dropout, noise. So a network comes out the same alone, among others, or elsewhere; on a CPU bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from epibench import randomness
+from epibench.data.batch import Batch, Samples
+from epibench.data.loading import Augmentation, Stream, batches
+from epibench.errors import InputError
+from epibench.networks.dropout import SeededDropout, insert_dropout
+from epibench.training.rules import Step, decay
+from epibench.training.state import (
+    DivergedError,
+    LogRow,
+    Pacer,
+    StateMismatchError,
+    TrainingPlan,
+    TrainingState,
+    Watch,
+    Weights,
+)
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+LOG_EVERY = 20  # steps; a loss that is not finite is noticed as late as that
+ALIGNED = 16  # entries: parameters begin at multiples of 64 bytes, as if each had memory of its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkTraining(TrainingPlan):
+    """Everything that fixes how a large network is trained, besides its keys.
+
+    loss: of every pixel, given raw outputs (image, output, height, width) and targets (image, height, width); its mean
+    over valid pixels is U/N without the prior, where N is the number of images: the pixels of an image are far from
+    independent, so an image counts as one observation. What a network predicts more coarsely than the image is
+    interpolated. class_weights: how much a pixel counts, by its class. An epoch is `epoch_steps` steps, however large
+    the data is. Dropout acts after the network's `dropout_places`.
+    """
+
+    build: Callable[[], nn.Module]
+    loss: Loss
+    samples: Samples
+    augment: Augmentation
+    epoch_steps: int
+    weight_decay: float = 0.0
+    clip: float | None = None  # the largest norm of a gradient
+    class_weights: tuple[float, ...] | None = None
+    channels_last: bool = False
+    compile: bool = False
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole training."""
+        return self.num_epochs * self.epoch_steps
+
+    @property
+    def last_step(self) -> int:
+        """Where training ends: with the last network that is kept."""
+        return self.keep[-1] * self.epoch_steps if self.keep else self.num_steps
+
+
+@dataclass(frozen=True)
+class NetworkKeys:
+    """The keys of one network for each purpose."""
+
+    initial: int
+    order: int
+    change: int
+    dropout: int
+    noise: int
+
+    @classmethod
+    def of(cls, seed: int, method: str, network: int) -> NetworkKeys:
+        """The keys of a method's network."""
+        purposes = ("initial", "order", "change", "dropout", "noise")
+        return cls(*(randomness.key(seed, method, network, purpose) for purpose in purposes))
+
+
+def build_network(build: Callable[[], nn.Module], key: int) -> nn.Module:
+    """A network with initial weights that are a function of the key; the caller's generators are left alone."""
+    with torch.random.fork_rng():
+        torch.manual_seed(key)
+        return build()
+
+
+def train_network(
+    training: NetworkTraining,
+    keys: NetworkKeys,
+    fabric: Fabric,
+    state: TrainingState | None = None,
+    watch: Watch | None = None,
+    workers: int = 0,
+) -> tuple[LogRow, ...]:
+    """Train to the end, from the start or from a saved state; returns the log."""
+    watch = Watch() if watch is None else watch
+    run = _Run(training, keys, fabric, state)
+    pacer = Pacer()
+    stream = Stream(training.samples, training.augment, keys.order, keys.change)
+    numbers = run.numbers(range(run.step * training.batch_size, training.last_step * training.batch_size))
+    size = training.batch_size // fabric.world_size
+    for batch in batches(stream, numbers, size, workers, pin=fabric.device.type == "cuda"):
+        run.take_step(batch.to(fabric.device, non_blocking=True))
+        if run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0:
+            row = run.note()
+            watch.log(row)
+            watch.progress(row.step, f"loss {row.loss:.3g}, rate {row.rate:.2g}")
+        if run.step % training.epoch_steps == 0 and run.step // training.epoch_steps in training.keep:
+            watch.keep(run.step // training.epoch_steps, run.weights())
+        if run.step % LOG_EVERY == 0 and run.step < training.last_step and fabric.is_global_zero and pacer.due():
+            with pacer:
+                watch.save(run.state())
+    return tuple(run.log)
+
+
+class _Run:
+    """A network in training."""
+
+    def __init__(self, training: NetworkTraining, keys: NetworkKeys, fabric: Fabric, state: TrainingState | None):
+        self.training, self.keys, self.fabric = training, keys, fabric
+        if training.batch_size % fabric.world_size:
+            raise InputError(
+                f"a batch of {training.batch_size} cannot be shared among {fabric.world_size} devices; "
+                f"take a multiple of it"
+            )
+        self.network = build_network(training.build, keys.initial).to(fabric.device)
+        if training.channels_last:
+            self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network.train()
+        places = getattr(self.network, "dropout_places", ())
+        if training.dropout and places:
+            insert_dropout(self.network, places, training.dropout)
+        # Without named places, the network's own dropout acts at the method's rate.
+        self.rate = training.dropout if training.dropout and not places else None
+        self.drops = training.dropout > 0 or any(getattr(module, "p", 0) for module in dropouts(self.network))
+        weights = training.class_weights
+        self.class_weights = None if weights is None else torch.tensor(weights, device=fabric.device)
+        self.flat = FlatParameters(self.network)
+        self.rule_state = training.rule.start(self.flat.values)
+        self.step, self.log = 0, list[LogRow]()
+        if state is not None:
+            self._resume(state)
+        compiled = cast(nn.Module, torch.compile(self.network)) if training.compile else self.network
+        self.module = fabric.setup_module(compiled)
+        self.summed, self.since = torch.zeros((), device=fabric.device), self.step
+        self.counted = torch.zeros((), device=fabric.device)  # steps in which a pixel counted
+
+    def _resume(self, state: TrainingState) -> None:
+        self._check(state)
+        with torch.no_grad():
+            self.flat.values.copy_(state.parameters)
+            for name, saved in state.rule.items():
+                self.rule_state[name].copy_(saved)
+            copy_buffers(self.network, state.buffers)
+        self.step, self.log = state.step, list(state.log)
+
+    def _check(self, state: TrainingState) -> None:
+        """Refuse the state of another training."""
+        buffers = dict(self.network.named_buffers())
+        pairs: list[tuple[Tensor, Tensor | None]] = [(self.flat.values, state.parameters)]
+        pairs += [(own, state.rule.get(name)) for name, own in self.rule_state.items()]
+        pairs += [(own, state.buffers.get(name)) for name, own in buffers.items()]
+        fits = all(saved is not None and saved.shape == own.shape for own, saved in pairs)
+        if not fits or not 0 < state.step < self.training.last_step:
+            raise StateMismatchError("what is saved there is not the state of this training")
+
+    def numbers(self, samples: range) -> Sequence[int]:
+        """The part of the running samples that this process sees: its share of every batch."""
+        size, world = self.training.batch_size, self.fabric.world_size
+        if world == 1:
+            return samples
+        return [number for number in samples if number % size * world // size == self.fabric.global_rank]
+
+    def take_step(self, batch: Batch) -> None:
+        """One step on a batch."""
+        training = self.training
+        self.flat.gradient.zero_()
+        with self._dropout(len(batch.target)):
+            raw = self.module(batch.inputs)
+        raw = upsampled(raw, batch.target.shape[1:])
+        # Elsewhere the target may be NaN or no class, and what the network says there must not reach the gradient.
+        target = batch.target.masked_fill(~batch.valid, 0)
+        raw = torch.where(batch.valid[:, None], raw, torch.zeros((), device=raw.device, dtype=raw.dtype))
+        weights = batch.valid if self.class_weights is None else batch.valid * self.class_weights[target]
+        loss = mean_loss(training.loss(raw, target), weights)
+        self.fabric.backward(loss)
+        if training.clip is not None:
+            norm = torch.linalg.vector_norm(self.flat.gradient)
+            self.flat.gradient.mul_((training.clip / (norm + 1e-6)).clamp(max=1.0))
+        self.step += 1
+        pace = training.schedule(self.step, training.num_steps)
+        decay(*self.flat.decayed, training.weight_decay, training.rule, pace)
+        step = Step(self.step, pace, len(training.samples), self._noise(pace.temperature))
+        training.rule.update(self.flat.values, self.flat.gradient, self.rule_state, step)
+        self.summed += loss.detach()
+        self.counted += (weights > 0).any()
+
+    def _dropout(self, num_images: int) -> AbstractContextManager[object]:
+        if self.training.compile and not self.drops:
+            return nullcontext()  # it would be traced for nothing
+        size = self.training.batch_size
+        first = self.step * size + self.fabric.global_rank * (size // self.fabric.world_size)
+        keys = randomness.bits(torch.tensor([self.keys.dropout]), first, num_images)[0]
+        return SeededDropout(keys.to(self.fabric.device), self.rate)
+
+    def _noise(self, temperature: float) -> Tensor | None:
+        if not self.training.rule.noisy or not temperature:
+            return None
+        key = torch.tensor([self.keys.noise], device=self.fabric.device)
+        pairs = -(-len(self.flat.values) // 2)
+        noise = randomness.normal(key, (self.step - 1) * pairs, pairs)
+        return noise.flatten()[: len(self.flat.values)]
+
+    def note(self) -> LogRow:
+        """Add the mean loss since the last note to the log."""
+        if self.step > self.since:
+            # Of all processes, so that they come to the same end.
+            summed = cast(Tensor, self.fabric.all_reduce(self.summed, reduce_op="mean"))
+            mean = float(summed) / (self.step - self.since)
+            if not float(cast(Tensor, self.fabric.all_reduce(self.counted, reduce_op="mean"))):
+                raise InputError(f"no pixel counted in the training up to step {self.step}: are there targets?")
+            if not math.isfinite(mean):
+                raise DivergedError([0], f"the loss became NaN or infinite by step {self.step}")
+            rate = self.training.schedule(self.step, self.training.num_steps).rate
+            self.log.append(LogRow(self.step, mean, rate))
+            self.summed.zero_()
+            self.since = self.step
+        return self.log[-1]
+
+    def weights(self) -> Weights:
+        """Parameters and buffers by name."""
+        weights = {name: tensor.detach() for name, tensor in self.network.state_dict().items()}
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
+            raise DivergedError([0], f"the loss became NaN or infinite by step {self.step}")
+        return weights
+
+    def state(self) -> TrainingState:
+        """Where training stands; the tensors are those in use."""
+        buffers = dict(self.network.named_buffers())
+        return TrainingState(self.step, self.flat.values, self.rule_state, buffers, tuple(self.log))
+
+
+def dropouts(network: nn.Module) -> list[nn.Module]:
+    """The modules of a network that drop something in training."""
+    return [module for module in network.modules() if isinstance(module, _DropoutNd)]
+
+
+def mean_loss(losses: Tensor, weights: Tensor) -> Tensor:
+    """The weighted mean over pixels; 0 where all weights are. weights: also bool, which pixels count."""
+    total = weights.sum()
+    summed = torch.where(weights > 0, weights * losses, losses.new_zeros(())).sum()
+    return summed / torch.where(total > 0, total, torch.ones_like(total))
+
+
+def upsampled(raw: Tensor, size: Sequence[int]) -> Tensor:
+    """What a network predicts on a coarse grid, (image, output, row, column), at the size of the image.
+
+    Bilinear with aligned corners, as products with two matrices: on a GPU the gradient of torch's own interpolation is
+    summed in an order that changes from run to run.
+    """
+    if raw.shape[-2:] == tuple(size):
+        return raw
+    rows, columns = (
+        interpolation(coarse, fine, raw.device, raw.dtype) for coarse, fine in zip(raw.shape[-2:], size, strict=True)
+    )
+    return rows @ raw @ columns.T
+
+
+def interpolation(coarse: int, fine: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The matrix that interpolates linearly between points whose first and last are those of a finer row."""
+    places = torch.arange(fine, device=device, dtype=torch.float64) * ((coarse - 1) / max(1, fine - 1))
+    distances = (places[:, None] - torch.arange(coarse, device=device)).abs()
+    return (1 - distances).clamp(min=0).to(dtype)
+
+
+class FlatParameters:
+    """The parameters of a network, and their gradients, as views of two flat tensors.
+
+    Parameters with two or more axes lie first: they are what weight decay, or a prior, acts on; scales and biases are
+    left alone.
+    """
+
+    def __init__(self, network: nn.Module):
+        named = [(name, each) for name, each in network.named_parameters() if each.requires_grad]
+        if not named:
+            raise InputError(f"{type(network).__name__} has no parameters to train")
+        named.sort(key=lambda pair: pair[1].ndim < 2)  # stable: otherwise in the network's order
+        self.parameters = [each for _, each in named]
+        self.num_decayed = sum(_room(each) for each in self.parameters if each.ndim > 1)
+        first, total = self.parameters[0], sum(_room(each) for each in self.parameters)
+        self.values = torch.zeros(total, device=first.device, dtype=first.dtype)
+        self.gradient = torch.zeros_like(self.values)
+        start = 0
+        for parameter in self.parameters:
+            place = slice(start, start + parameter.numel())
+            with torch.no_grad():
+                view = _laid_out_like(self.values[place], parameter)
+                view.copy_(parameter)
+                parameter.data = view
+            parameter.grad = _laid_out_like(self.gradient[place], parameter)
+            start += _room(parameter)
+
+    @property
+    def decayed(self) -> tuple[Tensor, Tensor]:
+        """Values and gradient of what weight decay acts on."""
+        return self.values[: self.num_decayed], self.gradient[: self.num_decayed]
+
+
+def _room(parameter: Tensor) -> int:
+    """Entries that a parameter takes up, with a gap so that the next one is aligned; nobody reads the gaps."""
+    return -(-parameter.numel() // ALIGNED) * ALIGNED
+
+
+def _laid_out_like(flat: Tensor, parameter: Tensor) -> Tensor:
+    """A view with the shape of a parameter and its layout in memory."""
+    if parameter.ndim == 4 and parameter.is_contiguous(memory_format=torch.channels_last):
+        outputs, inputs, height, width = parameter.shape
+        return flat.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+    return flat.view(parameter.shape)
+
+
+def copy_buffers(network: nn.Module, saved: Mapping[str, Tensor]) -> None:
+    """Put saved buffers, such as the running statistics of batch norm, in their places."""
+    for name, buffer in network.named_buffers():
+        buffer.copy_(saved[name])

@@ -1,0 +1,176 @@
+import io
+import re
+
+import fake_dense_run
+import fake_results
+import fake_run
+import pytest
+from rich.console import Console
+from test_judge import entry
+
+from epibench.cli.report import print_run_tables
+from epibench.cli.tables import over_members, print_tables, score_table, text_table
+from epibench.report.entries import scored_entries
+from epibench.report.markdown import render_markdown
+from epibench.report.runs import VIEWS, kl_entries, methods_of, read_runs
+from epibench.results import RunResults
+
+
+def printed(*results: RunResults) -> str:
+    console = Console(file=io.StringIO(), width=40)  # a width that does not count, as there is no terminal
+    print_run_tables(results, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def words(line: str) -> list[str]:
+    return line.split()
+
+
+def whole_numbers(text: str) -> list[str]:
+    """Every mean ± std in a text."""
+    return re.findall(r"[\d,.e-]+ ± [<\d,.e-]+", text)
+
+
+def test_each_headline_metric_has_a_table_of_all_domains_and_m() -> None:
+    lines = printed(fake_dense_run.depth()).splitlines()
+    titles = [line for line in lines if line.startswith("depth-completion")]
+    assert [title.split(": ")[1].split(",")[0] for title in titles] == ["AUSE", "AUCE", "RMSE (m)"]
+    assert words(lines[1]) == ["M", "=", "1", "M", "=", "2", "M", "=", "4", "M", "=", "8"]
+    assert lines[2] == "street, clean"
+    assert words(lines[3])[:4] == ["Ensembling", "0.4548", "±", "0.0070"]
+
+
+def test_without_a_terminal_nothing_is_cut_or_left_out() -> None:
+    text = printed(fake_dense_run.depth())
+    assert "…" not in text
+    assert "left out" not in text
+    assert len(whole_numbers(text)) == 3 * 4 * 2 * 4  # metrics, domains, methods, M
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+def test_a_narrow_terminal_loses_columns_and_never_a_digit(width: int) -> None:
+    entries = kl_entries(methods_of(read_runs([fake_run.classification()])), VIEWS[0])
+    everything = over_members("kl", [("", entries)], None).plain
+    lines = over_members("kl", [("", entries)], width).plain.splitlines()
+    numbers = whole_numbers("\n".join(lines))
+    assert set(numbers) <= set(whole_numbers(everything))
+    columns = lines[0].count("M =")
+    assert len(numbers) == columns * len(entries)
+    assert "M = 256" in lines[0]
+    if columns > 1:
+        assert max(len(line) for line in lines[: 1 + len(entries)]) <= width
+    left_out = [str(m) for m in fake_run.MEMBERS if f"M = {m}" not in re.split(r"\s{2,}", lines[0])]
+    assert ("left out" in lines[-1]) is bool(left_out)
+    assert all(f"M = {m}" in lines[-1] for m in left_out)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, None])
+def test_scores_lose_the_last_metric_first(width: int | None) -> None:
+    entries = scored_entries(fake_results.two_gaussian())
+    lines = score_table(entries, ("ause", "auce", "rmse", "nll"), width).plain.splitlines()
+    assert "AUSE" in lines[0]
+    assert "…" not in "".join(lines)
+    assert ("NLL" in lines[0]) is (width in (120, None))
+    assert ("NLL" in lines[-1] and "left out" in lines[-1]) is (width in (40, 80))
+
+
+def test_a_value_below_its_bound_is_said_to_be_so_and_stands_beside_chance() -> None:
+    lucky = entry("untrained", {4: (5.8e-7, 8.2e-7, 4)}, random=6e-7, bound=8e-4)
+    real = entry("trained", {4: (0.2, 0.01, 4)}, random=0.43, bound=8e-4)
+    table = over_members("ause", [("clean", [lucky, real])], None)
+    lines = table.plain.splitlines()
+    assert words(lines[0]) == ["chance", "M", "=", "4"]
+    assert words(lines[2]) == ["untrained", "6.0e-7", "<", "0.0008"]
+    assert words(lines[3]) == ["trained", "0.43", "0.200", "±", "0.010"]
+    best = [table.plain[span.start : span.end].strip() for span in table.spans if "green" in str(span.style)]
+    assert best == ["0.200 ± 0.010"]
+
+
+def test_leaders_that_tie_are_marked_and_none_is_green() -> None:
+    table = over_members("ause", [("", [entry(label, {4: (1.0, 0.1, 4)}) for label in "AB"])], None)
+    assert table.plain.count("≈") == 2
+    assert not [span for span in table.spans if "green" in str(span.style)]
+
+
+def test_lines_end_where_their_text_ends() -> None:
+    text = printed(fake_dense_run.depth(), fake_run.classification())
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+def test_a_table_of_titles_alone_is_not_indented() -> None:
+    assert text_table([("title", ""), ("a", "")], [], None, first_goes=True).plain.splitlines()[1] == "title"
+
+
+def test_the_finding_is_printed_for_the_domain_trained_for_and_the_hardest_shift() -> None:
+    last = [line for line in printed(fake_dense_run.depth()).splitlines() if "At M" in line]
+    assert last[0].startswith("street, clean (in-domain): ")
+    assert "Ensembling ranks errors best (AUSE)" in last[0]
+    assert last[1].startswith("street, wild (severity 5) (shifted): ")
+
+
+def test_no_word_on_a_reference() -> None:
+    assert "reference" not in printed(fake_dense_run.depth())
+
+
+def test_holes_are_dashes_or_empty() -> None:
+    lines = printed(fake_dense_run.partial()).splitlines()
+    assert [words(line) for line in lines if "–" in line] == [["Ensembling", "–", "–"]] * 2
+
+
+@pytest.mark.parametrize("results", [fake_run.failed(), fake_dense_run.failed()])
+def test_a_run_whose_only_method_failed_says_so(results: RunResults) -> None:
+    text = printed(results)
+    (name, reason), *_ = results.failed.items()
+    assert f"{name} failed: {reason}" in text
+    assert "no method was finished" in text.lower()
+    assert "reference" not in text
+
+
+def test_kls_stand_beside_the_floor_at_every_m() -> None:
+    lines = printed(fake_run.classification()).splitlines()
+    assert words(lines[1]) == ["floor", *(word for m in fake_run.MEMBERS for word in ("M", "=", str(m)))]
+    assert words(lines[2])[:5] == ["Ensembling", "0.00090", "0.135", "±", "0.053"]
+    assert "Ensembling is closest." in lines
+
+
+def test_point_estimates_stand_in_the_last_column_with_their_m() -> None:
+    line = next(line for line in printed(fake_run.regression()).splitlines() if line.startswith("MAP (M = 1)"))
+    assert words(line)[-3:] == ["3.4", "±", "3.3"]
+
+
+def test_published_counts_and_caveats_are_printed() -> None:
+    text = printed(fake_run.dropout_rates())
+    assert "of 18 published cells 9 have a value of ours; 9 within one published std" in text
+    assert "quick variant" in text
+    dense = printed(fake_dense_run.kitti())
+    assert "kitti-depth: of 36 published cells 18 have a value of ours" in dense
+    assert "different conventions" in dense
+
+
+def test_a_run_without_a_reference_says_so() -> None:
+    without = fake_run.bare().model_copy(update={"kl": {}})
+    assert "no reference" in printed(without)
+
+
+def test_scores_are_printed_with_notes() -> None:
+    console = Console(file=io.StringIO(), width=40)
+    print_tables(fake_results.crowded(), console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "…" not in text
+    assert "had a variance of 0" in text
+    assert "draws share more than half of their members" in text
+
+
+def test_markdown_has_a_table_for_each_domain() -> None:
+    text = render_markdown(read_runs([fake_dense_run.depth()]))
+    assert text.count("### depth-completion: ") == 4
+    assert "### depth-completion: street, wild (severity 5) (shifted)" in text
+    assert "| metric | method | chance | M = 1 | M = 2 | M = 4 | M = 8 |" in text
+    assert "| AUSE | Ensembling |  | **0.4548 ± 0.0070** |" in text
+
+
+def test_markdown_has_the_published_cells() -> None:
+    text = render_markdown(read_runs([fake_dense_run.kitti()]))
+    assert "| RMSE [mm] | Ensembling | 1 | 2241 ± 71 | 32 | 2732 ± 44 | 8 | +491 |" in text

@@ -1,0 +1,278 @@
+import fake_dense_run
+import fake_run
+import pytest
+from test_judge import GROUPS, entry, kl, pair
+
+from epibench.published import PoolSize
+from epibench.report.entries import Entry
+from epibench.report.figures import kl_chart
+from epibench.report.run_page import distinct_floors
+from epibench.report.runs import (
+    VIEWS,
+    domains_of,
+    entries_on,
+    featured,
+    kl_entries,
+    methods_of,
+    read_runs,
+    scored_domains,
+)
+from epibench.report.tables import kl_table
+from epibench.report.verdicts import (
+    Verdict,
+    cards,
+    confidence_sentence,
+    finding,
+    gain_up_to,
+    kl_verdict,
+    member_gain,
+    member_gains,
+    shift_costs,
+    verdict,
+)
+from epibench.results import Curve, Curves, Stat
+
+
+def words(found: Verdict) -> str:
+    return " ".join([found.card.headline, *found.card.sentences]).replace("\u00a0", " ")
+
+
+def kl_words(*entries: Entry) -> str:
+    found = kl_verdict(entries)
+    return " ".join([found.headline, *found.sentences]).replace("\u00a0", " ")
+
+
+def test_a_clear_lead_says_by_how_much() -> None:
+    said = words(verdict("ause", pair(1.2)))
+    assert said.startswith("A leads ")
+    assert "20 % higher" in said
+    assert "2.8 standard errors" in said
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "headline", "word"),
+    [
+        (1.1, 0.1, "A leads, narrowly", "narrowly"),
+        (1.2, None, "A leads, not certain", "not certain"),
+        (1.05, 0.1, "A and B: too close to call", "told apart"),
+    ],
+)
+def test_doubt_is_said_in_card_and_finding(mean: float, std: float | None, headline: str, word: str) -> None:
+    found = verdict("ause", pair(mean, std))
+    assert found.card.headline == headline
+    assert word in finding([found])
+
+
+def test_the_m_that_a_standard_error_comes_from_is_said() -> None:
+    sets = PoolSize(16)
+    stats = {"A": {8: (1.0, 0.1, 9), 16: (1.0, None, 1)}, "B": {8: (2.0, 0.1, 9), 16: (2.0, None, 1)}}
+    said = words(verdict("ause", [entry(label, of_m, sets) for label, of_m in stats.items()]))
+    assert "that of A and B from M = 8" in said
+
+
+def test_a_gap_within_the_numerical_error_is_called_so() -> None:
+    assert "numerical error" in words(verdict("ause", pair(1.0008, 1e-6, bound=1e-3)))
+
+
+def test_one_method_has_its_value_and_its_draws() -> None:
+    found = verdict("ause", [entry("A", {4: (2.0, 0.1, 4)})])
+    assert found.card.headline == "2.00 ± 0.10"
+    assert "4 draws" in words(found)
+    assert finding([found]).endswith("A has AUSE 2.00 ± 0.10.")
+
+
+def test_without_any_value_there_is_no_finding() -> None:
+    found = verdict("ause", [entry("A", {4: (None, None, 4)})])
+    assert found.card.headline == "No values"
+    assert "no values" in finding([found])
+
+
+def test_what_chance_does_as_well_is_not_praised() -> None:
+    found = verdict("ause", pair(0.6, random=0.5))
+    assert "chance" in found.card.headline
+    assert "better than chance" in finding([found])
+
+
+def test_one_at_chance_does_not_take_the_lead_from_another() -> None:
+    lucky = entry("lucky", {4: (1e-7, 1e-7, 4)}, random=1e-7, bound=8e-4)
+    found = verdict("ause", [lucky, entry("real", {4: (0.2, 0.01, 4)}, random=0.8, bound=8e-4)])
+    assert found.card.headline == "real leads"
+    assert "lucky ranks errors no better than chance" in words(found)
+    assert [bar.text for bar in found.card.bars] == ["0.200 ± 0.010", "< 0.0008"]
+    assert [bar.note.split()[0] for bar in found.card.bars] == ["chance", "chance"]
+
+
+def test_entries_without_a_common_m_are_ranked_at_their_own() -> None:
+    found = verdict("ause", [entry("A", {4: (1.0, 0.1, 4)}), entry("B", {8: (2.0, 0.1, 4)})])
+    assert "M = 4 and M = 8" in words(found)
+    assert "the largest M of each" in finding([found])
+
+
+def test_entries_of_different_domains_are_not_ranked() -> None:
+    both = [
+        Entry(0, label, "gaussian", {4: {"rmse": Stat(mean=1.0, std=0.1, n=4)}}, GROUPS, domain=label) for label in "ab"
+    ]
+    (card,) = cards(["rmse"], both)
+    assert "Not ranked" in card.sentences[0]
+
+
+def test_many_that_tie_are_counted() -> None:
+    many = [entry(label, {4: (1.0, 0.1, 4)}) for label in "ABCDE"]
+    assert verdict("ause", many).card.headline.startswith("A, B, C and 2 more")
+
+
+def test_the_closest_method_stands_beside_the_floor() -> None:
+    said = kl_words(kl("a", 0.3), kl("b", 0.5))
+    assert said.startswith("a is closest ")
+    assert "30 × the noise floor of 0.010" in said
+    assert "20 × the noise floor" in said
+
+
+def test_a_kl_lead_below_the_floor_is_called_so() -> None:
+    assert kl_verdict([kl("a", 0.3), kl("b", 0.305)]).headline == "a is closest, by less than the noise floor"
+
+
+def test_kls_at_the_floor_are_not_ranked() -> None:
+    found = kl_verdict([kl("a", 0.001), kl("b", 0.009)])
+    assert found.headline == "a and b: at the noise floor"
+    assert [standing.floors for standing in found.standings] == ["at the floor"] * 2
+
+
+def test_ranks_are_shared_by_those_that_tie() -> None:
+    found = kl_verdict([kl("a", 0.30, 0.1), kl("b", 0.32, 0.1), kl("c", 0.9, 0.1)])
+    assert [standing.rank.replace("\u00a0", " ") for standing in found.standings] == ["1 =", "1 =", "3"]
+    cells = [
+        row.cells[0] for row in kl_table([kl("a", 0.30, 0.1), kl("b", 0.32, 0.1), kl("c", 0.9, 0.1)]).blocks[0].rows
+    ]
+    assert [cell.best for cell in cells] == [False, False, False]
+    assert ["≈" in cell.spread for cell in cells] == [True, True, False]
+
+
+def test_one_draw_makes_no_certain_kl_lead() -> None:
+    assert kl_verdict([kl("a", 0.3, None), kl("b", 0.9, None)]).headline == "a is closest, not certain"
+
+
+def test_without_a_floor_that_is_said() -> None:
+    assert "no noise floor of the reference is known" in kl_words(kl("a", 0.3, floor=None))
+
+
+def infinite(label: str) -> Entry:
+    stats = {"kl": Stat(mean=None, std=None, n=9), "kl_infinite": Stat(mean=2, std=None, n=9)}
+    return Entry(0, label, "gaussian", {8: {**stats}}, GROUPS, floor=0.01)
+
+
+def test_infinite_means_come_last_without_a_rank() -> None:
+    found = kl_verdict([infinite("a"), kl("b", 0.5)])
+    assert [(one.entry.label, one.rank) for one in found.standings] == [("b", "1"), ("a", "–")]
+    assert "2 of 9 draws" in found.standings[1].verdict
+    assert kl_verdict([infinite("a")]).headline == "No finite KL"
+
+
+def kl_over(label: str, means: dict[int, float], std: float = 0.01) -> Entry:
+    summary = {m: {"kl": Stat(mean=mean, std=std, n=4)} for m, mean in means.items()}
+    return Entry(0, label, "gaussian", {m: {**one} for m, one in summary.items()}, GROUPS, floor=0.01)
+
+
+def test_a_point_estimate_is_compared_at_its_only_m() -> None:
+    found = kl_verdict([kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})])
+    assert found.where.replace("\u00a0", " ") == "At M = 16"
+    assert [one.verdict.replace("\u00a0", " ") for one in found.standings] == ["closest", "farther, at M = 1"]
+    (row, _) = kl_table([kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})]).blocks[0].rows
+    assert row.only.replace("\u00a0", " ") == "2.000 ± 0.010 at M = 1"
+
+
+def test_another_leader_at_another_m_is_named() -> None:
+    said = kl_words(kl_over("a", {8: 0.9, 16: 0.3}), kl_over("b", {8: 0.5, 16: 0.4}))
+    assert "At M = 8, b has the smallest mean." in said
+
+
+@pytest.mark.parametrize(
+    ("means", "reached"),
+    [((0.9, 0.5, 0.3), "32, the largest"), ((0.9, 0.301, 0.3), "16"), ((0.302, 0.301, 0.3), "none")],
+)
+def test_the_m_up_to_which_there_is_a_gain(means: tuple[float, ...], reached: str) -> None:
+    assert gain_up_to(kl_over("a", dict(zip((8, 16, 32), means, strict=True)))) == reached
+
+
+def test_every_kl_stands_beside_its_floor() -> None:
+    assert [row.aside for row in kl_table([kl("a", 0.3), kl("b", 0.5)]).blocks[0].rows] == ["0.010", "0.010"]
+
+
+def test_a_floor_far_below_is_named_and_not_drawn() -> None:
+    entries = [kl_over("a", {8: 0.3, 16: 0.2})]
+    near, far = (str(kl_chart(entries, VIEWS[0], [(floor, "noise floor")])) for floor in (0.01, 1e-6))
+    assert 'class="floor"' in near
+    assert 'class="floor"' not in far
+    assert "below this chart" in far
+
+
+def test_a_band_that_reaches_below_zero_stays_on_the_chart() -> None:
+    chart = str(kl_chart([kl_over("a", {8: 0.3, 16: 0.2}, std=0.9)], VIEWS[0], []))
+    assert "nan" not in chart
+    assert "inf" not in chart
+
+
+def test_floors_of_runs_are_named_once() -> None:
+    methods = methods_of(read_runs([fake_run.regression(), fake_run.momentum()]))
+    assert [floor for floor, _ in distinct_floors(methods, VIEWS[0])] == [0.018]
+    assert len(kl_entries(methods, VIEWS[0])) == 9
+
+
+def test_a_gain_has_both_values_its_judgement_and_its_reach() -> None:
+    gain = member_gain(entry("A", {1: (2.0, 0.01, 4), 2: (1.08, 0.01, 4), 4: (1.0, 0.01, 4)}), "ause")
+    assert gain is not None
+    assert (gain.change, gain.judgement, gain.tone) == ("−50\u00a0%", "better", "good")
+    assert gain.reached == "90\u00a0% by M\u00a0=\u00a02"
+    between = member_gain(entry("A", {1: (2.0, 0.01, 4), 2: (0.5, 0.01, 4), 4: (1.0, 0.01, 4)}), "ause")
+    assert between is not None
+    assert between.reached == "best at M\u00a0=\u00a02: 0.500"
+
+
+def test_the_hardest_shift_is_the_one_with_the_largest_error() -> None:
+    results = fake_dense_run.run(domains=("clean", "wild-1", "wild"), members=(1, 2))
+    for method in ("ensemble", "mc_dropout"):
+        for metrics in results.summary[method]["wild-1"].values():
+            metrics["rmse"] = Stat(mean=99.0, std=0.0, n=4)
+    runs = read_runs([results])
+    methods = methods_of(runs)
+    assert [domain.name for domain in featured(scored_domains(runs, methods), methods)] == ["clean", "wild-1"]
+
+
+def test_gains_and_costs_have_a_tone() -> None:
+    runs = read_runs([fake_dense_run.run(domains=("clean", "wild"))])
+    inside, outside = (entries_on(methods_of(runs), domain.name) for domain in domains_of(runs))
+    tones = [[gain.tone for row in member_gains(e, ["auce"]) for gain in row.gains if gain] for e in (inside, outside)]
+    assert tones == [["good", "good"], ["good", "bad"]]
+    costs = shift_costs(inside, outside, ["rmse"])
+    assert [gain.judgement for row in costs for gain in row.gains if gain] == ["worse", "worse"]
+
+
+def test_a_domain_that_a_method_lacks_has_no_entry_of_it() -> None:
+    methods = methods_of(read_runs([fake_dense_run.partial()]))
+    assert [one.label for one in entries_on(methods, "wild")] == ["Ensembling"]
+
+
+def confidence(area: float, signed: float, at_90: float | None = None) -> str:
+    summary = {4: {"auce": Stat(mean=area, std=0.0, n=2), "auce_signed": Stat(mean=signed, std=0.0, n=2)}}
+    coverage = Curves(x=[0.9], M={4: {"coverage": Curve(mean=[at_90], std=None)}})
+    return confidence_sentence(
+        Entry(0, "a", "gaussian", {4: {**summary[4]}}, GROUPS, {"calibration": coverage} if at_90 is not None else {})
+    )
+
+
+def test_the_sign_of_the_area_tells_over_from_under() -> None:
+    assert confidence(0.1, -0.1).startswith("is over-confident")
+    assert confidence(0.1, 0.1).startswith("is under-confident")
+    assert confidence(0.1, 0.01).startswith("is over-confident at some levels and under-confident at others")
+    assert confidence(0.005, -0.005).startswith("is close to calibrated")
+
+
+def test_a_90_percent_interval_that_contradicts_the_sign_makes_it_mixed() -> None:
+    assert confidence(0.1, 0.1, at_90=0.95).startswith("is under-confident at M")
+    assert confidence(0.1, 0.1, at_90=0.87).startswith("is over-confident at some levels and under-confident at others")
+
+
+def test_classes_are_over_confident_where_confidence_exceeds_accuracy() -> None:
+    runs = read_runs([fake_dense_run.small("categorical")])
+    (one, *_) = entries_on(methods_of(runs), "wild")
+    assert confidence_sentence(one).startswith("is over-confident on average")
