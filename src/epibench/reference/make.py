@@ -102,11 +102,7 @@ def pooled(batches: Sequence[Arrays]) -> dict[str, npt.NDArray[np.float64]]:
         for share, number, batch in zip(shares, members, batches, strict=True)
     )
     between = sum(share * np.square(own - mean) for share, own in zip(shares, means, strict=True))
-    return {
-        "mean": mean,
-        "epistemic": within + between,
-        "aleatoric": average("sum_variance_clipped"),
-    }
+    return {"mean": mean, "epistemic": within + between, "aleatoric": average("sum_variance_clipped")}
 
 
 def diagnose(problem: ToyProblem, batches: Sequence[Arrays], settings: ReferenceSettings) -> dict[str, Any]:
