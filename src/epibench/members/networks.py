@@ -21,7 +21,7 @@ from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, j
 from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, chunk_size, now, parts_of
 from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout, insert_dropout
-from epibench.networks.folding import fold_batch_norm
+from epibench.networks.resnet import fold_batch_norm
 from epibench.parallel import in_threads
 from epibench.plans import Plan
 from epibench.training.state import Weights

@@ -10,7 +10,7 @@ from torch import Tensor
 from epibench.metrics import pixel_scores
 from epibench.metrics.checks import check_finite, check_keys, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.info import MetricInfo, companion, describe
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, to_tensor
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, to_tensor, value_of
 from epibench.parallel import in_threads
 
 # Pieces of pixels whose scores are held until they are added up in order.
@@ -135,9 +135,8 @@ class _MixtureScore(MeanScore):
         check_keys(variances, "member_variance", finite=True)
         check_finite(member_mean=means, target=targets)
         members = means.shape[0]
-        weights = self.weights
-        if weights is None:
-            weights = torch.full((1, members), 1 / members, dtype=torch.float64)
+        equal = torch.full((1, members), 1 / members, dtype=torch.float64)
+        weights = equal if self.weights is None else self.weights
         if not members == variances.shape[0] == weights.shape[1]:
             raise ValueError(
                 f"the numbers of members differ: member_mean has {members}, member_variance {variances.shape[0]}, "
@@ -247,39 +246,34 @@ def _classes(metric: StreamingMetric, probs: Array, target: Array) -> tuple[Tens
 
 def nll_gaussian(mean: Array, variance: Array, target: Array) -> Tensor:
     """Mean negative log likelihood of N(mean, variance) of whole arrays."""
-    return _mean_of(GaussianNLL(), mean, variance, target)
+    return value_of(GaussianNLL(), "nll_gaussian", mean, variance, target)
 
 
 def crps_gaussian(mean: Array, variance: Array, target: Array) -> Tensor:
     """Mean continuous ranked probability score of N(mean, variance) of whole arrays."""
-    return _mean_of(GaussianCRPS(), mean, variance, target)
+    return value_of(GaussianCRPS(), "crps_gaussian", mean, variance, target)
 
 
 def interval_score(mean: Array, variance: Array, target: Array) -> Tensor:
     """Mean Winkler score of the central 90 % interval of N(mean, variance) of whole arrays."""
-    return _mean_of(IntervalScore(), mean, variance, target)
+    return value_of(IntervalScore(), "interval_score", mean, variance, target)
 
 
 def nll_mixture(member_mean: Array, member_variance: Array, target: Array) -> Tensor:
     """Mean negative log likelihood of the equally weighted mixture of members, (member, …), of whole arrays."""
-    return _mean_of(MixtureNLL(), member_mean, member_variance, target)
+    return value_of(MixtureNLL(), "nll", member_mean, member_variance, target)
 
 
 def crps_mixture(member_mean: Array, member_variance: Array, target: Array) -> Tensor:
     """Mean continuous ranked probability score of the equally weighted mixture of members, of whole arrays."""
-    return _mean_of(MixtureCRPS(), member_mean, member_variance, target)
+    return value_of(MixtureCRPS(), "crps", member_mean, member_variance, target)
 
 
 def nll_categorical(probs: Array, target: Array) -> Tensor:
     """Mean of −log of the probability of the target class of whole arrays. probs: (…, class)."""
-    return _mean_of(CategoricalNLL(), probs, target)
+    return value_of(CategoricalNLL(), "nll", probs, target)
 
 
 def brier(probs: Array, target: Array) -> Tensor:
     """Mean Brier score of whole arrays. probs: (…, class)."""
-    return _mean_of(BrierScore(), probs, target)
-
-
-def _mean_of(metric: MeanScore, *pixels: Array) -> Tensor:
-    metric.update(*pixels)
-    return metric.compute()[metric.name]
+    return value_of(BrierScore(), "brier", probs, target)
