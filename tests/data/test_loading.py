@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -140,3 +144,22 @@ def test_loading_does_not_depend_on_the_global_generator() -> None:
         torch.manual_seed(seed)
         found.append(indices(batches(make_stream(), range(2 * LENGTH), 2, 2)))
     assert found[0] == found[1]
+
+
+def test_workers_share_tensors_under_a_long_temporary_path(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder with spaces" / ("n" * 120)
+    folder.mkdir(parents=True)
+    code = (
+        "from test_loading import *\n"
+        "print(indices(batches(InOrder(Numbered()), range(LENGTH), batch_size=2, workers=1)))"
+    )
+    run = subprocess.run(  # a process of its own, as it would wait for ever
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(folder)},
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert run.stdout.strip() == str(list(range(LENGTH)))

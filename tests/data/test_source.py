@@ -1,6 +1,9 @@
 """Sources of images in a recipe: what they open, what they refuse, and what tells them apart."""
 
+import os
 import pickle
+import pwd
+import tempfile
 
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ from epibench.data.sets.own import OwnSource
 from epibench.data.sets.street import StreetSource
 from epibench.data.sets.synscapes import SynscapesSource
 from epibench.data.sets.virtual_kitti import VirtualKittiSource
-from epibench.data.source import Folders
+from epibench.data.source import Folders, default_cache
 from epibench.errors import InputError
 from epibench.street import StreetDataset
 from epibench.street.export import export
@@ -144,3 +147,12 @@ def test_a_mapping_is_pairs():
     assert source.mapping == (("road", "road"), ("way", "pavement"))
     with pytest.raises(ValidationError):
         CamVidSource(mapping=(("road",),))
+
+
+def test_a_user_without_a_home_keeps_scenes_among_temporaries(tmp_path, monkeypatch):
+    for name in ("HOME", "XDG_CACHE_HOME", "EPIBENCH_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.warns(UserWarning, match=r"no home folder: .*\$EPIBENCH_CACHE names another"):
+        assert default_cache() == tmp_path / f"epibench-{os.getuid()}"

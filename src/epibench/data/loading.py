@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -16,6 +18,8 @@ from epibench.data.batch import Batch, Samples, stack
 from epibench.errors import InputError
 
 Augmentation = Callable[[Batch, int], Batch]
+# The path of a socket has at most 103 bytes on some systems: in this folder, /pymp-……/listener-…… takes 32 of them.
+SOCKET_FOLDER_BYTES = 70
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,13 @@ def _shapes(sample: Batch) -> list[tuple[int, ...]]:
     return [tuple(values.shape) for values in (sample.target, *sample.inputs.values())]
 
 
+def _shorten_socket_paths(worker: int) -> None:
+    """Have a worker share tensors through another temporary folder where its own has a path too long for sockets."""
+    if len(os.fsencode(tempfile.gettempdir())) > SOCKET_FOLDER_BYTES:
+        folders = (folder for folder in ("/tmp", "/var/tmp", "/dev/shm") if os.access(folder, os.W_OK))
+        tempfile.tempdir = next(folders, None)
+
+
 def batches(
     numbered: Stream | InOrder,
     numbers: Sequence[int],
@@ -105,6 +116,7 @@ def batches(
         collate_fn=partial(_collate, uneven=uneven),
         pin_memory=pin,
         prefetch_factor=4 if workers else None,
+        worker_init_fn=_shorten_socket_paths,
     )
     for stretches in loader:
         if isinstance(stretches, Failure):

@@ -6,6 +6,8 @@ A data set is one file there: a class that derives from `DepthSource` or `Labell
 from __future__ import annotations
 
 import os
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +45,15 @@ class Folders:
 
 
 def default_cache() -> Path:
-    """$EPIBENCH_CACHE, or `epibench` in the user's folder for such files."""
-    if given := os.environ.get("EPIBENCH_CACHE"):
-        return Path(given).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "epibench"
+    """$EPIBENCH_CACHE, or `epibench` in the user's folder for such files, or a temporary one where there is no home."""
+    given = os.environ.get("EPIBENCH_CACHE")
+    path = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "epibench"
+    try:
+        return path.expanduser()
+    except RuntimeError:  # neither $HOME nor an entry of this user in the system's list
+        folder = Path(tempfile.gettempdir()) / f"epibench-{os.getuid()}"
+        warnings.warn(f"no home folder: scenes are kept in {folder}; $EPIBENCH_CACHE names another", stacklevel=2)
+        return folder
 
 
 @dataclass(frozen=True)
