@@ -28,6 +28,7 @@ ORDER = [
     "data.classes",
     "data.cityscapes_classes",
     "data.batch",
+    "street",
     "data",
     "networks",
     "training",
