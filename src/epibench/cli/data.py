@@ -12,9 +12,8 @@ from rich.text import Text
 
 from epibench.cli.console import NO_WIDTH, ConsoleReporter, output, say, show
 from epibench.cli.options import Command, at_least
-from epibench.data.checks import LabelledFrames, SplitReport, check_split, spread
 from epibench.data.sets import DATA_SETS
-from epibench.data.source import Source
+from epibench.data.source import LabelledFrames, Source, SplitReport, check_split, spread
 from epibench.errors import InputError
 from epibench.files import replacing
 from epibench.street import StreetDataset, make_domain

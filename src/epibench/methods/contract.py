@@ -106,14 +106,8 @@ class Method(BaseModel, ABC):
     @property
     def training(self) -> TrainingPlan:
         """All that it decides about training."""
-        return TrainingPlan(
-            rule=self.rule,
-            schedule=self.schedule,
-            num_epochs=self.num_epochs,
-            batch_size=self.batch_size,
-            keep=self.keep,
-            dropout=self.dropout,
-        )
+        epochs, size = self.num_epochs, self.batch_size
+        return TrainingPlan(self.rule, self.schedule, epochs, size, keep=self.keep, dropout=self.dropout)
 
     @property
     def training_options(self) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -139,6 +140,11 @@ class Recipe(Options):
                     f"members to draw from"
                 )
         return self
+
+    def changed(self, options: Mapping[str, Mapping[str, Any]], **values: Any) -> Self:
+        """The same with other values, and with other options of its parts, by their names; nothing is validated."""
+        parts = {name: getattr(self, name).model_copy(update=dict(change)) for name, change in options.items()}
+        return self.model_copy(update={**values, **parts})
 
     def method(self, name: str) -> Method:
         """The method of that name with its options, or the variant."""

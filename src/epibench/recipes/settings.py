@@ -88,7 +88,8 @@ def _put(values: dict[str, Any], recipe: BaseModel, key: str, value: Any) -> Non
         inner = inner.get(part) if isinstance(inner, dict) else None
     if not any(_entry_types(types, inner, last)):
         nearest = difflib.get_close_matches(key, sorted(set(known_keys(values))), 1, 0.0)
-        raise InputError(f"--set {key}: {recipe_name(recipe)} has no such setting; the nearest is {nearest[0]}")
+        name = getattr(recipe, "name", type(recipe).__name__)
+        raise InputError(f"--set {key}: recipe '{name}' has no such setting; the nearest is {nearest[0]}")
     inner[last] = value
 
 
@@ -116,11 +117,6 @@ def known_keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         yield prefix + name
         if isinstance(value, dict):
             yield from known_keys(value, f"{prefix}{name}.")
-
-
-def recipe_name(recipe: BaseModel) -> str:
-    """What to call a recipe in a message."""
-    return f"recipe '{getattr(recipe, 'name', type(recipe).__name__)}'"
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

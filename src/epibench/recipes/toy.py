@@ -109,16 +109,8 @@ def _sgd(base: ToyRecipe, optimiser: str, rate: float, about: str) -> ToyRecipe:
     # The rates are published for a loss of U/N in classification and 2U/N in regression.
     rate = 2 * rate if base.problem == "toy-regression" else rate
     change = {"optimiser": optimiser, "learning_rate": rate, "decay": "poly"}
-    return base.model_copy(
-        update={
-            "name": f"{base.name}-{optimiser}",
-            "about": about,
-            "minutes": 10,
-            "methods": COMPARED,
-            "ensemble": base.ensemble.model_copy(update=change),
-            "mc_dropout": base.mc_dropout.model_copy(update={**change, "rate": 0.2}),
-        }
-    )
+    options = {"ensemble": change, "mc_dropout": {**change, "rate": 0.2}}
+    return base.changed(options, name=f"{base.name}-{optimiser}", about=about, minutes=10, methods=COMPARED)
 
 
 def toy_regression_sgd() -> ToyRecipe:
@@ -143,40 +135,37 @@ def toy_classification_momentum() -> ToyRecipe:
 
 def toy_regression_less_training() -> ToyRecipe:
     """Appendix B: SGLD and SGHMC trained 64 instead of 256 times as long as an ensemble member."""
-    base = toy_regression_momentum()
     less = {"num_epochs": 64 * 150}
-    return base.model_copy(
-        update={
-            "name": "toy-regression-less-training",
-            "about": "SGD with momentum; SGLD and SGHMC trained for a quarter of the epochs",
-            "minutes": 4,
-            "sgld": base.sgld.model_copy(update=less),
-            "sghmc": base.sghmc.model_copy(update=less),
-        }
+    return toy_regression_momentum().changed(
+        {"sgld": less, "sghmc": less},
+        name="toy-regression-less-training",
+        about="SGD with momentum; SGLD and SGHMC trained for a quarter of the epochs",
+        minutes=4,
     )
 
 
-def _dropout_rates(base: ToyRecipe, rates: tuple[float, ...]) -> ToyRecipe:
+def _dropout_rates(base: ToyRecipe, *rates: float) -> ToyRecipe:
     """MC-dropout at several rates, with Adam."""
     variants = {
-        f"mc_dropout_{round(100 * rate)}": Variant(
+        f"mc_dropout_{100 * rate:.0f}": Variant(
             method="mc_dropout", label=f"MC-dropout, p = {rate}", options={"rate": rate}
         )
         for rate in rates
     }
     about = f"MC-dropout (Adam) at rates {', '.join(map(str, rates))}"
-    update = {"name": f"{base.name}-dropout", "about": about, "minutes": 2}
-    return base.model_copy(update={**update, "methods": tuple(variants), "variants": variants})
+    return base.changed(
+        {}, name=f"{base.name}-dropout", about=about, minutes=2, methods=tuple(variants), variants=variants
+    )
 
 
 def toy_regression_dropout() -> ToyRecipe:
     """Appendix B, regression: dropout rates."""
-    return _dropout_rates(toy_regression(), (0.05, 0.1, 0.2))
+    return _dropout_rates(toy_regression(), 0.05, 0.1, 0.2)
 
 
 def toy_classification_dropout() -> ToyRecipe:
     """Appendix B, classification: dropout rates."""
-    return _dropout_rates(toy_classification(), (0.05, 0.1, 0.2, 0.5))
+    return _dropout_rates(toy_classification(), 0.05, 0.1, 0.2, 0.5)
 
 
 def quick(recipe: ToyRecipe) -> ToyRecipe:
@@ -184,22 +173,22 @@ def quick(recipe: ToyRecipe) -> ToyRecipe:
 
     Chains are cut most: they show that everything works, not how good SG-MCMC is.
     """
-    chains = {"num_chains": 4, "num_snapshots": 64}
     epochs = 300 if recipe.sgld.num_epochs < 256 * 150 else 600
-    return recipe.model_copy(
-        update={
-            "name": recipe.name + QUICK,
-            "about": f"{recipe.about}; quick",
-            "minutes": 1,
-            "members": (8, 16, 32, 64),
-            "draws": 16,
-            "test_points": 200,
-            "map": recipe.map.model_copy(update={"num_restarts": 4}),
-            "ml": recipe.ml.model_copy(update={"num_restarts": 4}),
-            "ensemble": recipe.ensemble.model_copy(update={"num_members": 128}),
-            "mc_dropout": recipe.mc_dropout.model_copy(update={"num_networks": 6, "num_passes": 64, "repeats": 1}),
-            "sgld": recipe.sgld.model_copy(update={**chains, "num_epochs": epochs}),
-            "sghmc": recipe.sghmc.model_copy(update={**chains, "num_epochs": epochs}),
-            "cyclical": recipe.cyclical.model_copy(update={**chains, "num_epochs": 640, "num_cycles": 4}),
-        }
+    chains = {"num_chains": 4, "num_snapshots": 64, "num_epochs": epochs}
+    return recipe.changed(
+        {
+            "map": {"num_restarts": 4},
+            "ml": {"num_restarts": 4},
+            "ensemble": {"num_members": 128},
+            "mc_dropout": {"num_networks": 6, "num_passes": 64, "repeats": 1},
+            "sgld": chains,
+            "sghmc": chains,
+            "cyclical": {**chains, "num_epochs": 640, "num_cycles": 4},
+        },
+        name=recipe.name + QUICK,
+        about=f"{recipe.about}; quick",
+        minutes=1,
+        members=(8, 16, 32, 64),
+        draws=16,
+        test_points=200,
     )

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from epibench.data.batch import Batch
-from epibench.data.images import Frames, bottom_centre, check_partners, list_files, read_depth, read_image
+from epibench.data.images import Frame, Frames, bottom_centre, check_partners, list_files, read_depth, read_image
 from epibench.data.source import CheckedSplit, DepthSource
 from epibench.errors import InputError
 
@@ -28,16 +28,8 @@ MAX_DEPTH = 80.0
 SPLITS: dict[Split, tuple[str, ...]] = {"train": ("0001", "0006", "0018", "0020"), "val": ("0002",)}
 PUBLISHED: dict[Split, int] = {"train": 18930, "val": 2330}  # frames of each camera
 VARIANTS = (
-    "15-deg-left",
-    "15-deg-right",
-    "30-deg-left",
-    "30-deg-right",
-    "clone",
-    "fog",
-    "morning",
-    "overcast",
-    "rain",
-    "sunset",
+    *("15-deg-left", "15-deg-right", "30-deg-left", "30-deg-right"),
+    *("clone", "fog", "morning", "overcast", "rain", "sunset"),
 )
 CAMERAS = ("Camera_0", "Camera_1")  # in version 2
 # Names of images and of depth, and what they are unpacked from.
@@ -86,10 +78,9 @@ class VirtualKittiSource(DepthSource):
 
 
 @dataclass(frozen=True, slots=True)
-class VirtualKittiFrame:
-    """The files of a frame."""
+class VirtualKittiFrame(Frame):
+    """The files of WORLD/VARIANT/NUMBER, in version 2 of SceneNN/VARIANT/Camera_N/NUMBER."""
 
-    frame_id: str  # WORLD/VARIANT/NUMBER, in version 2 SceneNN/VARIANT/Camera_N/NUMBER
     image: str
     depth: str
 
