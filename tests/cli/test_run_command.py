@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from epibench.metrics.divergence import DIRECTIONS
 from small_recipes import SETTINGS
 
+from epibench.metrics.divergence import DIRECTIONS
 from epibench.recipes import RECIPES, apply_settings, find_recipe
 
 

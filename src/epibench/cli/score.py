@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from epibench import __version__
-from epibench.cli.console import ConsoleReporter, output, say
+from epibench.cli.console import ConsoleReporter, say
 from epibench.cli.options import Device, at_least, resolve_device
 from epibench.errors import InputError
 
@@ -215,7 +215,7 @@ def publish(content: ScoreResults, json: Path | None, report: Path | None) -> No
         write_text(json, content.model_dump_json(indent=1) + "\n")
     if report is not None:
         page = write_score_page(content, report)
-    print_tables(content, output())
+    print_tables(content)
     for word, path in (("results:", json), ("report: ", page)):
         if path is not None:
             say(f"{word} {path}")
