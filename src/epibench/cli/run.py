@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epibench.cli.console import ConsoleReporter, output
+from epibench.cli.console import ConsoleReporter
 from epibench.cli.options import Device, Settings, at_least, resolve_device
 from epibench.errors import InputError
 
@@ -71,7 +71,7 @@ def run_recipe(recipe: Recipe, out: Path | None, device: str, jobs: int | None) 
         machine = Machine.of(torch.device(resolve_device(device)), jobs)
         results = carry_out(recipe, folder, machine, reporter)
     page = write_run_page([results], folder.report)
-    print_run_tables([results], output())
+    print_run_tables([results])
     reporter.say(f"results: {folder.results}")
     reporter.say(f"report:  {page}")
     if results.failed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from markupsafe import Markup
 
@@ -17,7 +18,7 @@ from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import count, duration, m_equals, measured, percent, significant
 from epibench.report.page import Option
 from epibench.report.runs import DIRECTIONS, EvalDomain, RunMethod, View, entries_on
-from epibench.report.verdicts import Bar, value_bars
+from epibench.report.verdicts import value_bars
 from epibench.results import TrainingLog
 
 Size = tuple[float, float]
@@ -44,7 +45,7 @@ class Figure:
     meaning: str
     better: str = ""
     chart: Markup | None = None
-    bars: list[Bar] = field(default_factory=list)
+    bars: list[dict[str, Any]] = field(default_factory=list)
     style: int | None = None
 
 

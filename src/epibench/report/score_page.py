@@ -30,7 +30,7 @@ from epibench.report.page import Switch, render, switch_rules
 from epibench.report.run_page import plain
 from epibench.report.runs import headline_names
 from epibench.report.tables import class_tables, metric_tables
-from epibench.report.verdicts import GainBlock, cards, confidence_sentence, member_gains
+from epibench.report.verdicts import cards, confidence_sentence, member_gains
 from epibench.results import FileResults, ScoreResults
 
 KIND_TITLES = {"gaussian": "Regression", "categorical": "Classification"}
@@ -93,7 +93,7 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
         "groups": [_comparison(group, headlines) for group in _ranked_groups(entries)],
         "headlines": [title_with_unit(name, entries) for name in headlines],
         "several_members": several,
-        "gains": [GainBlock("", gains)] if gains else [],
+        "gains": [{"title": "", "rows": gains}] if gains else [],
         "confidence": [(entry, text) for entry in entries if (text := confidence_sentence(entry))],
         "main_figures": [metric_figure(name, entries, LARGE) for name in headlines] if several else [],
         "more_figures": [metric_figure(name, entries, SMALL) for name in names if name not in headlines],
