@@ -168,14 +168,8 @@ def publish(files: list[FileResults], settings: ScoreSettings, json: Path | None
     )
     if json is not None:
         write_text(json, content.model_dump_json(indent=1) + "\n")
-<<<<<<< HEAD
     page = None if report is None else write_score_page(content, report)
-    print_tables(content, output())
-=======
-    if report is not None:
-        page = write_score_page(content, report)
     print_tables(content)
->>>>>>> report
     for word, path in (("results:", json), ("report: ", page)):
         if path is not None:
             say(f"{word} {path}")
