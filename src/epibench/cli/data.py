@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.text import Text
 
 from epibench.cli.console import NO_WIDTH, ConsoleReporter, output, say, show
 from epibench.cli.options import Command, at_least
 from epibench.data.sets import DATA_SETS
-from epibench.data.source import LabelledFrames, Source, SplitReport, check_split, spread
+from epibench.data.source import LabelledFrames, Source, SplitReport
 from epibench.errors import InputError
 from epibench.files import replacing
-from epibench.street import StreetDataset, make_domain
-from epibench.street.export import export, make_sheet, writing_to
+
+if TYPE_CHECKING:
+    from epibench.data.source import LabelledFrames, Source, SplitReport
+    from epibench.street import StreetDataset
 
 commands = typer.Typer(help="Data sets: look at them, write them out, check them.", rich_markup_mode=None)
 MAX_SHEET = 100
@@ -36,11 +37,6 @@ Seed = Annotated[int, typer.Option(metavar="N", callback=at_least(0), help="Seed
 Count = Annotated[int, typer.Option(metavar="N", callback=at_least(1), help="Number of scenes.")]
 
 
-def checked_names() -> str:
-    """The data sets that can be checked, those of a user among them."""
-    return ", ".join(name for name, source in DATA_SETS.items() if source.checked)
-
-
 @commands.command("preview", cls=Command, short_help="Draw a sheet of scenes.")
 def run_preview(
     name: Name,
@@ -52,6 +48,8 @@ def run_preview(
     count: Count = 6,
 ) -> None:
     """Draw a sheet of scenes: image, classes, depth, sparse depth, target."""
+    from epibench.street.export import make_sheet, writing_to
+
     if count > MAX_SHEET:
         raise InputError(f"--count {count}: a sheet has at most {MAX_SHEET} scenes; `epibench data export` writes more")
     dataset = make_dataset(name, domain, severity, size, seed, count)
@@ -77,6 +75,8 @@ def run_export(
     seed: Seed = 0,
 ) -> None:
     """Write scenes as a folder in the official layout of Cityscapes or KITTI depth completion."""
+    from epibench.street.export import export
+
     dataset = make_dataset(name, domain, severity, size, seed, count)
     written = export(dataset, layout, out)
     for _ in ConsoleReporter().counted(written, f"writing {layout}", count):
@@ -86,7 +86,13 @@ def run_export(
 
 @commands.command(cls=Command, short_help="Say whether a data set can be used.")
 def check(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"The data set: {checked_names()}.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="The data set, as kitti, cityscapes, or folder for your own; an unknown name lists all.",
+        ),
+    ],
     root: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="The folder that it was unpacked into (see docs/data.md).")
     ] = None,
@@ -114,9 +120,12 @@ def check(
 
 def run_check(name: str, options: Mapping[str, Path | str | None], every: bool = False) -> None:
     """Say what is in a data set; options: those of its source, None where they are not given."""
-    source = DATA_SETS.get(name)
-    if source is None or not source.checked:
-        raise InputError(f"data set '{name}' is unknown; there are {checked_names()}")
+    from epibench.data.source import check_split
+
+    known = {each: source for each, source in DATA_SETS.items() if source.checked}
+    if name not in known:
+        raise InputError(f"data set '{name}' is unknown; there are {', '.join(known)}")
+    source = known[name]
     given = {option: str(value) for option, value in options.items() if value is not None}
     check_options(name, source, given)
     reporter = ConsoleReporter()
@@ -135,6 +144,8 @@ def run_check(name: str, options: Mapping[str, Path | str | None], every: bool =
 
 def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> None:
     """Refuse options that a data set does not have, and name those that are missing."""
+    from pydantic import ValidationError
+
     for option, value in given.items():
         if option not in source.model_fields:
             raise InputError(f"{flag(option)} {value}: {name} has no such option; leave it out")
@@ -153,6 +164,8 @@ def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> 
 
 def print_report(name: str, report: SplitReport) -> None:
     """A split: how many frames, what is in those that were opened, and what is wrong."""
+    from epibench.data.source import LabelledFrames, spread
+
     published = "" if report.published in (None, report.frames) else f" of {report.published:,}"
     frames = "frame" if report.frames == 1 and not published else "frames"
     show(f"{name} {report.name}: {report.frames:,}{published} {frames}")
@@ -213,6 +226,8 @@ def scenes(count: int) -> str:
 
 def make_dataset(name: str, domain: str, severity: float | None, size: str, seed: int, count: int) -> StreetDataset:
     """The data set of that name."""
+    from epibench.street import StreetDataset, make_domain
+
     if name != "street":
         raise InputError(f"data set '{name}' is not made here; there are street")
     return StreetDataset("depth", make_domain(domain, severity), length=count, seed=seed, size=parse_size(size))

@@ -106,10 +106,10 @@ def _positions(group: Sequence[Any] | None, num_members: int) -> list[Members]:
         return [tuple(range(num_members))]
     if len(group) != num_members:
         raise InputError(f"'group' has {len(group)} entries, but the pool has {num_members} members")
-    found: dict[Any, list[int]] = {}
+    positions: dict[Any, list[int]] = {}
     for position, name in enumerate(group):
-        found.setdefault(name, []).append(position)
-    return [tuple(members) for members in found.values()]
+        positions.setdefault(name, []).append(position)
+    return [tuple(members) for members in positions.values()]
 
 
 def _generator(seed: int, plan: Plan, size: int) -> np.random.Generator:
@@ -137,19 +137,11 @@ def _disjoint(groups: list[Members], size: int, max_draws: int, seed: int) -> li
     return [tuple(sorted(order[number * size : (number + 1) * size])) for number in range(count)]
 
 
-def _prefix(groups: list[Members], size: int, max_draws: int, seed: int) -> list[Members]:
-    return [members[:size] for members in groups[:max_draws]]
-
-
-def _spread(groups: list[Members], size: int, max_draws: int, seed: int) -> list[Members]:
-    return [
-        tuple(members[position] for position in evenly_spaced(len(members), size)) for members in groups[:max_draws]
-    ]
-
-
 _PLANS: dict[Plan, Callable[[list[Members], int, int, int], list[Members]]] = {
     "random": _random,
     "disjoint": _disjoint,
-    "prefix": _prefix,
-    "spread": _spread,
+    "prefix": lambda groups, size, limit, seed: [members[:size] for members in groups[:limit]],
+    "spread": lambda groups, size, limit, seed: [
+        tuple(members[position] for position in evenly_spaced(len(members), size)) for members in groups[:limit]
+    ],
 }

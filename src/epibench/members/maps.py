@@ -35,11 +35,9 @@ class Maps(ABC):
 
         Classes lie outside of pixels in memory, as what is computed of them wants it.
         """
-        found = {}
-        for name, values in self.planes(place, rows).items():
-            flat = values.flatten(-2)
-            found[name] = _classes_last(flat if kept is None else flat.index_select(-1, kept), 2)
-        return found
+        flat = {name: values.flatten(-2) for name, values in self.planes(place, rows).items()}
+        chosen = flat if kept is None else {name: values.index_select(-1, kept) for name, values in flat.items()}
+        return {name: _classes_last(values, 2) for name, values in chosen.items()}
 
 
 def _classes_last(values: Tensor, axes: int) -> Tensor:
@@ -105,11 +103,8 @@ class WindowMaps(Maps):
             top, bottom = max(rows.start, window.top), min(rows.stop, window.top + window.height)
             if top < bottom:
                 inner = slice(top - window.top, bottom - window.top)
-                there = (
-                    ...,
-                    slice(top - rows.start, bottom - rows.start),
-                    slice(window.left, window.left + window.width),
-                )
+                columns = slice(window.left, window.left + window.width)
+                there = (..., slice(top - rows.start, bottom - rows.start), columns)
                 total[there] += refined(values[:, number], (window.height, window.width), inner)
                 count[there] += 1
         return total.div_(count)
@@ -140,8 +135,7 @@ def refined(coarse: Tensor, size: Size, rows: slice) -> Tensor:
     if coarse.shape[-2:] == size:
         return coarse[..., rows, :]
     numbers = torch.arange(rows.start, rows.stop, device=coarse.device, dtype=torch.float64)
-    spacing = (coarse.shape[-2] - 1) / max(1, size[0] - 1)
-    places = numbers * spacing
+    places = numbers * ((coarse.shape[-2] - 1) / max(1, size[0] - 1))
     lower = places.floor().long().clamp(max=max(0, coarse.shape[-2] - 2))
     upper = (lower + 1).clamp(max=coarse.shape[-2] - 1)
     share = (places - lower).to(coarse.dtype)[:, None]

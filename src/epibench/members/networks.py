@@ -16,14 +16,12 @@ from epibench.data.batch import Batch, Samples
 from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
-from epibench.members.draws import Draws
 from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, joined, whole, windows_over
-from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, chunk_size, now, parts_of
+from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, TablePool, chunk_size, now
 from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.networks.resnet import fold_batch_norm
 from epibench.parallel import in_threads
-from epibench.plans import Plan
 from epibench.training.state import Weights
 
 Inputs = Mapping[str, Tensor]
@@ -34,7 +32,7 @@ FEW_MAPS = 32
 
 
 @dataclass
-class NetworkPool:
+class NetworkPool(TablePool):
     """Members that are trained networks, snapshots of them, or passes of them with dropout.
 
     load: the weights of a member. rate: of dropout, 0 for none; the masks of a pass are a
@@ -57,21 +55,6 @@ class NetworkPool:
     overlap: float = 0.0
     _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict)
 
-    @property
-    def num_members(self) -> int:
-        """Every pass of every snapshot of every network."""
-        return len(self.table.members)
-
-    @property
-    def group(self) -> tuple[int, ...] | None:
-        """The network or chain behind each member."""
-        return self.table.group
-
-    @property
-    def plan(self) -> Plan:
-        """How draws are made from it."""
-        return self.table.plan
-
     def groups(self, members: slice) -> Iterator[slice]:
         """Members in stretches whose networks fit onto the device together."""
         start, seen = members.start, set[Member]()
@@ -86,8 +69,7 @@ class NetworkPool:
     def weight_bytes(self, members: slice) -> int:
         """The memory that the weights of members take up; passes of one network share theirs."""
         distinct = {self._loaded(member) for member in self.table.members[members]}
-        weights = self.build().state_dict().values()
-        return len(distinct) * sum(int(each.numel()) * int(each.element_size()) for each in weights)
+        return len(distinct) * sum(int(each.nbytes) for each in self.build().state_dict().values())
 
     def _loaded(self, member: Member) -> Member:
         """The member whose weights it shares: passes of one network share theirs."""
@@ -99,11 +81,10 @@ class NetworkPool:
 
     def outputs(self, inputs: Inputs, members: slice, images: range) -> WindowMaps:
         """What members predict; images: their numbers in the data set, so that dropout does not depend on batches."""
-        chosen = self.table.members[members]
-        networks = [self._network(member) for member in chosen]  # loaded one after another, before threads begin
+        # Networks are loaded one after another, before threads begin.
+        tasks = [(member, self._network(member)) for member in self.table.members[members]]
         size = image_size(inputs)
         windows = self.windows(size)
-        tasks = list(zip(chosen, networks, strict=True))
 
         def predict(task: tuple[Member, nn.Module]) -> dict[str, Tensor]:
             outputs = [self._predict(*task, cut(inputs, window), images) for window in windows]
@@ -113,12 +94,8 @@ class NetworkPool:
         return WindowMaps(size, windows, {name: torch.stack([each[name] for each in outputs]) for name in outputs[0]})
 
     def _predict(self, member: Member, network: nn.Module, inputs: Inputs, images: range) -> dict[str, Tensor]:
-        mixed = self.precision != torch.float32
-        with (
-            torch.inference_mode(),
-            torch.autocast(self.device.type, self.precision, enabled=mixed),
-            self._dropout(member, images),
-        ):
+        autocast = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
+        with torch.inference_mode(), autocast, self._dropout(member, images):
             raw = network(inputs)
         outputs = LIKELIHOODS[self.kind].image_outputs(raw.float())
         return {name: values.contiguous() for name, values in outputs.items()}
@@ -129,13 +106,8 @@ class NetworkPool:
         names = (self.method, member.network, "pass", member.number)
         keys = torch.tensor([randomness.key(self.seed, *names, image) for image in images], device=self.device)
         # With places of its own the network has hooks that know the rate; otherwise its own dropout acts at it.
-        return SeededDropout(keys, None if self.places else self.rate)
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """After which modules dropout was inserted."""
-        network = next(iter(self._networks.values()))
-        return tuple(getattr(network, "dropout_places", ()))
+        places = getattr(next(iter(self._networks.values())), "dropout_places", ())
+        return SeededDropout(keys, None if places else self.rate)
 
     def _network(self, member: Member) -> nn.Module:
         name = self._loaded(member)
@@ -205,7 +177,7 @@ class NetworksOnImages(PoolOnData):
     observers: Sequence[Observer] = ()
     num_classes: int | None = None
     groups: Sequence[Sequence[int]] | None = None
-    watched: float = 0.0  # seconds of the observers
+    watching_seconds: float = 0.0  # of the observers
 
     def __post_init__(self) -> None:
         self.device = self.pool.device
@@ -214,15 +186,6 @@ class NetworksOnImages(PoolOnData):
     def num_images(self) -> int:
         """Images of the domain."""
         return len(self.samples)
-
-    @property
-    def watching_seconds(self) -> float:
-        """Time that observers took."""
-        return self.watched
-
-    def parts(self, draws: Draws) -> list[DrawnPart]:
-        """The groups that draws stay within."""
-        return parts_of(self.pool, draws)
 
     def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[ImageShard]:
         """Batches on the device, gathered until there is enough to do at once."""
@@ -245,7 +208,7 @@ class NetworksOnImages(PoolOnData):
             begun = now(self.device)
             for observer in self.observers:
                 observer.see(batch, images, members, maps)
-            self.watched += now(self.device) - begun
+            self.watching_seconds += now(self.device) - begun
 
     def in_domain_classes(self, maps: WindowMaps) -> Maps:
         """Outputs in the classes that the domain knows."""

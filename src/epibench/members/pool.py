@@ -11,13 +11,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
 from epibench.members.draws import Draws
 from epibench.plans import Plan
+
+if TYPE_CHECKING:
+    from epibench.methods.contract import MemberTable
 
 # Elements (draw × pixel × class) that are scored at once: 16 MiB in float64; on a GPU enough to fill it.
 CHUNK = {"cpu": 2**21, "cuda": 2**27}
@@ -38,6 +41,27 @@ class Pool(Protocol):
     @property
     def plan(self) -> Plan:
         """How draws are made from it."""
+
+
+class TablePool:
+    """A pool whose members are in a table."""
+
+    table: MemberTable
+
+    @property
+    def num_members(self) -> int:
+        """Every member of the table."""
+        return len(self.table.members)
+
+    @property
+    def group(self) -> tuple[int, ...] | None:
+        """The network or chain behind each member."""
+        return self.table.group
+
+    @property
+    def plan(self) -> Plan:
+        """How draws are made from it."""
+        return self.table.plan
 
 
 @dataclass(frozen=True)
@@ -88,25 +112,22 @@ class Shard(Protocol):
 class PoolOnData(ABC):
     """A pool and the data that its members predict."""
 
+    pool: Pool
     device: torch.device = torch.device("cpu")
+    watching_seconds: float = 0.0  # went into showing outputs to others so far: not time of the members
 
     @property
     @abstractmethod
     def num_images(self) -> int:
         """Images, or points, in the data."""
 
-    @abstractmethod
     def parts(self, draws: Draws) -> list[DrawnPart]:
         """The members that draws stay within."""
+        return parts_of(self.pool, draws)
 
     @abstractmethod
     def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[Shard]:
         """The data from an image on, in stretches."""
-
-    @property
-    def watching_seconds(self) -> float:
-        """Time that went into showing outputs to others so far, which is not that of the members."""
-        return 0.0
 
     def state(self) -> dict[str, Tensor]:
         """What it needs besides the number of images to go on after an interruption."""
@@ -123,17 +144,13 @@ def parts_of(pool: Pool, draws: Draws) -> list[DrawnPart]:
     """
     group = pool.group or (0,) * pool.num_members
     within = all(len({group[member] for member in members}) == 1 for members in draws.sets)
-    ends = _group_ends(group) if within else [pool.num_members]
+    ends = [*(end for end in range(1, len(group)) if within and group[end] != group[end - 1]), pool.num_members]
     weights, parts, start = draws.weights, [], 0
     for end in ends:
         numbers = [number for number, members in enumerate(draws.sets) if start <= members[0] < end]
         parts.append(DrawnPart(slice(start, end), numbers, weights[numbers, start:end]))
         start = end
     return [part for part in parts if part.draws]
-
-
-def _group_ends(group: Sequence[int | str]) -> list[int]:
-    return [end for end in range(1, len(group) + 1) if end == len(group) or group[end] != group[end - 1]]
 
 
 def chunk_size(weights: Sequence[int], classes: int, device: torch.device) -> int:

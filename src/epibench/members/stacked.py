@@ -14,10 +14,9 @@ from epibench import randomness
 from epibench.data.batch import Points
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import Draws
-from epibench.members.pool import DrawnPart, Pixels, PoolOnData, parts_of
+from epibench.members.pool import DrawnPart, Pixels, PoolOnData, TablePool, parts_of
 from epibench.methods.contract import MemberTable
 from epibench.networks.mlp import StackedMLP
-from epibench.plans import Plan
 from epibench.training.stacked import Objective, dropout_factor
 
 # Members × points whose outputs are computed at once.
@@ -25,7 +24,7 @@ OUTPUTS_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
-class StackedPool:
+class StackedPool(TablePool):
     """Members that are stacked networks, or with a `rate` above 0 passes of such networks with dropout.
 
     parameters: (row, parameter); rows: for each member, its row. The mask of a pass is a function of
@@ -40,21 +39,6 @@ class StackedPool:
     seed: int = 0
     method: str = ""
     rate: float = 0.0
-
-    @property
-    def num_members(self) -> int:
-        """Every member of the table."""
-        return len(self.table.members)
-
-    @property
-    def group(self) -> tuple[int, ...] | None:
-        """The network or chain behind each member."""
-        return self.table.group
-
-    @property
-    def plan(self) -> Plan:
-        """How draws are made from it."""
-        return self.table.plan
 
     def outputs(self, inputs: Tensor, members: slice, first: int = 0) -> dict[str, Tensor]:
         """What members predict: `mean` and `variance`, (member, point), or `probs`, (member, point, class).
@@ -72,9 +56,8 @@ class StackedPool:
     @cached_property
     def _stacked(self) -> Tensor:
         """The parameters of every member, (member, parameter)."""
-        if self.rows == tuple(range(len(self.parameters))):
-            return self.parameters
-        return self.parameters[list(self.rows)]
+        in_order = self.rows == tuple(range(len(self.parameters)))
+        return self.parameters if in_order else self.parameters[list(self.rows)]
 
     def _of_one_row(self, members: slice) -> Iterator[range]:
         """Members in stretches that share their parameters."""
@@ -98,8 +81,8 @@ class StackedPool:
 
 
 @dataclass(frozen=True)
-class AllPoints:
-    """The one shard of some points: there are so few that they are gone through at once."""
+class StackedOnPoints(PoolOnData):
+    """Small networks and so few points that they are gone through at once; metrics are kept on the CPU."""
 
     pool: StackedPool
     points: Points
@@ -114,6 +97,10 @@ class AllPoints:
         """All points count."""
         return len(self.points.target)
 
+    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[StackedOnPoints]:
+        """All points at once."""
+        yield self
+
     def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
         """The points with the outputs of a part's members."""
         target = self.points.target
@@ -122,27 +109,6 @@ class AllPoints:
             outputs = self.pool.outputs(self.points.inputs[points], part.members, points.start)
             on_cpu = {name: output.cpu() for name, output in outputs.items()}
             yield Pixels(on_cpu, target[points].to(wanted), None, points.stop - points.start)
-
-
-@dataclass(frozen=True)
-class StackedOnPoints(PoolOnData):
-    """Small networks and points that they predict; metrics are kept on the CPU."""
-
-    pool: StackedPool
-    points: Points
-
-    @property
-    def num_images(self) -> int:
-        """The points."""
-        return len(self.points.target)
-
-    def parts(self, draws: Draws) -> list[DrawnPart]:
-        """The groups that draws stay within."""
-        return parts_of(self.pool, draws)
-
-    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[AllPoints]:
-        """All points at once."""
-        yield AllPoints(self.pool, self.points)
 
 
 def point_slices(part: DrawnPart, num_points: int) -> Iterator[slice]:
