@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -106,8 +106,7 @@ class Method(BaseModel, ABC):
     @property
     def training(self) -> TrainingPlan:
         """All that it decides about training."""
-        epochs, size = self.num_epochs, self.batch_size
-        return TrainingPlan(self.rule, self.schedule, epochs, size, keep=self.keep, dropout=self.dropout)
+        return TrainingPlan(**{field.name: getattr(self, field.name) for field in fields(TrainingPlan)})
 
     @property
     def training_options(self) -> dict[str, Any]:
