@@ -225,7 +225,7 @@ def picture_books(
     own = [method for method in methods if method.run is run]
     books = []
     for number, domain in enumerate(domains):
-        layers = []
+        layers: list[dict[str, Any]] = []
         for i, picture in enumerate(shown[domain.name]):
             members = ", ".join(m_equals(m) for m in sorted({one.M for one in picture.methods.values()}))
             caption = f"{domain.label}, image {picture.image}{f', predictions at {members}' if members else ''}"

@@ -130,14 +130,9 @@ def class_styles(results: RunResults, domain: str) -> ClassStyles:
     return ClassStyles(source.class_names or (), source.class_colours or ())
 
 
-def recipe_name(results: RunResults) -> str:
-    """The name of the recipe, or else that of the problem."""
-    return str(results.recipe.get("name") or results.problem)
-
-
 def read_runs(results: Sequence[RunResults], names: Sequence[str] = ()) -> list[Run]:
     """Runs with names of their own: that of the recipe, with the given one where recipes repeat."""
-    recipes = [recipe_name(one) for one in results]
+    recipes = [str(one.recipe.get("name") or one.problem) for one in results]
     given = list(names) or [str(number) for number in range(1, len(recipes) + 1)]
     seen = Counter(recipes)
     labels = [

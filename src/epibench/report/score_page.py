@@ -90,7 +90,9 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
         "title": KIND_TITLES[kind],
         "files": files,
         "entries": entries,
-        "groups": [_comparison(group, headlines) for group in _ranked_groups(entries)],
+        "groups": [
+            {"title": _group_title(group), "cards": cards(headlines, group)} for group in _ranked_groups(entries)
+        ],
         "headlines": [title_with_unit(name, entries) for name in headlines],
         "several_members": several,
         "gains": [{"title": "", "rows": gains}] if gains else [],
@@ -118,10 +120,9 @@ def _ranked_groups(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
     return list(groups)
 
 
-def _comparison(entries: Sequence[Entry], headlines: Sequence[str]) -> dict[str, Any]:
+def _group_title(entries: Sequence[Entry]) -> str:
     unit = f"in {entries[0].unit}" if entries[0].unit else ""
-    title = " ".join(part for part in (entries[0].domain, unit) if part)
-    return {"title": title or "no domain given", "cards": cards(headlines, entries)}
+    return " ".join(part for part in (entries[0].domain, unit) if part) or "no domain given"
 
 
 def _file_facts(entry: Entry, file: FileResults) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def metric_tables(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """One table for each group of metrics, over all M."""
     columns, tables = all_members(entries), []
     for group in GROUPS:
-        blocks = []
+        blocks: list[dict[str, Any]] = []
         for name in metric_names(entries):
             if (info := metric_info(name)).group == group:
                 block = {"title": title_with_unit(name, entries), "better": BETTER_TEXT[info.better]}
@@ -137,7 +137,7 @@ def _class_table(name: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
     of_class = [[entry.of_class(name, k) for entry in entries] for k in range(number)]
     texts = [[entry.texts(name, m_of[entry.label]) for entry in row] for row in of_class]
     values = [aligned([row[i][0] for row in texts]) for i in range(len(entries))]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for k, row in enumerate(of_class):
         ranking, cells = judge(name, row, m_of), []
         for i, entry in enumerate(row):
@@ -226,7 +226,7 @@ def shift_table(name: str, before: Scored | None, after: Scored) -> dict[str, An
     info, styles, pixels = metric_info(name), _styles(entries), _pixel_shares(entries, number)
     means = [stat.mean for column in columns for stat in column]
     end = _bar_end(name, [*means, *(mean for start in starts for mean in start.values())])
-    rows = []
+    rows: list[dict[str, Any]] = []
     for k in range(number):
         style = styles.of(k)
         values = [column[k].mean if k < len(column) else None for column in columns]

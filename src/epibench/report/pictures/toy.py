@@ -146,7 +146,7 @@ class BandPanels:
         look: Look = "oracle" if style is None else "file"
         for name, label in (("mean", "mean"), ("std", "std"), ("aleatoric_std", "of it aleatoric")):
             if name in example:
-                values = [*example[name][::READOUT_STEP]]
+                values = example[name][::READOUT_STEP]
                 texts = [significant(value, 2) for value in values]
                 series.append(Series(label, style or 0, x, values, [None] * len(x), texts, look=look))
         return series
