@@ -116,8 +116,7 @@ class FrameCache:
     def frame(self, index: int) -> Frame:
         """The frame from its file, or drawn, and kept if possible; a file that cannot be read is drawn anew."""
         path = self.path(index)
-        kept = self._read(path)
-        if kept is not None:
+        if (kept := self._read(path)) is not None:
             return kept
         frame = render_frame(self.domain, self.seed, index, self.size)
         if self.can_keep:

@@ -210,35 +210,26 @@ def wheel(pixels: Pixels, setting: Setting) -> Appearance:
     return Appearance(np.where(rim[:, None], metal, pixels.colour))
 
 
-@dataclass(frozen=True)
 class Bays:
-    """A façade divided into bays, each (pixel,): column and row; u: distance from the bay's middle; v: height in it."""
+    """A façade divided into a whole number of bays in a row, each (pixel,): column, row, number of the house.
 
-    column: Array
-    row: Array
-    u: Array
-    v: Array
-    house: Array
+    u: distance from the bay's middle; v: height in it; is_shop: on the ground floor of every second house.
+    style: (width of a bay, height of a storey, share of windows, number).
+    """
 
-    @property
-    def is_shop(self) -> Array:
-        """On the ground floor of every second house."""
-        shop: Array = (self.row == 0) & (self.house > 2048)
-        return shop
-
-
-def divide(pixels: Pixels) -> Bays:
-    """A whole number of bays in a row; style: (width of a bay, height of a storey, share of windows, number)."""
-    along, half = pixels.sideways
-    count = np.maximum(np.round(2 * half / pixels.style[0]), 1)
-    cell, floor = (along / half + 1) / 2 * count, (pixels.local[1] + pixels.half[1]) / pixels.style[1]
-    column, row = np.floor(cell), np.floor(floor)
-    return Bays(column, row, np.abs(cell - column - 0.5), floor - row, (pixels.style[3] * 4096).astype(np.int32))
+    def __init__(self, pixels: Pixels):
+        along, half = pixels.sideways
+        count = np.maximum(np.round(2 * half / pixels.style[0]), 1)
+        cell, floor = (along / half + 1) / 2 * count, (pixels.local[1] + pixels.half[1]) / pixels.style[1]
+        self.column, self.row = np.floor(cell), np.floor(floor)
+        self.u, self.v = np.abs(cell - self.column - 0.5), floor - self.row
+        self.house = (pixels.style[3] * 4096).astype(np.int32)
+        self.is_shop = (self.row == 0) & (self.house > 2048)
 
 
 def facade(pixels: Pixels, setting: Setting) -> Appearance:
     """Rows of windows, a base, doors or shops below."""
-    bays, share, sharp = divide(pixels), pixels.style[2], pixels.sharpness(pixels.style[0])
+    bays, share, sharp = Bays(pixels), pixels.style[2], pixels.sharpness(pixels.style[0])
     u, v, shop = bays.u, bays.v, bays.is_shop
     height = pixels.local[1] + pixels.half[1]
     wall = pixels.colour * grain(pixels, setting, pixels.sideways[0] + 31 * pixels.style[3], height, 0.5)
@@ -281,8 +272,7 @@ def masonry(pixels: Pixels, setting: Setting) -> Appearance:
     shifted = along / long + 0.5 * (row - 2 * np.floor(row / 2))
     joint = (pixels.local[1] / high - row < 0.12) | (shifted - np.floor(shifted) < 0.06)
     brick = 0.8 + 0.4 * hash_cells(row, np.floor(shifted), seed=setting.scene.seed)
-    pattern = np.where(joint, np.float32(0.7), brick)
-    factor = 1 + (pattern - 1) * pixels.sharpness(high)
+    factor = 1 + (np.where(joint, np.float32(0.7), brick) - 1) * pixels.sharpness(high)
     return Appearance(pixels.colour * factor[:, None] * grain(pixels, setting, along, pixels.local[1], 0.4))
 
 
@@ -346,8 +336,7 @@ def signals(pixels: Pixels, setting: Setting) -> Appearance:
     # A lens that is smaller than a pixel still shows.
     round_lens = (distance < 0.115**2) | (pixels.footprint > 0.12)
     lit = round_lens & (lens == np.round(pixels.style[0])) & (pixels.face == REAR)
-    dark = SIGNAL_COLOURS[lens] * 0.06
-    colour = np.where((round_lens & (pixels.face == REAR))[:, None], dark, pixels.colour)
+    colour = np.where((round_lens & (pixels.face == REAR))[:, None], SIGNAL_COLOURS[lens] * 0.06, pixels.colour)
     return Appearance(colour, SIGNAL_COLOURS[lens] * lit[:, None] * np.float32(0.9))
 
 
