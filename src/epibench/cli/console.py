@@ -41,11 +41,6 @@ def _console(stderr: bool) -> Console:
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
-def has_bars(console: Console) -> bool:
-    """Whether bars can be drawn: on a terminal that can move its cursor."""
-    return console.file.isatty() and not console.is_dumb_terminal
-
-
 def show(text: str, style: str | None = None) -> None:
     """Print one line of results."""
     output().print(printable(text), style=style, soft_wrap=True)
@@ -69,7 +64,8 @@ class ConsoleReporter:
 
     def __init__(self, console: Console | None = None):
         self.console = messages() if console is None else console
-        self._bars = _bars(self.console) if has_bars(self.console) else None
+        can_draw = self.console.file.isatty() and not self.console.is_dumb_terminal  # its cursor can be moved
+        self._bars = _bars(self.console) if can_draw else None
 
     def say(self, text: str) -> None:
         """Print one line."""

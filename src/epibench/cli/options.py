@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +44,16 @@ def at_least(smallest: int, largest: int | None = None) -> Callable[[int | None]
         return value
 
     return check
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder to write to, or refuse it before hours are spent on what it is to hold."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot make this folder ({error.strerror})") from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{folder}: this folder cannot be written to")
 
 
 def check_device(name: str) -> str:

@@ -23,18 +23,13 @@ def recipes(
 ) -> None:
     """All recipes, with what they do and cost; or one of them in full: recipes RECIPE > mine.json."""
     if name is not None:
-        typer.echo(recipe_text(name, settings or []))
+        from epibench.recipes import apply_settings, find_recipe
+
+        typer.echo(json.dumps(apply_settings(find_recipe(name), settings or []).model_dump(mode="json"), indent=1))
     elif settings:
         raise InputError("--set changes one recipe: give its name, too")
     else:
         print_recipes()
-
-
-def recipe_text(name: str, settings: list[str]) -> str:
-    """A recipe with settings as the JSON of a recipe file."""
-    from epibench.recipes import apply_settings, find_recipe
-
-    return json.dumps(apply_settings(find_recipe(name), settings).model_dump(mode="json"), indent=1)
 
 
 def print_recipes() -> None:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.table import Table
 
 from epibench.cli.console import ConsoleReporter, output, say, show
-from epibench.cli.options import Device, at_least
+from epibench.cli.options import Device, at_least, make_folder
 from epibench.errors import InputError
 
 if TYPE_CHECKING:
     from epibench.data.sets.toy import ToyName
     from epibench.progress import Advance
     from epibench.reference.predictions import Reference
-    from epibench.reference.settings import ReferenceSettings
 
 
 def reference(
@@ -42,73 +40,46 @@ def reference(
     quick: Annotated[bool, typer.Option("--quick", help="About a minute on two cores; it will not converge.")] = False,
 ) -> None:
     """Sample the posterior of a toy problem with NUTS, and say how well that has converged."""
-    settings = resolve_settings(name, quick, seed, prior_scale, batches, chains, samples)
-    run_reference(name, out or Path(f"{name}.npz"), settings, data, data_seed, device, sys.argv[2:])
-
-
-def resolve_settings(
-    name: str,
-    quick: bool,
-    seed: int,
-    prior_scale: float,
-    batches: int | None,
-    chains: int | None,
-    samples: int | None,
-) -> ReferenceSettings:
-    """The settings of a problem with what the user has changed."""
     from epibench.reference.settings import DEFAULTS, QUICK
 
     if name not in DEFAULTS:
         raise InputError(f"'{name}' has no reference; there are {', '.join(DEFAULTS)}")
-    settings = (QUICK if quick else DEFAULTS)[name]
-    nuts = settings.nuts if samples is None else replace(settings.nuts, samples=samples)
-    return replace(
-        settings,
-        seed=seed,
-        prior_scale=prior_scale,
-        batches=settings.batches if batches is None else batches,
-        chains=settings.chains if chains is None else chains,
-        nuts=nuts,
-    )
-
-
-def run_reference(
-    name: str,
-    out: Path,
-    settings: ReferenceSettings,
-    data: Path | None,
-    data_seed: int,
-    device: str,
-    arguments: list[str],
-) -> Reference:
-    """Check everything, sample with progress, write the file, show how well the batches agree."""
+    settings = replace((QUICK if quick else DEFAULTS)[name], seed=seed, prior_scale=prior_scale)
+    given = {"batches": batches, "chains": chains}
+    settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
+    if samples is not None:
+        settings = replace(settings, nuts=replace(settings.nuts, samples=samples))
     from epibench.data.sets.toy import make_toy
     from epibench.reference.make import check_installed, make_reference, work_folder
 
+    out = out or Path(f"{name}.npz")
     check_installed()
     check_out(out)
     problem = make_toy(cast("ToyName", name), data_seed, data)
     kind = jax_device(device)
-    command = shlex.join(["epibench", "reference", *arguments])
+    command = shlex.join(["epibench", "reference", *sys.argv[2:]])
     if work_folder(out).exists():
         say(f"going on with the batches in {work_folder(out)}")
-    with BatchProgress(settings) as progress:
-        reference = make_reference(problem, settings, out, command, kind, progress.update)
-    print_diagnostics(reference)
+    total = settings.nuts.rounds * settings.nuts.warmup + settings.nuts.samples
+    reporter, bars = ConsoleReporter(), dict[int, "Advance"]()
+    with ExitStack() as stack:
+
+        def advance(batch: int, words: str) -> None:
+            """How many steps cooling takes shows only as it goes: the bar of a batch counts the rest."""
+            if batch not in bars:
+                bars[batch] = stack.enter_context(reporter.progress(f"batch {batch}", total))
+            bars[batch](1 if words in ("warm-up", "samples") else 0, words)
+
+        made = make_reference(problem, settings, out, command, kind, advance)
+    print_diagnostics(made)
     say(f"reference: {out}")
-    return reference
 
 
 def check_out(out: Path) -> None:
     """Refuse a path that cannot be written to before an hour is spent on sampling."""
     if out.suffix != ".npz" or out.is_dir():
         raise InputError(f"--out {out}: give the name of a file that ends in .npz")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out.parent}: cannot make this folder ({error.strerror})") from None
-    if not os.access(out.parent, os.W_OK):
-        raise InputError(f"{out.parent}: this folder cannot be written to")
+    make_folder(out.parent)
 
 
 def jax_device(name: str) -> str:
@@ -125,28 +96,6 @@ def jax_device(name: str) -> str:
     return kind
 
 
-class BatchProgress:
-    """A bar for each batch, from its first step on."""
-
-    def __init__(self, settings: ReferenceSettings) -> None:
-        self.total = settings.nuts.rounds * settings.nuts.warmup + settings.nuts.samples
-        self.reporter = ConsoleReporter()
-        self.batches: dict[int, Advance] = {}
-        self.stack = ExitStack()
-
-    def __enter__(self) -> BatchProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
-
-    def update(self, batch: int, words: str) -> None:
-        """One more step of a batch. How many steps cooling takes shows only as it goes: the bar counts the rest."""
-        if batch not in self.batches:
-            self.batches[batch] = self.stack.enter_context(self.reporter.progress(f"batch {batch}", self.total))
-        self.batches[batch](1 if words in ("warm-up", "samples") else 0, words)
-
-
 def print_diagnostics(reference: Reference) -> None:
     """The floor, R-hat and effective sizes, then one row for each batch."""
     console, about, diagnostics = output(), reference.about, reference.about["diagnostics"]
@@ -154,7 +103,8 @@ def print_diagnostics(reference: Reference) -> None:
     floor = Table("KL between the halves", "direction", "grid", "train", box=None, pad_edge=False)
     for convention, directions in reference.floor().items():
         for direction, regions in directions.items():
-            floor.add_row(convention, direction, *(divergence(regions[region]) for region in ("grid", "train")))
+            values = (regions[region] for region in ("grid", "train"))
+            floor.add_row(convention, direction, *("unknown" if value is None else f"{value:.3g}" for value in values))
     console.print(floor)
     chains = Table("predictions", "region", "R-hat 50 %", "95 %", "max", "≤ 1.05", "ESS 50 %", "min", box=None)
     for name in (key for key in diagnostics if isinstance(diagnostics[key], dict)):
@@ -163,14 +113,9 @@ def print_diagnostics(reference: Reference) -> None:
             r_hat = (f"{numbers[key]:.3f}" for key in ("r_hat_median", "r_hat_95", "r_hat_max"))
             chains.add_row(name, region, *r_hat, share, *(f"{numbers[key]:.0f}" for key in ("ess_median", "ess_min")))
     console.print(chains)
-    console.print(batch_table(diagnostics["batches"]))
-
-
-def batch_table(batches: list[dict[str, Any]]) -> Table:
-    """Energies and trees, one row for each batch."""
     heads = ("batch", "start", "energy (5 … 95 %)", "first, last third", "divergent", "full trees", "s")
     table = Table(*heads, box=None, pad_edge=False)
-    for number, batch in enumerate(batches):
+    for number, batch in enumerate(diagnostics["batches"]):
         table.add_row(
             str(number),
             batch["start"],
@@ -180,9 +125,4 @@ def batch_table(batches: list[dict[str, Any]]) -> Table:
             f"{100 * batch['full_trees']:.0f} %",
             f"{batch['seconds']:.0f}",
         )
-    return table
-
-
-def divergence(value: float | None) -> str:
-    """A divergence with three digits."""
-    return "unknown" if value is None else f"{value:.3g}"
+    console.print(table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 
 from epibench import __version__
 from epibench.cli.console import ConsoleReporter, say
-from epibench.cli.options import Device, at_least, resolve_device
+from epibench.cli.options import Device, at_least, make_folder, resolve_device
 from epibench.conventions import check_convention
 from epibench.errors import InputError
 
@@ -115,12 +114,7 @@ def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> N
     if report is not None and report.exists() and not report.is_dir():
         raise InputError(f"--report {report} is a file: give a folder")
     for folder in {path for path in (json and json.parent, report) if path}:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder}: cannot make this folder ({error.strerror})") from None
-        if not os.access(folder, os.W_OK):
-            raise InputError(f"{folder}: this folder cannot be written to")
+        make_folder(folder)
 
 
 def prepare_all(files: list[str], plans: list[str], settings: ScoreSettings) -> list[Scorer]:

@@ -113,7 +113,8 @@ def evaluate(
 
     with silenced_torch_threads():
         for block in blocks:
-            for some in batched(chunks(block, len(weights), weights.device), CHUNKS_AT_ONCE):
+            cut = chunks(block, len(weights), weights.device)
+            while some := list(itertools.islice(cut, CHUNKS_AT_ONCE)):
                 for observed in in_threads(observe, some):
                     suite.update(observed)
                 progress(sum(pixels.scanned for pixels in some))
@@ -134,9 +135,3 @@ def chunks(block: Pixels, num_draws: int, device: torch.device) -> Iterator[Pixe
             scanned - done,
         )
         done = scanned
-
-
-def batched(chunks: Iterator[Pixels], size: int) -> Iterator[list[Pixels]]:
-    """The chunks, `size` at a time."""
-    while some := list(itertools.islice(chunks, size)):
-        yield some

@@ -10,31 +10,11 @@ import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
 
+from epibench import metrics
 from epibench.conventions import UNCERTAINTIES, Convention
 from epibench.likelihoods.categorical import CategoricalPredictive
 from epibench.likelihoods.gaussian import GaussianPredictive
-from epibench.metrics import (
-    AdaptiveConfidenceCalibration,
-    BrierScore,
-    CategoricalNLL,
-    ClassScores,
-    ClassSparsification,
-    ConfidenceCalibration,
-    GaussianCRPS,
-    GaussianNLL,
-    GroupedRootMeanSquaredError,
-    IntervalCalibration,
-    IntervalScore,
-    MeanAbsoluteError,
-    MeanIoU,
-    MetricInfo,
-    MixtureCRPS,
-    MixtureNLL,
-    NormalisedCalibration,
-    RootMeanSquaredError,
-    Sparsification,
-    StreamingMetric,
-)
+from epibench.metrics import MetricInfo, StreamingMetric
 from epibench.metrics.prediction_errors import squared_error
 from epibench.metrics.sparsification import SparsificationError
 
@@ -56,8 +36,8 @@ class SuiteSettings:
 class Suite:
     """Metrics in a MetricCollection, and how what they ask for is observed of a predictive."""
 
-    def __init__(self, metrics: dict[str, StreamingMetric], observe: Callable[[Any, Tensor, str], Observed], by: str):
-        self.metrics = MetricCollection(cast(dict[str, Any], metrics), compute_groups=False)
+    def __init__(self, suite: dict[str, StreamingMetric], observe: Callable[[Any, Tensor, str], Observed], by: str):
+        self.metrics = MetricCollection(cast(dict[str, Any], suite), compute_groups=False)
         self._observe = observe
         self._uncertainty = by
 
@@ -105,19 +85,13 @@ MakeMetric = Callable[[Tensor, SuiteSettings], StreamingMetric]
 
 def _rmse(weights: Tensor, settings: SuiteSettings) -> StreamingMetric:
     if settings.convention == "gustafsson2020":
-        return GroupedRootMeanSquaredError(settings.num_images or 0, len(weights))
-    return RootMeanSquaredError(len(weights))
+        return metrics.GroupedRootMeanSquaredError(settings.num_images or 0, len(weights))
+    return metrics.RootMeanSquaredError(len(weights))
 
 
 def _sparsification(error: SparsificationError) -> MakeMetric:
-    return lambda weights, settings: Sparsification(
+    return lambda weights, settings: metrics.Sparsification(
         error, len(weights), convention=settings.convention, exact=settings.exact
-    )
-
-
-def _reliability(weights: Tensor, settings: SuiteSettings) -> StreamingMetric:
-    return ConfidenceCalibration(
-        10, len(weights), num_classes=settings.num_classes or 0, convention=settings.convention
     )
 
 
@@ -125,27 +99,29 @@ def _reliability(weights: Tensor, settings: SuiteSettings) -> StreamingMetric:
 METRICS: dict[str, dict[str, MakeMetric]] = {
     "gaussian": {
         "sparsification": _sparsification("rmse"),
-        "calibration": lambda weights, settings: IntervalCalibration(len(weights)),
+        "calibration": lambda weights, settings: metrics.IntervalCalibration(len(weights)),
         "rmse": _rmse,
-        "mae": lambda weights, settings: MeanAbsoluteError(len(weights)),
-        "nll": lambda weights, settings: MixtureNLL(weights),
-        "nll_gaussian": lambda weights, settings: GaussianNLL(len(weights)),
-        "crps": lambda weights, settings: MixtureCRPS(weights),
-        "crps_gaussian": lambda weights, settings: GaussianCRPS(len(weights)),
-        "ence": lambda weights, settings: NormalisedCalibration(num_draws=len(weights)),
-        "interval_score": lambda weights, settings: IntervalScore(len(weights)),
+        "mae": lambda weights, settings: metrics.MeanAbsoluteError(len(weights)),
+        "nll": lambda weights, settings: metrics.MixtureNLL(weights),
+        "nll_gaussian": lambda weights, settings: metrics.GaussianNLL(len(weights)),
+        "crps": lambda weights, settings: metrics.MixtureCRPS(weights),
+        "crps_gaussian": lambda weights, settings: metrics.GaussianCRPS(len(weights)),
+        "ence": lambda weights, settings: metrics.NormalisedCalibration(num_draws=len(weights)),
+        "interval_score": lambda weights, settings: metrics.IntervalScore(len(weights)),
     },
     "categorical": {
         "sparsification": _sparsification("brier"),
-        "reliability": _reliability,
-        "ece_adaptive": lambda weights, settings: AdaptiveConfidenceCalibration(10, len(weights)),
-        "miou": lambda weights, settings: MeanIoU(
+        "reliability": lambda weights, settings: metrics.ConfidenceCalibration(
+            10, len(weights), num_classes=settings.num_classes or 0, convention=settings.convention
+        ),
+        "ece_adaptive": lambda weights, settings: metrics.AdaptiveConfidenceCalibration(10, len(weights)),
+        "miou": lambda weights, settings: metrics.MeanIoU(
             settings.num_classes or 0, len(weights), convention=settings.convention
         ),
-        "brier": lambda weights, settings: BrierScore(len(weights)),
-        "nll": lambda weights, settings: CategoricalNLL(len(weights)),
-        "class_scores": lambda weights, settings: ClassScores(settings.num_classes or 0, len(weights)),
-        "class_sparsification": lambda weights, settings: ClassSparsification(
+        "brier": lambda weights, settings: metrics.BrierScore(len(weights)),
+        "nll": lambda weights, settings: metrics.CategoricalNLL(len(weights)),
+        "class_scores": lambda weights, settings: metrics.ClassScores(settings.num_classes or 0, len(weights)),
+        "class_sparsification": lambda weights, settings: metrics.ClassSparsification(
             settings.num_classes or 0, "brier", len(weights)
         ),
     },
@@ -154,16 +130,16 @@ METRICS: dict[str, dict[str, MakeMetric]] = {
 
 def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
     """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member)."""
-    metrics = {name: make(weights, settings) for name, make in METRICS[settings.kind].items()}
-    return Suite(metrics, OBSERVE[settings.kind], settings.uncertainty)
+    suite = {name: make(weights, settings) for name, make in METRICS[settings.kind].items()}
+    return Suite(suite, OBSERVE[settings.kind], settings.uncertainty)
 
 
 def metric_infos() -> dict[str, MetricInfo]:
     """What the metrics of the set say of each of their values, by its name in results."""
     weights, infos = torch.ones(1, 1), dict[str, MetricInfo]()
-    for kind, metrics in METRICS.items():
+    for kind, makers in METRICS.items():
         settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], False, 1, 1)
-        for make in metrics.values():
+        for make in makers.values():
             infos = {**make(weights, settings).info, **infos}
     return infos
 

@@ -38,16 +38,14 @@ def summarise(sets: Sequence[Members], values: Mapping[str, Tensor]) -> Summary:
 
 def summarise_curves(sets: Sequence[Members], families: Mapping[str, Mapping[str, Tensor]]) -> CurveFamilies:
     """Mean and standard deviation of curves over the draws of each size."""
-    return {
-        family: Curves(
-            x=to_plain(curves["x"]),
-            M={
-                size: {name: curve_of(curve[numbers]) for name, curve in curves.items() if name != "x"}
-                for size, numbers in draws_by_size(sets).items()
-            },
-        )
-        for family, curves in families.items()
-    }
+    summaries = {}
+    for family, curves in families.items():
+        by_size: dict[int, dict[str, Curve]] = {}
+        for size, numbers in draws_by_size(sets).items():
+            moments = {name: mean_and_std(curve[numbers]) for name, curve in curves.items() if name != "x"}
+            by_size[size] = {name: Curve(mean=mean, std=std) for name, (mean, std) in moments.items()}
+        summaries[family] = Curves(x=to_plain(curves["x"]), M=by_size)
+    return summaries
 
 
 def draws_by_size(sets: Sequence[Members]) -> dict[int, list[int]]:
@@ -60,12 +58,6 @@ def statistics(values: Tensor) -> Stat | ClassStat:
     """Mean and population standard deviation over draws, (draw,) or (draw, class)."""
     mean, std = mean_and_std(values)
     return (Stat if values.ndim == 1 else ClassStat)(mean=mean, std=std, n=len(values))
-
-
-def curve_of(values: Tensor) -> Curve:
-    """Mean and population standard deviation of curves over draws, (draw, point)."""
-    mean, std = mean_and_std(values)
-    return Curve(mean=mean, std=std)
 
 
 def mean_and_std(values: Tensor) -> tuple[Any, Any]:

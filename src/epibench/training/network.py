@@ -144,7 +144,8 @@ class _Run:
             insert_dropout(self.network, places, training.dropout)
         # Without named places, the network's own dropout acts at the method's rate.
         self.rate = training.dropout if training.dropout and not places else None
-        self.drops = training.dropout > 0 or any(getattr(module, "p", 0) for module in dropouts(self.network))
+        dropouts = (module for module in self.network.modules() if isinstance(module, _DropoutNd))
+        self.drops = training.dropout > 0 or any(module.p for module in dropouts)
         weights = training.class_weights
         self.class_weights = None if weights is None else torch.tensor(weights, device=fabric.device)
         self.flat = FlatParameters(self.network)
@@ -158,16 +159,6 @@ class _Run:
         self.counted = torch.zeros((), device=fabric.device)  # steps in which a pixel counted
 
     def _resume(self, state: TrainingState) -> None:
-        self._check(state)
-        with torch.no_grad():
-            self.flat.values.copy_(state.parameters)
-            for name, saved in state.rule.items():
-                self.rule_state[name].copy_(saved)
-            copy_buffers(self.network, state.buffers)
-        self.step, self.log = state.step, list(state.log)
-
-    def _check(self, state: TrainingState) -> None:
-        """Refuse the state of another training."""
         buffers = dict(self.network.named_buffers())
         pairs: list[tuple[Tensor, Tensor | None]] = [(self.flat.values, state.parameters)]
         pairs += [(own, state.rule.get(name)) for name, own in self.rule_state.items()]
@@ -175,6 +166,12 @@ class _Run:
         fits = all(saved is not None and saved.shape == own.shape for own, saved in pairs)
         if not fits or not 0 < state.step < self.training.last_step:
             raise StateMismatchError("what is saved there is not the state of this training")
+        with torch.no_grad():
+            self.flat.values.copy_(state.parameters)
+            for name, own in self.rule_state.items():
+                own.copy_(state.rule[name])
+            copy_buffers(self.network, state.buffers)
+        self.step, self.log = state.step, list(state.log)
 
     def numbers(self, samples: range) -> Sequence[int]:
         """The part of the running samples that this process sees: its share of every batch."""
@@ -250,11 +247,6 @@ class _Run:
         """Where training stands; the tensors are those in use."""
         buffers = dict(self.network.named_buffers())
         return TrainingState(self.step, self.flat.values, self.rule_state, buffers, tuple(self.log))
-
-
-def dropouts(network: nn.Module) -> list[nn.Module]:
-    """The modules of a network that drop something in training."""
-    return [module for module in network.modules() if isinstance(module, _DropoutNd)]
 
 
 def mean_loss(losses: Tensor, weights: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ class Objective:
     """A loss on the raw outputs of stacked networks, (member, head, output, point).
 
     slope: its derivative for every point, in the same shape, given targets (member, point).
-    predict: the members' outputs by name, given raw outputs.
+    predict: the members' outputs by name, given raw outputs: (member, point) or (member, point, class).
     """
 
     heads: int
@@ -41,40 +42,34 @@ class Objective:
     predict: Callable[[Tensor], dict[str, Tensor]]
 
 
-def gaussian_slope(raw: Tensor, target: Tensor) -> Tensor:
-    """Two heads: mean and log variance."""
+def _gaussian_slope(raw: Tensor, target: Tensor) -> Tensor:
     return torch.stack(gaussian.slope(raw[:, 0], raw[:, 1], target[:, None]), 1)
 
 
-def gaussian_predict(raw: Tensor) -> dict[str, Tensor]:
-    """Mean and variance, (member, point) each."""
+def _gaussian_predict(raw: Tensor) -> dict[str, Tensor]:
     return {"mean": raw[:, 0, 0], "variance": raw[:, 1, 0].double().exp()}
 
 
-def categorical_slope(raw: Tensor, target: Tensor) -> Tensor:
-    """One head whose outputs are logits."""
+def _categorical_slope(raw: Tensor, target: Tensor) -> Tensor:
     return categorical.slope(raw[:, 0], target)[:, None]
 
 
-def categorical_predict(raw: Tensor) -> dict[str, Tensor]:
-    """Probabilities, (member, point, class)."""
+def _categorical_predict(raw: Tensor) -> dict[str, Tensor]:
     return {"probs": torch.softmax(raw[:, 0].double(), 1).movedim(1, 2)}
 
 
-def direct_slope(raw: Tensor, target: Tensor) -> Tensor:
-    """One head that predicts the target itself: half the squared error."""
+def _direct_slope(raw: Tensor, target: Tensor) -> Tensor:
     return raw - target[:, None, None]
 
 
-def direct_predict(raw: Tensor) -> dict[str, Tensor]:
-    """The mean alone, (member, point)."""
+def _direct_predict(raw: Tensor) -> dict[str, Tensor]:
     return {"mean": raw[:, 0, 0]}
 
 
 OBJECTIVES = {
-    "gaussian": Objective(2, gaussian_slope, gaussian_predict),
-    "categorical": Objective(1, categorical_slope, categorical_predict),
-    "direct": Objective(1, direct_slope, direct_predict),
+    "gaussian": Objective(2, _gaussian_slope, _gaussian_predict),  # mean and log variance
+    "categorical": Objective(1, _categorical_slope, _categorical_predict),  # logits
+    "direct": Objective(1, _direct_slope, _direct_predict),  # the target itself: half the squared error
 }
 
 
@@ -115,12 +110,8 @@ class Keys:
     @classmethod
     def of(cls, seed: int, method: str, members: Sequence[int], device: torch.device) -> Keys:
         """The keys of these members of a method."""
-        return cls(
-            *(
-                randomness.member_keys(seed, method, purpose, members).to(device)
-                for purpose in ("initial", "order", "noise", "dropout")
-            )
-        )
+        purposes = ("initial", "order", "noise", "dropout")
+        return cls(*(randomness.member_keys(seed, method, purpose, members).to(device) for purpose in purposes))
 
     def part(self, members: slice) -> Keys:
         """The keys of some members."""
@@ -148,9 +139,11 @@ def train(
         last = min(state.step + epochs, training.last_epoch)
         begun = time.perf_counter()
         kept = {e: torch.empty_like(state.parameters) for e in training.keep if state.step < e <= last}
-        run_blocks(
-            [Block(training, keys.part(part), part_of(state, part), rows_of(kept, part)) for part in blocks], last
-        )
+        tasks = []
+        for part in blocks:
+            rows = {epoch: parameters[part] for epoch, parameters in kept.items()}
+            tasks.append(Block(training, keys.part(part), part_of(state, part), rows))
+        in_threads(partial(Block.run, last=last), tasks)
         state = replace(state, step=last)
         check_finite(state, training.drop_diverged)
         for epoch, parameters in kept.items():
@@ -167,11 +160,6 @@ def trained(training: StackedTraining, keys: Keys) -> Tensor:
     return torch.stack(kept, 1)
 
 
-def run_blocks(blocks: list[Block], last: int) -> None:
-    """Train all blocks to the end of epoch `last`, side by side."""
-    in_threads(lambda block: block.run(last), blocks)
-
-
 def block_slices(num_members: int, heads: int, device: torch.device) -> list[slice]:
     """Cut the members into blocks; a GPU takes all of them at once."""
     size = num_members if device.type != "cpu" else max(1, BLOCK // heads)
@@ -182,11 +170,6 @@ def part_of(state: TrainingState, members: slice) -> TrainingState:
     """Views of some members' state: what happens to them happens to the whole."""
     rule = {name: tensor[members] for name, tensor in state.rule.items()}
     return TrainingState(state.step, state.parameters[members], rule)
-
-
-def rows_of(kept: Mapping[int, Tensor], members: slice) -> dict[int, Tensor]:
-    """Views of what is kept of some members, by epoch."""
-    return {epoch: parameters[members] for epoch, parameters in kept.items()}
 
 
 def next_segment(epochs: int, seconds: float) -> int:
