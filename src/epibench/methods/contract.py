@@ -106,8 +106,8 @@ class Method(BaseModel, ABC):
     @property
     def training(self) -> TrainingPlan:
         """All that it decides about training."""
-        epochs, size = self.num_epochs, self.batch_size
-        return TrainingPlan(self.rule, self.schedule, epochs, size, keep=self.keep, dropout=self.dropout)
+        options = {"num_epochs": self.num_epochs, "batch_size": self.batch_size}
+        return TrainingPlan(rule=self.rule, schedule=self.schedule, keep=self.keep, dropout=self.dropout, **options)
 
     @property
     def training_options(self) -> dict[str, Any]:
