@@ -105,7 +105,9 @@ class Augment:
         else:
             sample = rescaled_crop(sample, factor, self.crop, row, column, self.pad)
         sample = thinned(sample, self.thin[0] + share * (self.thin[1] - self.thin[0]), key)
-        sample = recoloured(sample, self.colours, key)
+        if IMAGE in sample.inputs:
+            inputs = {**sample.inputs, IMAGE: self.colours(sample.inputs[IMAGE], key)}
+            sample = Batch(inputs, sample.target, sample.valid)
         return sample.each(lambda values: values.flip(-1)) if self.flip and flip < 0.5 else sample
 
     def _factor(self, number: float) -> float:
@@ -218,14 +220,6 @@ def thinned(sample: Batch, share: float, key: int) -> Batch:
     fewer = torch.zeros_like(sparse)
     fewer[points] = torch.where(kept, sparse[points], 0)
     return Batch({**sample.inputs, DEPTH: fewer}, sample.target, sample.valid)
-
-
-def recoloured(sample: Batch, colours: Colours, key: int) -> Batch:
-    """The sample with other colours; everything stays in its place."""
-    if colours == UNCHANGED or IMAGE not in sample.inputs:
-        return sample
-    image = colours(sample.inputs[IMAGE], key)
-    return Batch({**sample.inputs, IMAGE: image}, sample.target, sample.valid)
 
 
 def colour_matrix(saturation: float, hue: float, temperature: float) -> Tensor:

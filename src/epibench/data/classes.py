@@ -75,7 +75,10 @@ class ClassTable:
         """
         import torch
 
-        numbers = packed(picture) if self.in_colour else picture
+        numbers: npt.NDArray[np.integer] = picture
+        if self.in_colour:  # as numbers of 24 bits
+            red, green, blue = np.moveaxis(picture.astype(np.int32), -1, 0)
+            numbers = red << 16 | green << 8 | blue
         classes = _lookup(self.values)[numbers]
         if (classes == UNKNOWN).any():
             raise InputError(f"{path}: {self._unknown(numbers, classes == UNKNOWN)}")
@@ -96,12 +99,6 @@ class ClassTable:
             f"{kind} {shown}{more} in {pixels}, first in row {row}, column {column}: not in the class table "
             f"'{self.name}'; give the table of these files, or add the value to yours (without a name: not counted)"
         )
-
-
-def packed(picture: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
-    """Colours as numbers of 24 bits."""
-    wide = picture.astype(np.int32)
-    return wide[..., 0] << 16 | wide[..., 1] << 8 | wide[..., 2]
 
 
 @lru_cache(8)
@@ -192,11 +189,8 @@ def _colour(text: str) -> Colour | None:
 
 def _table_colours(names: dict[str, Colour | None], values: dict[Value, int]) -> tuple[Colour, ...]:
     """The colour that is given, or the first one in label images, or one of ours."""
-    colours = []
-    for number, (given, default) in enumerate(zip(names.values(), class_colours(len(names)), strict=True)):
-        first = next(value for value, each in values.items() if each == number)
-        colours.append(given or (first if isinstance(first, tuple) else default))
-    return tuple(colours)
+    seen = {number: value for value, number in reversed(values.items()) if isinstance(value, tuple)}
+    return tuple(given or seen.get(number) or class_colour(number) for number, given in enumerate(names.values()))
 
 
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))

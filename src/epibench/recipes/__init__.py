@@ -13,12 +13,6 @@ from epibench.recipes.experiment import Recipe
 from epibench.recipes.settings import apply_settings, differences, fixed, validated
 from epibench.recipes.toy import ToyRecipe
 
-TOY = (
-    *(toy.toy_regression(), toy.toy_regression_sgd(), toy.toy_regression_momentum()),
-    *(toy.toy_regression_less_training(), toy.toy_regression_dropout()),
-    *(toy.toy_classification(), toy.toy_classification_sgd(), toy.toy_classification_momentum()),
-    toy.toy_classification_dropout(),
-)
 DEPTH = (images.street_depth(), images.street_depth_large(), images.street_to_kitti(), images.kitti_depth())
 SEGMENTATION = (
     *(images.street_segmentation(), images.street_segmentation_large()),
@@ -27,7 +21,7 @@ SEGMENTATION = (
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
-        *(each for full in TOY for each in (full, toy.quick(full))),
+        *(each for full in toy.all_recipes() for each in (full, toy.quick(full))),
         *(*DEPTH, *SEGMENTATION, images.quick(DEPTH[0]), images.quick(SEGMENTATION[0])),
     )
 }

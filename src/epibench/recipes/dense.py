@@ -250,10 +250,6 @@ class DenseRecipe(Recipe):
             raise ValueError(f"training.class_weights: {self.problem} has no classes; leave it out")
         if isinstance(weights, tuple) and not sum(weights):
             raise ValueError("training.class_weights: all are 0; give at least one class a weight")
-        return self
-
-    @model_validator(mode="after")
-    def _domains(self) -> DenseRecipe:
         if not self.data.domains:
             raise ValueError("data.domains: give at least one domain to evaluate on")
         for name in self.data.domains:

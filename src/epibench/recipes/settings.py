@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -23,16 +24,10 @@ def apply_settings(recipe: Model, settings: Sequence[str]) -> Model:
     for setting in settings:
         key, value = parse_setting(setting)
         _put(values, recipe, key, value)
-        values = _filled(type(recipe), values)
+        # With the defaults of a new entry, so that further settings can name them; unless it is not valid yet.
+        with suppress(ValidationError, UnicodeEncodeError):
+            values = type(recipe).model_validate(values).model_dump(mode="json")
     return validated(type(recipe), values)
-
-
-def _filled(model: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
-    """The same with the defaults of a new entry, so that further settings can name them; unless it is not valid yet."""
-    try:
-        return model.model_validate(values).model_dump(mode="json")
-    except (ValidationError, UnicodeEncodeError):
-        return values
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

@@ -33,13 +33,9 @@ VARIANTS = (
 )
 CAMERAS = ("Camera_0", "Camera_1")  # in version 2
 # Names of images and of depth, and what they are unpacked from.
-NAMES = {
-    "1.3.1": (re.compile(r"(\d{5})\.png"), re.compile(r"(\d{5})\.png")),
-    "2": (re.compile(r"rgb_(\d{5})\.jpg"), re.compile(r"depth_(\d{5})\.png")),
-}
-ARCHIVES = {
-    "1.3.1": "vkitti_1.3.1_rgb.tar and vkitti_1.3.1_depthgt.tar",
-    "2": "vkitti_2.0.3_rgb.tar and vkitti_2.0.3_depth.tar",
+FILES = {
+    "1.3.1": (r"(\d{5})\.png", r"(\d{5})\.png", "vkitti_1.3.1_rgb.tar and vkitti_1.3.1_depthgt.tar"),
+    "2": (r"rgb_(\d{5})\.jpg", r"depth_(\d{5})\.png", "vkitti_2.0.3_rgb.tar and vkitti_2.0.3_depth.tar"),
 }
 
 
@@ -124,11 +120,12 @@ def sparse_depth(depth: Tensor, share: float, seed: int) -> Tensor:
 
 def video_frames(root: Path, version: Version, world: str, variant: str) -> list[VirtualKittiFrame]:
     """The frames of one world in one variant, of both cameras in version 2."""
-    remedy = f"unpack {ARCHIVES[version]} into {root}"
+    image_name, depth_name, archives = FILES[version]
+    remedy = f"unpack {archives} into {root}"
     frames = []
     for name, images, depths in video_folders(root, version, world, variant):
-        image_name, depth_name = NAMES[version]
-        image_files, depth_files = list_files(images, image_name, remedy), list_files(depths, depth_name, remedy)
+        image_files = list_files(images, re.compile(image_name), remedy)
+        depth_files = list_files(depths, re.compile(depth_name), remedy)
         check_partners(image_files, depth_files, depths, remedy)
         check_partners(depth_files, image_files, images, remedy)
         if not image_files:
