@@ -20,6 +20,7 @@ ORDER = [
     "files",
     "progress",
     "results",
+    "standard_errors",
     "imported",
     "parallel",
     "randomness",

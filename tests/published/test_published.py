@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from epibench import published
-from epibench.published import CONVENTION, DIRECTION, REGION, PoolSize, PublishedCell, Totals, compare, published_draws
+from epibench.published import CONVENTION, DIRECTION, REGION, PublishedCell, Totals, compare, published_draws
 from epibench.report.markdown import published_table
 from epibench.results import RunResults, Stat
+from epibench.standard_errors import PoolSize
 
 TOY = [row for row in published.published_rows() if row.figure.startswith("toy")]
 

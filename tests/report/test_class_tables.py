@@ -8,13 +8,13 @@ import fake_run
 import pytest
 from html_tree import Node
 
-from epibench.published import PoolSize
 from epibench.report.entries import ClassStyles, Entry
 from epibench.report.markdown import render_markdown
 from epibench.report.metric_info import PER_CLASS, known_metrics
 from epibench.report.runs import entries_on, featured, methods_of, read_runs, scored_domains
 from epibench.report.tables import class_section, class_tables, per_class_names
 from epibench.results import ClassStat, DomainFacts, RunResults, ScoreResults
+from epibench.standard_errors import PoolSize
 
 SPACES = str.maketrans({"\u00a0": " ", "\u2007": " ", "\u2008": " ", "−": "-"})
 DocumentOf = Callable[[ScoreResults], Node]

@@ -1,6 +1,5 @@
 import pytest
 
-from epibench.published import PoolSize
 from epibench.report.entries import Entry
 from epibench.report.judge import (
     better_between,
@@ -13,6 +12,7 @@ from epibench.report.judge import (
     settled_from,
 )
 from epibench.results import Draw, Stat
+from epibench.standard_errors import PoolSize
 
 Stats = dict[int, tuple[float | None, float | None, int]]  # mean, std, n for each M
 SETS = PoolSize(16)  # of networks that are drawn at random

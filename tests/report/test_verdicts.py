@@ -3,7 +3,6 @@ import fake_run
 import pytest
 from test_judge import GROUPS, entry, kl, pair
 
-from epibench.published import PoolSize
 from epibench.report.entries import Entry
 from epibench.report.figures import kl_chart
 from epibench.report.run_page import distinct_floors
@@ -31,6 +30,7 @@ from epibench.report.verdicts import (
     verdict,
 )
 from epibench.results import Curve, Curves, Stat
+from epibench.standard_errors import PoolSize
 
 
 def words(found: Verdict) -> str:

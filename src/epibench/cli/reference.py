@@ -45,8 +45,7 @@ def reference(
     if name not in DEFAULTS:
         raise InputError(f"'{name}' has no reference; there are {', '.join(DEFAULTS)}")
     settings = replace((QUICK if quick else DEFAULTS)[name], seed=seed, prior_scale=prior_scale)
-    given = {"batches": batches, "chains": chains}
-    settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
+    settings = replace(settings, batches=batches or settings.batches, chains=chains or settings.chains)
     if samples is not None:
         settings = replace(settings, nuts=replace(settings.nuts, samples=samples))
     from epibench.data.sets.toy import make_toy

@@ -7,14 +7,14 @@ KLs of toy problems are compared under the published convention, metrics of dens
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
 
-from epibench.results import QUICK, FileResults, MethodFacts, RunResults, Stat
+from epibench.results import QUICK, RunResults, Stat
+from epibench.standard_errors import PoolSize, combined_error, independent_draws, standard_error
 
 TOY = "toy_problems_quantative_results"  # spelled as the paper's source does
 PANELS = {"toy-regression": "Regression", "toy-classification": "Classification"}
@@ -129,42 +129,6 @@ def _methods_by_rate(recipe: Mapping[str, Any]) -> dict[str, str]:
         if rate is not None:
             methods.update({f"p = {rate:g}": method, f"*p = {rate:g}": method})
     return methods
-
-
-@dataclass(frozen=True)
-class PoolSize:
-    """What members are drawn from; groups are networks or chains that each draw stays within."""
-
-    num_members: int
-    num_groups: int | None = None
-    num_networks: int | None = None
-
-    @classmethod
-    def of(cls, facts: MethodFacts | FileResults) -> PoolSize:
-        """The pool of a method of a run, or of a scored file, which does not know of networks."""
-        networks = facts.num_networks if isinstance(facts, MethodFacts) else None
-        return cls(facts.num_members, facts.num_groups, networks)
-
-
-def independent_draws(num_draws: int, members: int, pool: PoolSize) -> int:
-    """Draws that share no network: those of one network, or sets that overlap, say the same thing twice."""
-    if pool.num_groups:
-        # The first draws are of the first networks: a network may be drawn from several times before the next.
-        networks = pool.num_networks or pool.num_groups
-        most = min(networks, -(-num_draws * networks // pool.num_groups))
-    else:
-        most = pool.num_members // max(members, 1)
-    return max(min(num_draws, most), min(num_draws, 1))
-
-
-def standard_error(std: float | None, num_independent: int) -> float | None:
-    """The standard error of a mean; None where fewer than two independent draws say nothing about it."""
-    return None if std is None or num_independent < 2 else std / math.sqrt(num_independent)
-
-
-def combined_error(first: float | None, second: float | None) -> float | None:
-    """The standard error of the difference of two independent means."""
-    return None if first is None or second is None else math.hypot(first, second)
 
 
 @dataclass(frozen=True)

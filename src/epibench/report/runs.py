@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from epibench.published import PoolSize
 from epibench.report.entries import ClassStyles, Entry, mean_error
 from epibench.report.metric_info import HEADLINES
 from epibench.report.page import Option, Switch, layer_key
 from epibench.results import Cost, DomainFacts, MethodFacts, RunResults, Stat, printable
+from epibench.standard_errors import PoolSize
 
 CONVENTIONS = {"pooled": "mean of pointwise KLs", "gustafsson2020": "as published"}
 DIRECTIONS = {"reference_to_method": "KL(reference ‖ method)", "method_to_reference": "KL(method ‖ reference)"}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epibench.published import independent_draws
 from epibench.report.charts.lines import lollipop
 from epibench.report.entries import Entry, comparable, title_with_unit
 from epibench.report.judge import (
@@ -28,6 +27,7 @@ from epibench.report.judge import (
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import MISSING, NO_BREAK_SPACE, change, listed, m_equals, percent, significant, value_text
 from epibench.results import Stat
+from epibench.standard_errors import independent_draws
 
 MOST_NAMED = 3  # methods in a headline
 TIMES = f"{NO_BREAK_SPACE}×"
