@@ -45,7 +45,11 @@ def reference(
     if name not in DEFAULTS:
         raise InputError(f"'{name}' has no reference; there are {', '.join(DEFAULTS)}")
     settings = replace((QUICK if quick else DEFAULTS)[name], seed=seed, prior_scale=prior_scale)
-    settings = replace(settings, batches=batches or settings.batches, chains=chains or settings.chains)
+    settings = replace(
+        settings,
+        batches=settings.batches if batches is None else batches,
+        chains=settings.chains if chains is None else chains,
+    )
     if samples is not None:
         settings = replace(settings, nuts=replace(settings.nuts, samples=samples))
     from epibench.data.sets.toy import make_toy
