@@ -24,8 +24,6 @@ from epibench.errors import InputError
 
 Task = Literal["depth", "segmentation"]
 Size = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
-TARGETS: dict[Task, str] = {"depth": "depth and no classes", "segmentation": "classes and no depth"}
-NUM_OPENED: dict[Task, int] = {"depth": 3, "segmentation": 12}
 FOLDERS = ("root", "raw_root")  # options that say where files lie, and nothing of what is in them
 
 
@@ -152,7 +150,8 @@ class FramesSource(Source):
     def open(self, task: Task, folders: Folders, key: str) -> Samples:
         """The frames, of folders below those of the recipe."""
         if task != self.task:
-            raise InputError(f"'{self.kind}' has {TARGETS[self.task]}: it cannot be used for {task}")
+            targets = "depth and no classes" if self.task == "depth" else "classes and no depth"
+            raise InputError(f"'{self.kind}' has {targets}: it cannot be used for {task}")
         given = {name: folder for name in FOLDERS if (folder := getattr(self, name, None)) is not None}
         full = {name: str(folders.find(folder, f"{key}.{name}")) for name, folder in given.items()}
         return first_samples(self.model_copy(update=full).read(), self.num_images)
@@ -233,7 +232,8 @@ def check_split(split: CheckedSplit, every: bool, watch: Watch) -> SplitReport:
             frames += [(samples, index) for index in range(len(samples))]
         except InputError as error:
             missing.append(str(error))
-    chosen = [frames[index] for index in spread(len(frames), len(frames) if every else NUM_OPENED[split.task])]
+    number = len(frames) if every else 3 if split.task == "depth" else 12
+    chosen = [frames[index] for index in spread(len(frames), number)]
     problems: list[str] = []
     opened = readable(watch(chosen, split.name), problems)
     content: tuple[DepthFrame, ...] | LabelledFrames | None

@@ -134,10 +134,3 @@ def _without_folders(data: Any) -> Any:
     if not isinstance(data, Mapping):
         return data
     return {name: _without_folders(value) for name, value in data.items() if name not in (*FOLDERS, "cache")}
-
-
-def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """The first key whose values differ, with both, as `sgld.num_epochs (9600 there, 38400 now)`."""
-    for key, before, now in differences(old, new):
-        return f"{key} ({json.dumps(before)} there, {json.dumps(now)} now)"
-    return None

@@ -57,8 +57,6 @@ def _colour(numbers: str) -> Colour:
 
 
 CAMVID = tuple(_class(row) for row in CLASSES.strip().splitlines())
-CAMVID_VOID: Colour = (0, 0, 0)
-SEGNET_VOID = 11
 
 
 def _table(values: Iterable[tuple[Value, int]]) -> ClassTable:
@@ -66,9 +64,10 @@ def _table(values: Iterable[tuple[Value, int]]) -> ClassTable:
     return ClassTable("camvid", names, colours, tuple(values))
 
 
-CAMVID_IDS = _table([*((number, number) for number in range(len(CAMVID))), (SEGNET_VOID, IGNORE), (IGNORE, IGNORE)])
+# Void is 11 for SegNet's authors, and black in the original.
+CAMVID_IDS = _table([*((number, number) for number in range(len(CAMVID))), (len(CAMVID), IGNORE), (IGNORE, IGNORE)])
 CAMVID_COLOURS = _table(
-    [*((part, number) for number, each in enumerate(CAMVID) for part in each.parts.values()), (CAMVID_VOID, IGNORE)]
+    [*((part, number) for number, each in enumerate(CAMVID) for part in each.parts.values()), ((0, 0, 0), IGNORE)]
 )
 
 # CamVid's building includes walls, its tree all plants, its sign traffic lights, its car all larger vehicles, and its
