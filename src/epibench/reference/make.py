@@ -200,7 +200,8 @@ def pooled(batches: Sequence[Arrays]) -> dict[str, npt.NDArray[np.float64]]:
 
     def average(name: str) -> npt.NDArray[np.float64]:
         sums = (share * batch[name] / number for share, number, batch in zip(shares, members, batches, strict=True))
-        return sum(sums)  # type: ignore[return-value]
+        total: npt.NDArray[np.float64] = sum(sums)
+        return total
 
     if "sum_probs" in batches[0]:
         probs = average("sum_probs")
