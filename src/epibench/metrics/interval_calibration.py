@@ -29,6 +29,10 @@ def half_widths(device: torch.device | None = None) -> Tensor:
     return quantiles
 
 
+COVERAGE = "How far is the coverage of intervals from their level, over all levels?"
+AUCE = MetricInfo("auce", "AUCE", COVERAGE, "lower", "Calibration")
+
+
 class IntervalCalibration(StreamingMetric):
     """AUCE: area between the coverage of central intervals and their level; exact, with one counter per level.
 
@@ -38,13 +42,7 @@ class IntervalCalibration(StreamingMetric):
 
     higher_is_better = False
     info = describe(
-        MetricInfo(
-            "auce",
-            "AUCE",
-            "How far is the coverage of intervals from their level, over all levels?",
-            "lower",
-            "Calibration",
-        ),
+        AUCE,
         MetricInfo(
             "auce_signed", "AUCE, signed", "Below 0: over-confident. Above 0: under-confident.", "zero", "Calibration"
         ),

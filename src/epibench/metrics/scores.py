@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import torch
@@ -17,9 +18,15 @@ from epibench.parallel import in_threads
 PIECES_AT_ONCE = 16
 
 
+_score = partial(MetricInfo, better="lower", group="Proper scores")
 ONE_GAUSSIAN = "Of the single Gaussian with the mixture's moments."
-NLL = MetricInfo("nll", "NLL", "Negative log-likelihood of the exact mixture of the members.", "lower", "Proper scores")
-NLL_GAUSSIAN = MetricInfo("nll_gaussian", "NLL, one Gaussian", ONE_GAUSSIAN, "lower", "Proper scores")
+NLL = _score("nll", "NLL", "Negative log-likelihood of the exact mixture of the members.")
+NLL_GAUSSIAN = _score("nll_gaussian", "NLL, one Gaussian", ONE_GAUSSIAN)
+CRPS = _score("crps", "CRPS", "Continuous ranked probability score of the exact mixture.", in_unit=True)
+CRPS_GAUSSIAN = _score("crps_gaussian", "CRPS, one Gaussian", ONE_GAUSSIAN, in_unit=True)
+BRIER = _score("brier", "Brier score", "Squared distance between probabilities and truth.")
+WINKLER = "Winkler score of the 90 % interval: length and misses."
+INTERVAL = _score("interval_score", "Interval score", WINKLER, in_unit=True)
 
 
 def _infinite(score: MetricInfo) -> MetricInfo:
@@ -91,9 +98,7 @@ class GaussianCRPS(_GaussianScore):
     """Mean continuous ranked probability score of N(mean, variance): `crps_gaussian`."""
 
     name = "crps_gaussian"
-    info = describe(
-        MetricInfo("crps_gaussian", "CRPS, one Gaussian", ONE_GAUSSIAN, "lower", "Proper scores", in_unit=True)
-    )
+    info = describe(CRPS_GAUSSIAN)
     score = staticmethod(pixel_scores.gaussian_crps)
 
 
@@ -101,16 +106,7 @@ class IntervalScore(_GaussianScore):
     """Mean Winkler score of the central 90 % interval of N(mean, variance): `interval_score`."""
 
     name = "interval_score"
-    info = describe(
-        MetricInfo(
-            "interval_score",
-            "Interval score",
-            "Winkler score of the 90 % interval: length and misses.",
-            "lower",
-            "Proper scores",
-            in_unit=True,
-        )
-    )
+    info = describe(INTERVAL)
     score = staticmethod(pixel_scores.interval_score)
 
 
@@ -145,9 +141,8 @@ class _MixtureScore(MeanScore):
         weights = weights.to(self.device, torch.float64)
         parts = list(pieces(means, variances, targets))
         for start in range(0, len(parts), PIECES_AT_ONCE):
-            for scores in in_threads(
-                lambda part: self.score(part[0], part[1], weights, part[2][0]), parts[start : start + PIECES_AT_ONCE]
-            ):
+            some = parts[start : start + PIECES_AT_ONCE]
+            for scores in in_threads(lambda part: self.score(part[0], part[1], weights, part[2][0]), some):
                 self.add(slice(None), scores)
 
     def _members(self, values: Array) -> Tensor:
@@ -168,16 +163,7 @@ class MixtureCRPS(_MixtureScore):
     """Mean continuous ranked probability score of the exact mixture of the members: `crps`."""
 
     name = "crps"
-    info = describe(
-        MetricInfo(
-            "crps",
-            "CRPS",
-            "Continuous ranked probability score of the exact mixture.",
-            "lower",
-            "Proper scores",
-            in_unit=True,
-        )
-    )
+    info = describe(CRPS)
     score = staticmethod(pixel_scores.mixture_crps)
 
 
@@ -185,11 +171,7 @@ class BrierScore(MeanScore):
     """Mean over pixels of Σ over classes (p − onehot)²: `brier`. `update(probs, target)`, class axis last."""
 
     name = "brier"
-    info = describe(
-        MetricInfo(
-            "brier", "Brier score", "Squared distance between probabilities and truth.", "lower", "Proper scores"
-        )
-    )
+    info = describe(BRIER)
 
     def update(self, probs: Array | None = None, target: Array | None = None, *, brier: Array | None = None) -> None:
         """Add pixels by `probs` and `target` or, where it is known already, by the `brier` score of each.
@@ -201,9 +183,8 @@ class BrierScore(MeanScore):
             check_keys(scores, "brier", finite=True)
             each_row(self.add, scores)
         elif probs is not None and target is not None:
-            each_row(
-                lambda rows, *piece: self.add(rows, pixel_scores.brier_score(*piece)), *_classes(self, probs, target)
-            )
+            pixels = _classes(self, probs, target)
+            each_row(lambda rows, *piece: self.add(rows, pixel_scores.brier_score(*piece)), *pixels)
         else:
             raise TypeError("BrierScore.update needs probs and target, or brier")
 
@@ -227,10 +208,8 @@ class CategoricalNLL(MeanScore):
             check_probabilities(target_probability=probabilities)
             each_row(lambda rows, own: self.add(rows, -own.to(torch.float64).log()), probabilities)
         elif probs is not None and target is not None:
-            each_row(
-                lambda rows, *piece: self.add(rows, pixel_scores.categorical_nll(*piece)),
-                *_classes(self, probs, target),
-            )
+            pixels = _classes(self, probs, target)
+            each_row(lambda rows, *piece: self.add(rows, pixel_scores.categorical_nll(*piece)), *pixels)
         else:
             raise TypeError("CategoricalNLL.update needs probs and target, or target_probability")
 

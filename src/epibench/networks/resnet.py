@@ -27,12 +27,8 @@ Stem = Literal["single", "triple"]
 Conv = nn.Conv2d | nn.ConvTranspose2d
 
 BLOCKS: dict[int, tuple[int, int, int, int]] = {
-    18: (2, 2, 2, 2),
-    34: (3, 4, 6, 3),
-    50: (3, 4, 6, 3),
-    101: (3, 4, 23, 3),
-    152: (3, 8, 36, 3),
-}
+    18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3),
+}  # fmt: skip
 # The strides and the dilations of the four stages at each output stride; the stem divides by 4.
 STEPS: dict[int, tuple[tuple[int, int, int, int], tuple[int, int, int, int]]] = {
     8: ((1, 2, 1, 1), (1, 1, 2, 4)),
@@ -191,11 +187,12 @@ def initialise(conv: nn.Conv2d) -> None:
 
 def check_shape(depth: int, width: int, output_stride: int, stem: str) -> None:
     """A ResNet of this shape can be made, or an InputError."""
-    for name, value, choices in (
-        ("depth", depth, get_args(Depth)),
-        ("output_stride", output_stride, get_args(OutputStride)),
-        ("stem", stem, get_args(Stem)),
+    for name, value, kind in (
+        ("depth", depth, Depth),
+        ("output_stride", output_stride, OutputStride),
+        ("stem", stem, Stem),
     ):
+        choices = get_args(kind)
         if value not in choices:
             raise InputError(f"{name} of a ResNet: choose one of {', '.join(map(str, choices))}, not {value}")
     if width < NARROWEST:
@@ -268,9 +265,7 @@ def _unprefixed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _stem_of(weights: Mapping[str, Tensor]) -> str:
     """Whose names the stem in a file has."""
-    if "conv1.0.weight" in weights:
-        return "timm"
-    return "csail" if "conv3.weight" in weights else "torchvision"
+    return "timm" if "conv1.0.weight" in weights else "csail" if "conv3.weight" in weights else "torchvision"
 
 
 def _stem_naming(weights: Mapping[str, Tensor], resnet: ResNet) -> str:
