@@ -25,7 +25,7 @@ from epibench.cli import main
 from epibench.members import networks
 from epibench.recipes import Recipe
 from epibench.runs import images
-from epibench.runs.checkpoints import Checkpoints, _digest, save_tensors
+from epibench.runs.checkpoints import Checkpoints, save_tensors, text_checksum
 from epibench.training import network as training
 from epibench.training.state import Pacer, TrainingState
 
@@ -175,7 +175,7 @@ def notes(fix_checksum: bool = False, **changes: Any) -> Callable[[Path], None]:
             metadata = file.metadata()
         metadata["notes"] = json.dumps({**json.loads(metadata["notes"]), **changes}, sort_keys=True)
         if fix_checksum:
-            metadata["notes_checksum"] = _digest([metadata["notes"].encode()])
+            metadata["notes_checksum"] = text_checksum(metadata["notes"])
         save_file(tensors, path, metadata)
 
     return damage

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -146,14 +145,16 @@ def cut(inputs: Inputs, window: Window) -> Inputs:
     return {name: values[..., rows, columns] for name, values in inputs.items()}
 
 
-class Observer(Protocol):
+class Observer:
     """Sees all outputs of the members as they come, to keep some."""
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """What some members predict for a batch; images: their numbers in the domain."""
+        raise NotImplementedError
 
     def state(self) -> dict[str, Tensor]:
         """What it has kept, to go on from."""
+        return {}
 
     def load_state(self, saved: Mapping[str, Tensor]) -> None:
         """Go on from what was kept."""
