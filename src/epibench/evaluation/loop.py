@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from epibench.evaluation.suite import Observed, Suite, SuiteSettings, make_suite
+from epibench.evaluation.suite import MetricInputs, Suite, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS, Likelihood
 from epibench.members.draws import Draws
 from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, chunk_size, now
@@ -107,9 +107,9 @@ def evaluate(
 ) -> None:
     """Update the metrics of all draws with blocks of pixels; weights: (draw, member), rows sum to 1."""
 
-    def observe(pixels: Pixels) -> Observed:
+    def observe(pixels: Pixels) -> MetricInputs:
         predictive = likelihood.combine(pixels.outputs, weights)
-        return suite.observe(predictive, pixels.target, pixels.image)
+        return suite.inputs_of(predictive, pixels.target, pixels.image)
 
     with silenced_torch_threads():
         for block in blocks:
@@ -124,7 +124,7 @@ def chunks(block: Pixels, num_draws: int, device: torch.device) -> Iterator[Pixe
     """Cut a block so that what is computed of it at once stays small, and move it to the device."""
     num_pixels = block.target.shape[0]
     shape = next(iter(block.outputs.values())).shape
-    size, done = chunk_size((num_draws, shape[0]), math.prod(shape[2:]), device), 0
+    size, done = chunk_size(num_draws, shape[0], math.prod(shape[2:]), device), 0
     for start in range(0, num_pixels, size):
         part = slice(start, start + size)
         scanned = block.scanned * min(start + size, num_pixels) // num_pixels

@@ -54,8 +54,8 @@ class NetworkPool(TablePool):
     overlap: float = 0.0
     _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict)
 
-    def groups(self, members: slice) -> Iterator[slice]:
-        """Members in stretches whose networks fit onto the device together."""
+    def resident_slices(self, members: slice) -> Iterator[slice]:
+        """Slices of members, each of whose networks fit onto the device together."""
         start, seen = members.start, set[Member]()
         for number in range(members.start, members.stop):
             loaded = self._loaded(self.table.members[number])
@@ -167,7 +167,7 @@ class Observer:
 class NetworksOnImages(PoolOnData):
     """Large networks and the images of a domain that they predict.
 
-    num_classes: those that the domain is scored in; groups: of the classes that networks predict, those that the
+    num_classes: those that the domain is scored in; class_groups: of the classes that networks predict, those that the
     domain does not tell apart, None where they are the same.
     """
 
@@ -177,7 +177,7 @@ class NetworksOnImages(PoolOnData):
     workers: int = 0
     observers: Sequence[Observer] = ()
     num_classes: int | None = None
-    groups: Sequence[Sequence[int]] | None = None
+    class_groups: Sequence[Sequence[int]] | None = None
     watching_seconds: float = 0.0  # of the observers
 
     def __post_init__(self) -> None:
@@ -213,7 +213,7 @@ class NetworksOnImages(PoolOnData):
 
     def in_domain_classes(self, maps: WindowMaps) -> Maps:
         """Outputs in the classes that the domain knows."""
-        return maps if self.groups is None else GroupedMaps(maps, self.groups)
+        return maps if self.class_groups is None else GroupedMaps(maps, self.class_groups)
 
     def state(self) -> dict[str, Tensor]:
         """What observers have kept."""
@@ -246,21 +246,23 @@ class ImageShard:
 
     def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
         """Run the part's members; their outputs are refined band by band as pixels are asked for."""
-        return self._refined(self._predicted(part), part)
+        return self._pixel_blocks(self._predicted(part), part)
 
     def _predicted(self, part: DrawnPart) -> list[Maps]:
         """What the members of a part predict for each batch; each member is run once per image."""
         domain, pool = self.domain, self.domain.pool
         parts: list[list[WindowMaps]] = [[] for _ in self.batches]
-        for members in pool.groups(part.members):
+        for members in pool.resident_slices(part.members):
             for number, (images, batch) in enumerate(self.batches):
                 parts[number].append(pool.outputs(batch.inputs, members, images))
                 domain.show(batch, images, members, domain.in_domain_classes(parts[number][-1]))
         return [domain.in_domain_classes(joined(maps)) for maps in parts]
 
-    def _refined(self, predicted: list[Maps], part: DrawnPart) -> Iterator[Pixels]:
+    def _pixel_blocks(self, predicted: list[Maps], part: DrawnPart) -> Iterator[Pixels]:
         """The valid pixels, in blocks of as many as are scored at once."""
-        most = CHUNKS_AT_ONCE * chunk_size(part.weights.shape, self.domain.num_classes or 1, self.domain.device)
+        most = CHUNKS_AT_ONCE * chunk_size(
+            len(part.weights), part.num_members, self.domain.num_classes or 1, self.domain.device
+        )
         pieces, size = list[Pixels](), 0
         for (images, batch), maps in zip(self.batches, predicted, strict=True):
             for number, image in enumerate(images):

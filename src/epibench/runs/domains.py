@@ -24,13 +24,13 @@ from epibench.street import StreetDataset
 class DomainData:
     """A domain to evaluate on.
 
-    classes: those that it is scored in; groups: of the classes that networks predict, for each of those, None where
-    they are the same.
+    classes: those that it is scored in; class_groups: for each of them the predicted classes that it stands for, None
+    where they are the same.
     """
 
     samples: Samples
     classes: ClassTable | None = None
-    groups: tuple[tuple[int, ...], ...] | None = None
+    class_groups: tuple[tuple[int, ...], ...] | None = None
     about: str | None = None  # what is common, and what is left out
 
 

@@ -1,4 +1,7 @@
-"""Evaluate a method on the domains of a run with images: each is read if it is finished, gone on with, or begun."""
+"""A run on images: check the recipe and its data, evaluate every method on every domain, collect the results.
+
+A domain that is finished is read from the run folder; one that was interrupted goes on where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class ImagesEvaluated(Evaluated):
 
 
 @dataclass(frozen=True)
-class Fitted:
+class DrawnMethod:
     """A method whose networks are trained: its members, and the draws that are evaluated."""
 
     name: str
@@ -115,20 +118,20 @@ class ImageExperiment:
         method = trained.method
         if trained.diverged and (method.diverged == "stop" or not trained.networks):
             raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
-        fitted = self.fit(name, trained)
+        fitted = self.make_pool(name, trained)
         scored = self.evaluate_domains(fitted, failed)
         return ImagesEvaluated(
             facts=method_facts(self.recipe, name, len(trained.networks), fitted.pool, self.notes_on(fitted)),
             summary={domain: each.summary for domain, each in scored.items()},
             curves={domain: each.curves for domain, each in scored.items()},
-            entries={domain: each.draws for domain, each in scored.items()},
+            draws={domain: each.draws for domain, each in scored.items()},
             cost=self.cost(fitted, scored),
             domains=scored,
             overlap={size: fitted.draws.overlap(size) for size in fitted.draws.sizes},
             training=trained.logs,
         )
 
-    def fit(self, name: str, trained: Trained) -> Fitted:
+    def make_pool(self, name: str, trained: Trained) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them."""
         recipe, machine, method = self.recipe, self.run.machine, trained.method
         build = recipe.builder(self.data.num_classes)
@@ -148,12 +151,12 @@ class ImageExperiment:
             overlap=recipe.evaluation.overlap,
         )
         try:
-            return Fitted(name, trained, pool, draws_of(recipe, name, pool))
+            return DrawnMethod(name, trained, pool, draws_of(recipe, name, pool))
         except InputError as error:
             lost = f"{len(trained.diverged)} of {method.num_trained} networks diverged; " if trained.diverged else ""
             raise InputError(f"{name}: {lost}{error}") from None
 
-    def evaluate_domains(self, fitted: Fitted, failed: dict[str, str]) -> dict[str, DomainResults]:
+    def evaluate_domains(self, fitted: DrawnMethod, failed: dict[str, str]) -> dict[str, DomainResults]:
         """Every domain: read from the folder, or evaluated to the end, here or by another process on this folder."""
         tasks = {name: DomainTask(self, fitted, name) for name in self.data.domains}
         for name, task in tasks.items():
@@ -183,7 +186,7 @@ class ImageExperiment:
         failed |= {f"{fitted.name} on {domain}": text for domain, text in broken.items()}
         return {name: each for name, task in tasks.items() if name not in broken and (each := task.results())}
 
-    def notes_on(self, fitted: Fitted) -> list[str]:
+    def notes_on(self, fitted: DrawnMethod) -> list[str]:
         """What is to be said about a method's numbers."""
         recipe, method, group = self.recipe, fitted.trained.method, fitted.pool.group
         groups, drawn = len(set(group or ())), len(fitted.draws.of_size(fitted.draws.sizes[0]))
@@ -196,7 +199,7 @@ class ImageExperiment:
             notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
         return notes
 
-    def cost(self, fitted: Fitted, scored: Mapping[str, DomainResults]) -> Cost:
+    def cost(self, fitted: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
         """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
         file = self.run.folder.path / "evaluation" / f"{fitted.name}.cost.json"
         first = next(iter(self.data.domains))
@@ -219,7 +222,7 @@ class ImageExperiment:
         passes = {domain: each.cost for domain, each in scored.items()}
         return cost.model_copy(update={"train_seconds": fitted.trained.seconds, "evaluation": passes})
 
-    def measure_cost(self, fitted: Fitted, sample: Batch) -> Cost:
+    def measure_cost(self, fitted: DrawnMethod, sample: Batch) -> Cost:
         """What one image costs."""
         pool = fitted.pool
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
@@ -255,7 +258,7 @@ class ImageExperiment:
         source = recipe.data.domains[name]
         shared = [each.label for each in recipe.data.domains.values()].count(source.label) > 1
         scored = next((each.domains[name] for each in evaluated.values() if name in each.domains), None)
-        own = class_facts(data.classes) | {"classes": data.about} if data.groups is not None else {}
+        own = class_facts(data.classes) | {"classes": data.about} if data.class_groups is not None else {}
         return DomainFacts(
             label=f"{source.label} ({name})" if shared else source.label,
             role="in-domain" if source.origin == recipe.data.train.origin else "shifted",
@@ -286,7 +289,7 @@ def pictures_on(domain: str, evaluated: Mapping[str, ImagesEvaluated]) -> list[P
 class DomainTask:
     """The evaluation of a method on one domain: its results in a file, and all predictions in a store if asked for."""
 
-    def __init__(self, experiment: ImageExperiment, fitted: Fitted, domain: str):
+    def __init__(self, experiment: ImageExperiment, fitted: DrawnMethod, domain: str):
         self.run, self.recipe, self.data = experiment.run, experiment.recipe, experiment.data.domains[domain]
         self.fitted, self.domain = fitted, domain
         self.file = self.run.folder.path / "evaluation" / fitted.name / f"{domain}.json"
@@ -317,7 +320,7 @@ class DomainTask:
             self.run.machine.workers,
             observers,
             self.classes,
-            self.data.groups,
+            self.data.class_groups,
         )
         settings = SuiteSettings(
             self.recipe.likelihood,

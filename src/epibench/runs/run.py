@@ -62,7 +62,7 @@ def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Rep
         methods={name: each.facts for name, each in evaluated.items()},
         summary={name: each.summary for name, each in evaluated.items()},
         curves={name: each.curves for name, each in evaluated.items()},
-        draws={name: each.entries for name, each in evaluated.items()},
+        draws={name: each.draws for name, each in evaluated.items()},
         cost={name: each.cost for name, each in evaluated.items()},
         **experiment.results(evaluated),
         failed=failed,

@@ -42,7 +42,7 @@ DIGITS = 4
 class ToyEvaluated(Evaluated):
     """What came out for one method, with what each draw predicts on the grid."""
 
-    draws: Draws
+    drawn: Draws
     grid: dict[str, Tensor]
     kl: dict[str, Any]
     kl_draws: dict[str, Any]
@@ -128,9 +128,9 @@ class ToyExperiment:
             facts=method_facts(recipe, name, len(networks.networks), pool),
             summary=summary,
             curves=curves,
-            entries=entries,
+            draws=entries,
             cost=Cost(parameters=parameters, train_seconds=networks.seconds, predict_seconds=predicted),
-            draws=draws,
+            drawn=draws,
             grid=grid,
             kl=over_leaves(kl, lambda kls: {m: each["kl"] for m, each in summarise(draws.sets, {"kl": kls}).items()}),
             kl_draws=over_leaves(kl, lambda kls: {m: to_plain(kls[draws.of_size(m)]) for m in draws.sizes}),
@@ -194,7 +194,7 @@ class ToyExperiment:
 
     def examples(self, evaluated: ToyEvaluated) -> dict[int, list[Columns]]:
         """The first draws of each M that is drawn; of a method without several M, its own."""
-        draws, options = evaluated.draws, self.recipe.pictures
+        draws, options = evaluated.drawn, self.recipe.pictures
         sizes = [size for size in options.members if size in draws.sizes] or list(draws.sizes[:1])
         return {
             size: [

@@ -99,29 +99,29 @@ def train_method(run: Run, name: str) -> Trained:
         TrainJob(recipe, name, part, run.folder.members, machine.device_of(number), machine.workers)
         for number, part in enumerate(parts)
     ]
-    if finished := sum(len(job.networks) for job in jobs if job.over):
+    if finished := sum(len(job.networks) for job in jobs if job.ended):
         run.reporter.say(f"{name}: {finished} of {len(networks)} networks trained already")
     share_work(
         jobs,
-        done=lambda job: job.over,
+        done=lambda job: job.ended,
         lock=lambda job: job.files.path("lock"),
         work=lambda todo: train_all(run, name, todo),
         reporter=run.reporter,
     )
-    return usable(run, name, jobs)
+    return collect_trained(run, name, jobs)
 
 
 def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
     """Train these networks, less those that another process trains. One that diverges does not stop the others."""
     steps = run.recipe.training_steps(name)
     # What is trained may still have to be fitted.
-    stand = {n: job.files.step() if job.files.finished() is None else steps for n, job in enumerate(jobs)}
-    with run.reporter.step(f"train {name}", steps * len(jobs), sum(stand.values())) as advance:
+    steps_done = {n: job.files.step() if job.files.finished() is None else steps for n, job in enumerate(jobs)}
+    with run.reporter.step(f"train {name}", steps * len(jobs), sum(steps_done.values())) as advance:
 
         def receive(number: int, message: Any) -> None:
             step, note = message
-            advance(step - stand[number], note)
-            stand[number] = step
+            advance(step - steps_done[number], note)
+            steps_done[number] = step
 
         errors = run_jobs(jobs, train_job, run.recipe.trained_at_once or run.machine.jobs, receive)
     for number, text in errors.items():
@@ -130,7 +130,7 @@ def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
         run.reporter.say(text)
 
 
-def usable(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
+def collect_trained(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
     """What came out of the trainings of a method."""
     networks, diverged = dict[int, TrainJob](), list[str]()
     seconds, logs = 0.0, list[TrainingLog]()
@@ -152,12 +152,12 @@ def usable(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What came out for one method; summary, curves and entries (metrics of every draw) by domain."""
+    """What came out for one method; summary, curves and draws (their metrics) by domain."""
 
     facts: MethodFacts
     summary: dict[str, Summary]
     curves: dict[str, CurveFamilies]
-    entries: dict[str, list[Draw]]
+    draws: dict[str, list[Draw]]
     cost: Cost
 
 

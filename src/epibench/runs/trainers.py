@@ -69,7 +69,7 @@ class TrainJob:
         return Checkpoints(self.members / self.method, self.networks, key, method.keep)
 
     @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         """Whether it has ended, well or not, with all that its method fits afterwards."""
         return self.files.failure() is not None or (not self.unfitted and self.files.finished() is not None)
 
@@ -97,7 +97,7 @@ def train_job(job: TrainJob, send: Send) -> None:
     """Carry a job out, unless another process has it; what is finished is not done again."""
     files = job.files
     with locked(files.path("lock")) as mine:
-        if mine and not job.over:
+        if mine and not job.ended:
             if files.finished() is None:
                 train = train_large if isinstance(job.recipe, DenseRecipe) else train_stacked
                 train(job, files, send)
