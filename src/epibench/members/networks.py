@@ -231,7 +231,7 @@ class NetworksOnImages(PoolOnData):
 class ImageShard:
     """Some batches of images."""
 
-    domain: NetworksOnImages
+    predictor: NetworksOnImages
     batches: list[NumberedBatch]
 
     @property
@@ -250,18 +250,18 @@ class ImageShard:
 
     def _predicted(self, part: DrawnPart) -> list[Maps]:
         """What the members of a part predict for each batch; each member is run once per image."""
-        domain, pool = self.domain, self.domain.pool
+        predictor, pool = self.predictor, self.predictor.pool
         parts: list[list[WindowMaps]] = [[] for _ in self.batches]
         for members in pool.resident_slices(part.members):
             for number, (images, batch) in enumerate(self.batches):
                 parts[number].append(pool.outputs(batch.inputs, members, images))
-                domain.show(batch, images, members, domain.in_domain_classes(parts[number][-1]))
-        return [domain.in_domain_classes(joined(maps)) for maps in parts]
+                predictor.show(batch, images, members, predictor.in_domain_classes(parts[number][-1]))
+        return [predictor.in_domain_classes(joined(maps)) for maps in parts]
 
     def _pixel_blocks(self, predicted: list[Maps], part: DrawnPart) -> Iterator[Pixels]:
         """The valid pixels, in blocks of as many as are scored at once."""
         most = CHUNKS_AT_ONCE * chunk_size(
-            len(part.weights), part.num_members, self.domain.num_classes or 1, self.domain.device
+            len(part.weights), part.num_members, self.predictor.num_classes or 1, self.predictor.device
         )
         pieces, size = list[Pixels](), 0
         for (images, batch), maps in zip(self.batches, predicted, strict=True):
