@@ -24,21 +24,17 @@ NO_WIDTH = 10_000  # columns: wider than any table
 LINE_SECONDS = 20.0  # between lines of progress where there is no terminal for a bar
 
 
-def output() -> Console:
+def output(stderr: bool = False) -> Console:
     """The console for results: stdout."""
-    return _console(stderr=False)
-
-
-def messages() -> Console:
-    """The console for messages and progress: stderr."""
-    return _console(stderr=True)
-
-
-def _console(stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     is_terminal = stream is not None and stream.isatty()  # FORCE_COLOR asks for colours, not for a width
     width = None if is_terminal else NO_WIDTH
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+
+def messages() -> Console:
+    """The console for messages and progress: stderr."""
+    return output(stderr=True)
 
 
 def show(text: str, style: str | None = None) -> None:

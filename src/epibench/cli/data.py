@@ -60,7 +60,7 @@ def run_preview(
         # Opened before the scenes are drawn, so that nobody waits for a sheet that cannot be kept.
         with replacing(out) as stream:
             make_sheet(ConsoleReporter().counted(frames, "drawing", count)).save(stream, "PNG")
-    say(f"{out}: {scenes(count)} of {name} ({domain})")
+    say(f"{out}: {_scenes(count)} of {name} ({domain})")
 
 
 @commands.command("export", cls=Command, short_help="Write scenes as a data set's folder.")
@@ -81,7 +81,7 @@ def run_export(
     written = export(dataset, layout, out)
     for _ in ConsoleReporter().counted(written, f"writing {layout}", count):
         pass
-    say(f"{out}: {scenes(count)} in the layout of {layout}")
+    say(f"{out}: {_scenes(count)} in the layout of {layout}")
 
 
 @commands.command(cls=Command, short_help="Say whether a data set can be used.")
@@ -148,7 +148,7 @@ def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> 
 
     for option, value in given.items():
         if option not in source.model_fields:
-            raise InputError(f"{flag(option)} {value}: {name} has no such option; leave it out")
+            raise InputError(f"{_flag(option)} {value}: {name} has no such option; leave it out")
     root = given.get("root")
     if source.where is not None and root is None:
         raise InputError(f"--root is missing; give the folder that {name} was unpacked into ({source.where})")
@@ -158,7 +158,7 @@ def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> 
     try:
         source.model_validate(given)
     except ValidationError as error:
-        option = flag(str(error.errors()[0]["loc"][0]))
+        option = _flag(str(error.errors()[0]["loc"][0]))
         raise InputError(f"{option} is missing; {name} needs it (see epibench data check --help)") from None
 
 
@@ -214,13 +214,11 @@ def class_grid(content: LabelledFrames, width: int) -> Text:
     return text
 
 
-def flag(option: str) -> str:
-    """`--raw-root`."""
+def _flag(option: str) -> str:
     return f"--{option.replace('_', '-')}"
 
 
-def scenes(count: int) -> str:
-    """`1 scene`, `2 scenes`."""
+def _scenes(count: int) -> str:
     return f"{count} scene{'' if count == 1 else 's'}"
 
 

@@ -44,14 +44,15 @@ def reference(
 
     if name not in DEFAULTS:
         raise InputError(f"'{name}' has no reference; there are {', '.join(DEFAULTS)}")
-    settings = replace((QUICK if quick else DEFAULTS)[name], seed=seed, prior_scale=prior_scale)
+    usual = (QUICK if quick else DEFAULTS)[name]
     settings = replace(
-        settings,
-        batches=settings.batches if batches is None else batches,
-        chains=settings.chains if chains is None else chains,
+        usual,
+        seed=seed,
+        prior_scale=prior_scale,
+        batches=usual.batches if batches is None else batches,
+        chains=usual.chains if chains is None else chains,
+        nuts=usual.nuts if samples is None else replace(usual.nuts, samples=samples),
     )
-    if samples is not None:
-        settings = replace(settings, nuts=replace(settings.nuts, samples=samples))
     from epibench.data.sets.toy import make_toy
     from epibench.reference.make import check_installed, make_reference, work_folder
 

@@ -42,25 +42,21 @@ def run(
         raise InputError(f"--executor '{executor}' is unknown: there is local")
     from epibench.recipes import apply_settings, find_recipe
 
-    run_recipe(apply_settings(find_recipe(recipe), settings or []), out, device, jobs)
-
-
-def run_recipe(recipe: Recipe, out: Path | None, device: str, jobs: int | None) -> None:
-    """Carry a recipe out in its folder, or go on where it stopped; then show what came out."""
+    chosen = apply_settings(find_recipe(recipe), settings or [])
     from epibench.cli.report import print_run_tables
     from epibench.report import write_run_page
     from epibench.results import load_results
     from epibench.runs.folder import RunFolder
 
-    folder = RunFolder(out if out is not None else RUNS / recipe.name)
+    folder = RunFolder(out if out is not None else RUNS / chosen.name)
     reporter = ConsoleReporter()
-    reporter.say(f"{recipe.name} in {folder.path}")
+    reporter.say(f"{chosen.name} in {folder.path}")
     results = load_results(folder.results) if folder.results.is_file() else None
     if results is not None and not results.intact:
         reporter.say(f"{folder.results}: damaged, its checksum does not fit what it holds; it is made anew")
         results = None
-    if results is not None and not results.failed and belongs(results, recipe):
-        folder.claim(recipe)
+    if results is not None and not results.failed and belongs(results, chosen):
+        folder.claim(chosen)
         reporter.say("finished already; remove its results.json to evaluate it again")
     else:
         import torch
@@ -69,7 +65,7 @@ def run_recipe(recipe: Recipe, out: Path | None, device: str, jobs: int | None) 
         from epibench.runs.train import Machine
 
         machine = Machine.of(torch.device(resolve_device(device)), jobs)
-        results = carry_out(recipe, folder, machine, reporter)
+        results = carry_out(chosen, folder, machine, reporter)
     page = write_run_page([results], folder.report)
     print_run_tables([results])
     reporter.say(f"results: {folder.results}")

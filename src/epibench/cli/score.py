@@ -76,7 +76,8 @@ def score(
     plans = plan or ["random"]
     if len(plans) not in (1, len(files)):
         raise InputError(f"--plan was given {len(plans)} times for {len(files)} files: give it once, or once per file")
-    from epibench.evaluation.scoring import ScoreSettings
+    from epibench.evaluation.scoring import ScoreSettings, prepare
+    from epibench.store import open_store
 
     settings = ScoreSettings(
         sizes=sizes,
@@ -88,7 +89,14 @@ def score(
         skip_invalid=skip_invalid,
         device=resolve_device(device),
     )
-    scorers = prepare_all(files, plans if len(plans) > 1 else plans * len(files), settings)
+    # Every file is opened and checked before any is scored: a typing error costs seconds.
+    scorers = []
+    for file, each in zip(files, plans if len(plans) > 1 else plans * len(files), strict=True):
+        store = open_store(file)
+        try:
+            scorers.append(prepare(store, replace(settings, plan=cast("Plan", each))))
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
     if ignore_index is not None and all(scorer.store.kind == "gaussian" for scorer in scorers):
         raise InputError("--ignore-index is for classes; mask the targets of Gaussian predictions with 'valid'")
     reporter = ConsoleReporter()
@@ -115,21 +123,6 @@ def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> N
         raise InputError(f"--report {report} is a file: give a folder")
     for folder in {path for path in (json and json.parent, report) if path}:
         make_folder(folder)
-
-
-def prepare_all(files: list[str], plans: list[str], settings: ScoreSettings) -> list[Scorer]:
-    """Open and check every file before any is scored, so that a typing error costs seconds."""
-    from epibench.evaluation.scoring import prepare
-    from epibench.store import open_store
-
-    scorers = []
-    for file, plan in zip(files, plans, strict=True):
-        store = open_store(file)
-        try:
-            scorers.append(prepare(store, replace(settings, plan=cast("Plan", plan))))
-        except InputError as error:
-            raise InputError(f"{file}: {error}") from None
-    return scorers
 
 
 def run_with_progress(scorer: Scorer, reporter: ConsoleReporter) -> FileResults:

@@ -59,13 +59,14 @@ def _measure(pool: NetworkPool, kind: str, inputs: Mapping[str, Tensor], size: i
         started = time.perf_counter()
         predict()
         seconds.append(time.perf_counter() - started)
-    most = peak(pool.device)
+    cuda = pool.device.type == "cuda"
+    most = int(torch.cuda.max_memory_allocated(pool.device)) if cuda else _status("VmHWM")
     needed = None if before is None or most is None else most - before + pool.weight_bytes(slice(0, size))
     return ImageCost(seconds=statistics.median(seconds), peak_bytes=needed)
 
 
 def begin_peak(device: torch.device) -> int | None:
-    """Measure the peak from now on; returns what is in use now, or None where nobody knows."""
+    """Measure the peak from now on, of tensors or of this process; returns what is in use, None where nobody knows."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return int(torch.cuda.memory_allocated(device))
@@ -75,11 +76,6 @@ def begin_peak(device: torch.device) -> int | None:
     except (OSError, AttributeError):
         return None
     return _status("VmRSS")
-
-
-def peak(device: torch.device) -> int | None:
-    """The most memory since then: of tensors on a GPU, of the whole process on a CPU."""
-    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else _status("VmHWM")
 
 
 def _status(name: str) -> int | None:

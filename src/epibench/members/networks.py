@@ -16,7 +16,7 @@ from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, joined, whole, windows_over
-from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, TablePool, chunk_size, now
+from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, Pool, PoolOnData, chunk_size, now
 from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.networks.resnet import fold_batch_norm
@@ -31,7 +31,7 @@ FEW_MAPS = 32
 
 
 @dataclass
-class NetworkPool(TablePool):
+class NetworkPool(Pool):
     """Members that are trained networks, snapshots of them, or passes of them with dropout.
 
     load: the weights of a member. rate: of dropout, 0 for none; the masks of a pass are a

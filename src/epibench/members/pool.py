@@ -27,35 +27,19 @@ CHUNK = {"cpu": 2**21, "cuda": 2**27}
 CHUNKS_AT_ONCE = 2
 
 
-class Pool(Protocol):
-    """Members, numbered from 0, and how they are drawn from."""
-
-    @property
-    def num_members(self) -> int:
-        """How many members there are."""
-
-    @property
-    def group(self) -> Sequence[int | str] | None:
-        """The network or chain behind each member, if there are several members of one; equal ones lie together."""
-
-    @property
-    def plan(self) -> Plan:
-        """How draws are made from it."""
-
-
-class TablePool:
-    """A pool whose members are in a table."""
+class Pool:
+    """Members, numbered from 0, in a table, and how they are drawn from."""
 
     table: MemberTable
 
     @property
     def num_members(self) -> int:
-        """Every member of the table."""
+        """How many members there are."""
         return len(self.table.members)
 
     @property
     def group(self) -> tuple[int, ...] | None:
-        """The network or chain behind each member."""
+        """The network or chain behind each member, if there are several members of one; equal ones lie together."""
         return self.table.group
 
     @property

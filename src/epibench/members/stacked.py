@@ -14,7 +14,7 @@ from epibench import randomness
 from epibench.data.batch import Points
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import Draws
-from epibench.members.pool import DrawnPart, Pixels, PoolOnData, TablePool, parts_of
+from epibench.members.pool import DrawnPart, Pixels, Pool, PoolOnData, parts_of
 from epibench.methods.contract import MemberTable
 from epibench.networks.mlp import StackedMLP
 from epibench.training.stacked import Objective, dropout_factor
@@ -24,7 +24,7 @@ OUTPUTS_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
-class StackedPool(TablePool):
+class StackedPool(Pool):
     """Members that are stacked networks, or with a `rate` above 0 passes of such networks with dropout.
 
     parameters: (row, parameter); rows: for each member, its row. The mask of a pass is a function of

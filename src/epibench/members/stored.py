@@ -225,12 +225,9 @@ def location(store: PredictionStore, position: int, member: int | None = None) -
     if store.has_images:
         image, *index = index
         words.append(f"image {image}" + (f" ({store.image_id[image]!r})" if store.image_id else ""))
-    if len(index) == 1:
-        words.append(f"pixel {index[0]}")
-    elif len(index) == 2:
-        words.append(f"row {index[0]}, column {index[1]}")
-    elif index:
-        words.append(f"index {tuple(index)}")
+    names = {1: "pixel {}", 2: "row {}, column {}"}
+    if index:
+        words.append(names[len(index)].format(*index) if len(index) in names else f"index {tuple(index)}")
     return ", ".join(words)
 
 

@@ -217,12 +217,17 @@ def _check_shapes(path: Path, kind: Kind, outputs: Sequence[str], arrays: Mappin
         raise InputError(f"{path}: 'target' has no axis; store at least shape (n,)")
     classes = 1 if kind == "categorical" else 0
     for name in outputs:
-        shape = arrays[name].shape
+        shape, hint = arrays[name].shape, ""
         if shape[1 : len(shape) - classes] != target or len(shape) != len(target) + 1 + classes:
             axes = "(member, …, class)" if classes else "(member, …)"
+            moved = [axis for axis in range(1, len(shape) - 1) if (*shape[1:axis], *shape[axis + 1 :]) == target]
+            if shape[: len(shape) - classes] == target:
+                hint = f": add a member axis, {name}[None]"
+            elif classes and moved:
+                hint = f": move the class axis to the end, numpy.moveaxis({name}, {moved[0]}, -1)"
             raise InputError(
                 f"{path}: {name!r} has shape {shape}, 'target' {target}; {name!r} must be {axes} around the target's "
-                f"axes{_shape_hint(name, shape, target, classes)}"
+                f"axes{hint}"
             )
     if kind == "gaussian" and arrays["mean"].shape != arrays["variance"].shape:
         raise InputError(
@@ -232,15 +237,6 @@ def _check_shapes(path: Path, kind: Kind, outputs: Sequence[str], arrays: Mappin
         raise InputError(f"{path}: 'valid' has shape {arrays['valid'].shape}, 'target' {target}; they must agree")
     if classes and arrays[outputs[0]].shape[-1] < 2:
         raise InputError(f"{path}: {outputs[0]!r} has one class; store one value per class, also for two classes")
-
-
-def _shape_hint(name: str, shape: tuple[int, ...], target: tuple[int, ...], classes: int) -> str:
-    if shape[: len(shape) - classes] == target:
-        return f": add a member axis, {name}[None]"
-    for axis in range(1, len(shape) - 1):
-        if classes and (*shape[1:axis], *shape[axis + 1 :]) == target:
-            return f": move the class axis to the end, numpy.moveaxis({name}, {axis}, -1)"
-    return ""
 
 
 def _labels(path: Path, name: str, arrays: Mapping[str, Source], length: int) -> tuple[Label, ...] | None:

@@ -10,7 +10,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -83,12 +82,11 @@ def write_store(
     attributes = _attributes(kind, method, domain, unit, class_names)
     sources = {name: memory_source(values) for name, values in arrays.items()}
     store = describe(path, Contents(sources, attributes, tuple(sources)))
-    unknown = [name for name in OUTPUTS if name in arrays and name not in store.output_names]
-    if unknown:
+    if unknown := [name for name in OUTPUTS if name in arrays and name not in store.output_names]:
         raise InputError(f"{path}: {unknown[0]!r} in a {kind} store; leave it out")
     files.remove_leftovers(path.parent, deep=False)
     with files.naming(path), _new_folder(path) as work:
-        _create_group(work, attributes)
+        _create(work, lambda store: zarr.create_group(store, attributes=attributes, zarr_format=3))
         for name, values in arrays.items():
             chunks, free = values.shape, len(store.shape)
             if name in store.arrays:
@@ -155,9 +153,7 @@ class StoreWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
             self.close()
         elif self._mark is not None and not self._closed:
@@ -280,7 +276,8 @@ class StoreWriter:
             _unpack(self.path, self._work)
         if (self._work / ".zgroup").exists():
             raise InputError(f"{self.path}: a store of zarr format 2 is only read; write a new one, or overwrite")
-        if not _create_group(self._work, {**self._attributes, "complete": False}):
+        attributes = {**self._attributes, "complete": False}
+        if not _create(self._work, lambda store: zarr.create_group(store, attributes=attributes, zarr_format=3)):
             if not self._resume:
                 raise InputError(f"{self.path}: another process has just created it; give resume=True to go on with it")
             self._take_over()
@@ -443,10 +440,6 @@ def _create(path: Path, make: Callable[[Store], object]) -> bool:
     documents: dict[str, Any] = {}
     make(MemoryStore(documents))
     return files.create(path / METADATA, documents[METADATA].to_bytes())
-
-
-def _create_group(path: Path, attributes: dict[str, Any]) -> bool:
-    return _create(path, lambda store: zarr.create_group(store, attributes=attributes, zarr_format=3))
 
 
 def _open_array(folder: Path, name: str) -> zarr.Array[Any]:

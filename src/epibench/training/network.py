@@ -264,17 +264,12 @@ def upsampled(raw: Tensor, size: Sequence[int]) -> Tensor:
     """
     if raw.shape[-2:] == tuple(size):
         return raw
-    rows, columns = (
-        interpolation(coarse, fine, raw.device, raw.dtype) for coarse, fine in zip(raw.shape[-2:], size, strict=True)
-    )
-    return rows @ raw @ columns.T
-
-
-def interpolation(coarse: int, fine: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The matrix that interpolates linearly between points whose first and last are those of a finer row."""
-    places = torch.arange(fine, device=device, dtype=torch.float64) * ((coarse - 1) / max(1, fine - 1))
-    distances = (places[:, None] - torch.arange(coarse, device=device)).abs()
-    return (1 - distances).clamp(min=0).to(dtype)
+    matrices = []
+    for coarse, fine in zip(raw.shape[-2:], size, strict=True):
+        places = torch.arange(fine, device=raw.device, dtype=torch.float64) * ((coarse - 1) / max(1, fine - 1))
+        distances = (places[:, None] - torch.arange(coarse, device=raw.device)).abs()
+        matrices.append((1 - distances).clamp(min=0).to(raw.dtype))
+    return matrices[0] @ raw @ matrices[1].T
 
 
 class FlatParameters:
