@@ -72,6 +72,7 @@ class Method(BaseModel, ABC):
     name: ClassVar[str]
     label: ClassVar[str]
     prior: ClassVar[bool] = True  # whether it knows of the prior on weights
+    version: ClassVar[str] = "1"  # raised when its code comes to train or fit other weights
     single: ClassVar[bool] = False  # whether its members never predict together: only M = 1 makes sense
 
     diverged: Annotated[Literal["stop", "drop"], AFTER_TRAINING] = "stop"  # what happens when networks become NaN

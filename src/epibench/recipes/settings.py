@@ -80,6 +80,8 @@ def _put(values: dict[str, Any], recipe: BaseModel, key: str, value: Any) -> Non
     types: list[Any] = [type(recipe)]
     for part in path:
         types = list(_entry_types(types, inner, part))
+        if isinstance(inner, dict) and any(get_origin(each) is dict for each in types):
+            inner.setdefault(part, {})  # as the options of a variant that is not valid yet
         inner = inner.get(part) if isinstance(inner, dict) else None
     if not any(_entry_types(types, inner, last)):
         nearest = difflib.get_close_matches(key, sorted(set(known_keys(values))), 1, 0.0)

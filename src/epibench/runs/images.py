@@ -22,7 +22,7 @@ from epibench.data.classes import ClassTable
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.loop import Evaluation, Progressed
-from epibench.evaluation.suite import SuiteSettings
+from epibench.evaluation.suite import METRICS, SuiteSettings
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, write_json
 from epibench.imported import error_in_words
@@ -67,7 +67,7 @@ class DrawnMethod:
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
         # Any option may decide the weights of a member, also one that decides nothing in training.
         method = self.trained.method.model_dump(mode="json", exclude={"diverged"})
-        names = [self.pool.method, self.pool.seed]
+        names = [self.pool.method, self.pool.seed, *METRICS[recipe.likelihood]]
         return fingerprint(self.trained.fingerprints, members, names, method, self.draws.sets, options, *more)
 
 

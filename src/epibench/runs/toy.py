@@ -90,7 +90,9 @@ class ToyExperiment:
         try:
             evaluated = self._evaluate(name, networks)
         except ValueError as error:
-            about = f"{lost} of {number} networks diverged; " if lost else ""
+            if isinstance(error, InputError) and not lost:
+                raise InputError(f"{name}: {error}") from None
+            about = f"{lost} of {number} networks diverged; " if lost else ""  # or what is predicted is not finite
             raise InputError(f"{name}: {about}{error}; lower {self.recipe.setting(name, 'learning_rate')}") from None
         if lost:
             note = f"{lost} of {number} diverged and are left out."

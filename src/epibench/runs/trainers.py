@@ -65,7 +65,7 @@ class TrainJob:
         else:
             data = toy_problem(recipe).train
             version = fingerprint(data.inputs.numpy().tobytes(), data.target.numpy().tobytes())
-        key = fingerprint(recipe.training_settings(self.method), method.name, self.networks, version)
+        key = fingerprint(recipe.training_settings(self.method), method.name, method.version, self.networks, version)
         return Checkpoints(self.members / self.method, self.networks, key, method.keep)
 
     @property
