@@ -150,7 +150,9 @@ def test_workers_share_tensors_under_a_long_temporary_path(tmp_path: Path) -> No
     folder = tmp_path / "a folder with spaces" / ("n" * 120)
     folder.mkdir(parents=True)
     code = (
+        "from multiprocessing.util import get_temp_dir\n"
         "from test_loading import *\n"
+        "get_temp_dir()\n"  # as it is once processes were started: workers inherit it
         "print(indices(batches(InOrder(Numbered()), range(LENGTH), batch_size=2, workers=1)))"
     )
     run = subprocess.run(  # a process of its own, as it would wait for ever

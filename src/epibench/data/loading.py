@@ -7,9 +7,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -18,8 +19,17 @@ from epibench.data.batch import Batch, Samples, stack
 from epibench.errors import InputError
 
 Augmentation = Callable[[Batch, int], Batch]
-# The path of a socket has at most 103 bytes on some systems: in this folder, /pymp-……/listener-…… takes 32 of them.
+# Workers share tensors through a socket in the temporary folder, whose path has at most 103 bytes on some systems:
+# /pymp-……/listener-…… takes 32 of them. Below a longer folder they would wait for ever.
 SOCKET_FOLDER_BYTES = 70
+
+
+class Arrays(NamedTuple):
+    """A batch as arrays, which workers send through a pipe, where they cannot share tensors."""
+
+    inputs: dict[str, NDArray[Any]]
+    target: NDArray[Any]
+    valid: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ def _guarded(make: Callable[[], Batch]) -> Batch | Failure:
         return Failure(str(error))
 
 
-def _collate(samples: Sequence[Batch | Failure], uneven: bool) -> list[Batch] | Failure:
+def _collate(samples: Sequence[Batch | Failure], uneven: bool, as_arrays: bool) -> list[Batch] | list[Arrays] | Failure:
     """One batch, or if they may differ in size, one for every stretch of samples of one size."""
     stretches: list[list[Batch]] = []
     for sample in samples:
@@ -85,18 +95,15 @@ def _collate(samples: Sequence[Batch | Failure], uneven: bool) -> list[Batch] | 
         sizes = sorted({tuple(stretch[0].target.shape) for stretch in stretches})
         words = ", ".join("×".join(map(str, size)) for size in sizes)
         return Failure(f"images of different sizes in one batch ({words}): give training.crop")
-    return [stack(stretch) for stretch in stretches]
+    stacked = [stack(stretch) for stretch in stretches]
+    if not as_arrays:
+        return stacked
+    inputs = [{name: values.numpy() for name, values in each.inputs.items()} for each in stacked]
+    return [Arrays(own, each.target.numpy(), each.valid.numpy()) for own, each in zip(inputs, stacked, strict=True)]
 
 
 def _shapes(sample: Batch) -> list[tuple[int, ...]]:
     return [tuple(values.shape) for values in (sample.target, *sample.inputs.values())]
-
-
-def _shorten_socket_paths(worker: int) -> None:
-    """Have a worker share tensors through another temporary folder where its own has a path too long for sockets."""
-    if len(os.fsencode(tempfile.gettempdir())) > SOCKET_FOLDER_BYTES:
-        folders = (folder for folder in ("/tmp", "/var/tmp", "/dev/shm") if os.access(folder, os.W_OK))
-        tempfile.tempdir = next(folders, None)
 
 
 def batches(
@@ -108,17 +115,19 @@ def batches(
     uneven: bool = False,
 ) -> Iterator[Batch]:
     """Batches of the samples with these numbers, in order; uneven: where sizes change, a smaller batch ends."""
+    as_arrays = workers > 0 and len(os.fsencode(tempfile.gettempdir())) > SOCKET_FOLDER_BYTES
     loader = DataLoader(
         cast(Any, numbered),  # any object with samples by number will do
         batch_size,
         sampler=numbers,
         num_workers=workers,
-        collate_fn=partial(_collate, uneven=uneven),
+        collate_fn=partial(_collate, uneven=uneven, as_arrays=as_arrays),
         pin_memory=pin,
         prefetch_factor=4 if workers else None,
-        worker_init_fn=_shorten_socket_paths,
     )
     for stretches in loader:
         if isinstance(stretches, Failure):
             raise InputError(stretches.text)
-        yield from stretches
+        for each in stretches:
+            inputs = {name: torch.as_tensor(values) for name, values in each.inputs.items()}
+            yield Batch(inputs, torch.as_tensor(each.target), torch.as_tensor(each.valid))
