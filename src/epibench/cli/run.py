@@ -57,7 +57,7 @@ def run(
         results = None
     if results is not None and not results.failed and belongs(results, chosen):
         folder.claim(chosen)
-        reporter.say("finished already; remove its results.json to evaluate it again")
+        reporter.say("finished already; remove its results.json and evaluation/ to evaluate it again")
     else:
         import torch
 
