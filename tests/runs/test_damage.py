@@ -21,6 +21,7 @@ from silent_reporter import run_in
 from small_recipes import small
 from small_segmentation_recipe import small_segmentation
 
+from epibench import files
 from epibench.cli import main
 from epibench.members import networks
 from epibench.recipes import Recipe
@@ -411,7 +412,13 @@ CASES = [
     Case("images-evaluating", "evaluation/ensemble/clean.lock", "left behind", fill(b""), ANEW),
     Case("images-evaluating", "evaluation/ensemble/clean.lock", "a folder", folder_instead, REFUSED),
     Case("toy-training", "members/sgld/0000-0001.lock", "left behind", fill(b""), ANEW),
-    Case("images-training", "members/ensemble/.0001.safetensors.999999999", "left behind", fill(b"half"), ANEW),
+    Case(
+        "images-training",
+        f"members/ensemble/.0001.safetensors.{files.machine()}-999999999-0{files.UNFINISHED}",
+        "left behind",
+        fill(b"half"),
+        ANEW,
+    ),
     Case("images-training", "members/ensemble/0000.csv", "other bytes", fill(b"\xff"), SAME),
     Case("images-training", "members/ensemble/0001.csv", "a folder", folder_instead, REFUSED),
     Case("images-evaluated", STORE, "removed", remove, ANEW),

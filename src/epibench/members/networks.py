@@ -162,6 +162,9 @@ class Observer:
     def close(self) -> None:
         """All has been seen."""
 
+    def stop(self) -> None:
+        """No more will be seen for now: the evaluation has failed or was interrupted."""
+
 
 @dataclass
 class NetworksOnImages(PoolOnData):

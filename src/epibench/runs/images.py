@@ -331,7 +331,12 @@ class DomainTask:
             num_classes=self.classes,
         )
         evaluation = Evaluation(domain, draws, settings)
-        self.evaluate(evaluation)
+        try:
+            self.evaluate(evaluation)
+        except BaseException:
+            for observer in observers:
+                observer.stop()
+            raise
         for observer in observers:
             observer.close()
         if options.store and not is_whole(self.store):

@@ -273,3 +273,7 @@ class StoreObserver(Observer):
     def close(self) -> None:
         """Say that the store is complete."""
         self.writer.close()
+
+    def stop(self) -> None:
+        """Leave the store to be gone on with."""
+        self.writer.stop()
