@@ -191,7 +191,7 @@ def test_what_is_in_the_way_is_an_error_that_names_it(tmp_path, name, kind):
     (tmp_path / "file").touch()
     with pytest.raises(kind) as error:
         write_json(tmp_path / name, {})
-    assert str(error.value.filename).startswith(str(tmp_path))
+    assert str(tmp_path) in str(error.value)
 
 
 def test_threads_that_write_one_file_do_not_meet(tmp_path):

@@ -35,9 +35,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """
     path = Path(os.path.realpath(path))
     if path.is_dir():
-        raise InputError(
-            f"{path}: a folder is where a file is to be written; remove it, and run the same command again"
-        )
+        raise InputError(f"{path}: a folder is where a file is to be written; remove it and run the command again")
     if path.exists() and not path.is_file():
         with naming(path), path.open("wb") as stream:
             yield stream

@@ -255,6 +255,7 @@ SCORED = "evaluation/ensemble/clean.json"
 SCORING = "evaluation/ensemble/clean.unfinished.safetensors"
 COST = "evaluation/ensemble.cost.json"
 COUNTS = "members/class_counts.json"
+LEFTOVER = f".0001.safetensors.{files.machine()}-999999999-0{files.UNFINISHED}"
 STORE = "predictions/ensemble/clean.zarr"
 RMSE = ("summary", "2", "miou", "mean")
 REFUSED, ANEW, SAME = "refused", "made anew", "not needed"
