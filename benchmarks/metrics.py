@@ -29,10 +29,10 @@ from rich.console import Console
 from rich.table import Table
 
 from epibench.evaluation.loop import evaluate
-from epibench.evaluation.suite import Observed, SuiteSettings, make_suite
+from epibench.evaluation.suite import MetricInputs, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import make_draws
-from epibench.members.maps import refined
+from epibench.members.maps import upsampled_rows
 from epibench.members.pool import Pixels, chunk_size
 from epibench.metrics import ConfidenceCalibration, IntervalCalibration, RootMeanSquaredError, Sparsification, ause
 from epibench.parallel import silenced_torch_threads
@@ -237,21 +237,21 @@ def categorical(device: str, repeats: int, forward_ms: float, console: Console) 
     weights = weights.to(device)
     suite = make_suite(weights, SuiteSettings("categorical", "pooled", "entropy", False, None, scene.classes))
     suite.metrics.to(device)
-    rows = max(1, chunk_size(weights.shape, scene.classes, torch.device(device)) // scene.size[1])
+    rows = max(1, chunk_size(len(weights), weights.shape[1], scene.classes, torch.device(device)) // scene.size[1])
     bands = [slice(row, min(row + rows, scene.size[0])) for row in range(0, scene.size[0], rows)]
-    truth = refined(coarse.mean(0), scene.size, slice(0, scene.size[0]))
+    truth = upsampled_rows(coarse.mean(0), scene.size, slice(0, scene.size[0]))
     truth = (truth + torch.randn(truth.shape, generator=torch.Generator().manual_seed(1)).to(device)).argmax(0)
 
     def outputs(band: slice) -> dict[str, torch.Tensor]:
-        return {"logits": refined(coarse, scene.size, band).flatten(2).movedim(1, 2)}
+        return {"logits": upsampled_rows(coarse, scene.size, band).flatten(2).movedim(1, 2)}
 
     def blocks() -> Iterator[Pixels]:
         for band in bands:
             target = truth[band].flatten()
             yield Pixels(outputs(band), target, None, len(target))
 
-    def observed(pixels: Pixels) -> Observed:
-        return suite.observe(likelihood.combine(pixels.outputs, weights), pixels.target, None)
+    def observed(pixels: Pixels) -> MetricInputs:
+        return suite.inputs_of(likelihood.combine(pixels.outputs, weights), pixels.target, None)
 
     with silenced_torch_threads():  # as within `evaluate`: one thread does each step
         first = next(blocks())

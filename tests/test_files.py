@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from epibench import files
+from epibench.errors import InputError
 from epibench.files import create, fingerprint, read_json, remove_leftovers, replacing, unfinished, write_json
 
 KILLED = """
@@ -184,13 +185,13 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_that_names_the_file():
     assert error.value.filename == "/proc/a.json"
 
 
-@pytest.mark.parametrize(("name", "kind"), [("folder", IsADirectoryError), ("file/a.json", OSError)])
+@pytest.mark.parametrize(("name", "kind"), [("folder", InputError), ("file/a.json", OSError)])
 def test_what_is_in_the_way_is_an_error_that_names_it(tmp_path, name, kind):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(kind) as error:
         write_json(tmp_path / name, {})
-    assert str(error.value.filename).startswith(str(tmp_path))
+    assert str(tmp_path) in str(error.value)
 
 
 def test_threads_that_write_one_file_do_not_meet(tmp_path):

@@ -1,6 +1,7 @@
 """Imports point one way: from the command line down to the metrics, never up."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ ORDER = [
     "files",
     "progress",
     "results",
+    "standard_errors",
     "imported",
     "parallel",
     "randomness",
@@ -104,5 +106,25 @@ def test_score_loads_nothing_of_methods_training_networks_and_recipes(tmp_path: 
         "networks",
         "recipes",
         "runs",
-        "street",
     }
+
+
+CONTRIBUTING = ROOT.parents[1] / "CONTRIBUTING.md"
+
+
+def imports(text: str, module: str) -> bool:
+    parent, _, last = module.rpartition(".")
+    return f"{module} import" in text or re.search(rf"from {parent} import .*\b{last}\b", text) is not None
+
+
+def test_the_walk_from_the_command_to_the_page_goes_from_importer_to_imported() -> None:
+    walk = re.findall(r"^\| `([\w/]+\.py)` \|", CONTRIBUTING.read_text(encoding="utf-8"), re.MULTILINE)
+    assert 20 <= len(walk) <= 25
+    for number, module in enumerate(walk[1:], 1):
+        name = "epibench." + module.removesuffix(".py").replace("/", ".")
+        above = [(ROOT / each).read_text(encoding="utf-8") for each in walk[:number]]
+        package = (ROOT / module).parent / "__init__.py"  # what a package offers counts as its own
+        offered = imports(package.read_text(encoding="utf-8"), name) and any(
+            f"{name.rpartition('.')[0]} import" in text for text in above
+        )
+        assert offered or any(imports(text, name) for text in above), f"nothing above imports {module}"

@@ -20,7 +20,7 @@ def loaded_by(code: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["conventions", "imported", "street", "data.sets", "data.sets.toy", "data.checks", "recipes"]
+    "module", ["conventions", "imported", "street", "data.sets", "data.sets.toy", "data.source", "recipes"]
 )
 def test_modules_that_recipes_need(module: str) -> None:
     assert loaded_by(f"import epibench.{module}") == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import itertools
 import json
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from epibench.errors import InputError
 
 Json = Any  # what json.dumps takes
 
@@ -34,7 +35,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """
     path = Path(os.path.realpath(path))
     if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise InputError(f"{path}: a folder is where a file is to be written; remove it and run the command again")
     if path.exists() and not path.is_file():
         with naming(path), path.open("wb") as stream:
             yield stream

@@ -71,6 +71,8 @@ def _module(name: str, text: str) -> ModuleType:
 
 def error_in_words(error: Exception) -> str:
     """`ValueError in FILE, line 3: what it says`, in one line."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "site-packages" not in frame.filename and "<frozen" not in frame.filename]
+    last = (own or frames)[-1]
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)
     return " ".join(f"{type(error).__name__} in {file}, line {line}: {getattr(error, 'msg', error)}".split())

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from epibench.data.checks import check_split
 from epibench.data.sets.kitti import KittiSource
+from epibench.data.source import check_split
 from epibench.street import StreetDataset
 from epibench.street.export import export
 from label_files import random_values, save, save_image

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from epibench.data.classes import table_of_names
-from epibench.data.labelled import LabelledFrame, LabelledImages, read_labels, resized
+from epibench.data.images import LabelledFrame, LabelledImages, read_labels, resized
 from epibench.data.sets.camvid import CAMVID_COLOURS, CAMVID_IDS
 from epibench.errors import InputError
 from label_files import random_values, save, save_image

@@ -65,7 +65,7 @@ class CountingPool:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     runs: Counter[tuple[int, int]] = field(default_factory=Counter)
 
-    def groups(self, members: slice) -> Iterator[slice]:
+    def resident_slices(self, members: slice) -> Iterator[slice]:
         for start in range(members.start, members.stop, self.resident):
             yield slice(start, min(start + self.resident, members.stop))
 
@@ -235,7 +235,7 @@ def test_every_metric_of_every_draw_is_that_of_the_naive_way(kind: str, plan: st
 def test_each_member_predicts_each_image_exactly_once(plan: str, resident: int, small_shards) -> None:
     run = make_evaluation(plan, resident=resident)
     run.run()
-    assert run.domain.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in range(IMAGES)}
+    assert run.predictor.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in range(IMAGES)}
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -298,7 +298,7 @@ def test_an_evaluation_goes_on_from_the_state_after_any_shard(plan: str, small_s
         rest.load_state(saved, done)
         rest.run()
         left = range(images, IMAGES)
-        assert rest.domain.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in left}
+        assert rest.predictor.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in left}
         assert_equal(rest.results(), whole.results())
         assert rest.done.images == IMAGES
         assert rest.done.pixels == whole.done.pixels

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from epibench.members.maps import GroupedMaps, WindowMaps, joined, refined, whole, windows_over
+from epibench.members.maps import GroupedMaps, WindowMaps, joined, upsampled_rows, whole, windows_over
 
 Size = tuple[int, int]
 
@@ -34,7 +34,7 @@ def test_rows_are_those_of_the_whole_image(coarse: Size, factor: Size, data: st.
     start = data.draw(st.integers(0, size[0] - 1))
     rows = slice(start, data.draw(st.integers(start + 1, size[0])))
     values = random(2, 3, *coarse)
-    found = refined(values, size, rows)
+    found = upsampled_rows(values, size, rows)
     assert found.shape == (2, 3, rows.stop - rows.start, size[1])
     assert torch.allclose(found.double(), interpolated(values, size)[..., rows, :], atol=1e-5)
 

@@ -106,7 +106,7 @@ def test_networks_that_come_and_go_predict_as_those_that_stay(name: str, images:
     expected = outputs(pool, images, everything(pool), range(4))
     small, _ = network_pool(name, resident=1)
     for _ in range(2):
-        found = [outputs(small, images, part, range(4)) for part in small.groups(everything(small))]
+        found = [outputs(small, images, part, range(4)) for part in small.resident_slices(everything(small))]
         for key in expected:
             assert torch.equal(torch.cat([each[key] for each in found]), expected[key])
 
@@ -124,12 +124,12 @@ def test_networks_that_come_and_go_predict_as_those_that_stay(name: str, images:
 )
 def test_groups_hold_as_many_networks_as_fit(name: str, resident: int, expected: list[tuple[int, int]]) -> None:
     pool, _ = network_pool(name, resident)
-    assert [(part.start, part.stop) for part in pool.groups(everything(pool))] == expected
+    assert [(part.start, part.stop) for part in pool.resident_slices(everything(pool))] == expected
 
 
 def test_groups_begin_where_they_are_asked_for() -> None:
     pool, _ = network_pool("ensemble", 2)
-    assert [(part.start, part.stop) for part in pool.groups(slice(1, 4))] == [(1, 3), (3, 4)]
+    assert [(part.start, part.stop) for part in pool.resident_slices(slice(1, 4))] == [(1, 3), (3, 4)]
 
 
 def test_networks_that_fit_are_loaded_once(images: Values) -> None:
@@ -141,7 +141,7 @@ def test_networks_that_fit_are_loaded_once(images: Values) -> None:
 
 def test_no_more_networks_than_fit_are_kept(images: Values) -> None:
     pool, stored = network_pool("ensemble", 2)
-    for part in pool.groups(everything(pool)):
+    for part in pool.resident_slices(everything(pool)):
         outputs(pool, images, part, range(4))
     assert stored.loaded == [(0, 0), (1, 0), (2, 0), (3, 0)]
     assert len(pool._networks) == 2

@@ -175,8 +175,8 @@ def test_a_training_that_was_stopped_ends_as_if_it_had_not(
 
     with pytest.raises(StoppedError):
         train_job(job, tell)
-    assert not job.over
+    assert not job.ended
     assert 0 < job.files.step() < stop
     train_job(job, lambda message: None)
-    assert job.over
+    assert job.ended
     assert_same(kept(job, 0), kept(whole, 0))

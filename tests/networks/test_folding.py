@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.networks.dropout import SeededDropout, insert_dropout
-from epibench.networks.folding import fold_batch_norm
+from epibench.networks.resnet import fold_batch_norm
 
 
 def used(network: nn.Module) -> nn.Module:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from epibench import published
-from epibench.published import PoolSize, PublishedCell, compare
-from epibench.published.cells import CONVENTION, DIRECTION, REGION, Totals, published_draws
+from epibench.published import CONVENTION, DIRECTION, REGION, PublishedCell, Totals, compare, published_draws
 from epibench.report.markdown import published_table
 from epibench.results import RunResults, Stat
+from epibench.standard_errors import PoolSize
 
 TOY = [row for row in published.published_rows() if row.figure.startswith("toy")]
 
@@ -46,7 +46,7 @@ def test_132_toy_cells_are_distinct() -> None:
 def test_the_real_recipes_reach_every_toy_cell_once(run_of: RunOf) -> None:
     from epibench.recipes import RECIPES
 
-    full = {name: recipe for name, recipe in RECIPES.items() if not published.is_quick(name)}
+    full = {name: recipe for name, recipe in RECIPES.items() if not name.endswith("-quick")}
     runs = [run_of(name, recipe=recipe.model_dump(mode="json")) for name, recipe in full.items()]
     cells = [one for run in runs for one in compare(run) if one.row.is_kl]
     assert sorted(map(str, TOY)) == sorted(str(one.row) for one in cells)
@@ -64,17 +64,14 @@ def test_the_real_recipes_reach_every_toy_cell_once(run_of: RunOf) -> None:
         ("toy-regression-quick", "sgld", "SGLD"),
     ],
 )
-def test_a_method_of_a_recipe_has_its_series(name: str, method: str, series: str) -> None:
-    panel = published.toy_panel({"name": name})
-    assert panel is not None
-    assert panel.methods[series] == method
+def test_a_method_of_a_recipe_has_its_series(name: str, method: str, series: str, run_of: RunOf) -> None:
+    assert {cell.method for cell in compare(run_of(name)) if cell.row.series == series} == {method}
 
 
 @pytest.mark.parametrize("variant", [{"rate": 0.05}, {"method": "mc_dropout", "options": {"rate": 0.05}}])
-def test_a_dropout_variant_is_found_by_its_rate(variant: dict[str, Any]) -> None:
-    panel = published.toy_panel({"name": "toy-classification-dropout", "variants": {"mine": variant}})
-    assert panel is not None
-    assert panel.methods["p = 0.05"] == "mine"
+def test_a_dropout_variant_is_found_by_its_rate(variant: dict[str, Any], run_of: RunOf) -> None:
+    cells = compare(run_of("toy-classification-dropout", recipe={"variants": {"mine": variant}}))
+    assert {cell.method for cell in cells if cell.row.series == "p = 0.05"} == {"mine"}
 
 
 @pytest.mark.parametrize("name", ["", "my-recipe", "toy-regression-mine", "toy-classification-less-training"])

@@ -3,9 +3,7 @@ from typing import Any
 
 import pytest
 
-from epibench.published import PublishedCell, Row, compare
-from epibench.published.cells import dense_draws
-from epibench.published.figures import DENSE_METHODS, DEPTH, SEGMENTATION, DenseFigure
+from epibench.published import DEPTH, SEGMENTATION, DenseFigure, PublishedCell, Row, compare, dense_draws
 from epibench.report.markdown import published_table
 from epibench.results import RunResults, Stat
 
@@ -80,7 +78,7 @@ def test_nothing_else_is_compared(run: tuple[Any, ...], compared: Compared) -> N
 )
 def test_published_draws_follow_the_protocol(figure: DenseFigure, series: str, members: int, draws: int) -> None:
     row = Row("", "", "AUSE", series, members, 1.0, 1.0)
-    assert dense_draws(row, DENSE_METHODS[series], figure) == draws
+    assert dense_draws(row, figure) == draws
 
 
 def test_large_numbers_are_written_in_full(compared: Compared) -> None:

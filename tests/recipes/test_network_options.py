@@ -4,7 +4,7 @@ from typing import get_args
 
 from epibench.networks.depth_completion import PUBLISHED_STD
 from epibench.networks.resnet import Depth, OutputStride, Stem
-from epibench.recipes.networks import DepthNetwork, SegmentationNetwork
+from epibench.recipes.dense import DepthNetwork, SegmentationNetwork
 
 
 def test_options_of_the_segmentation_network_are_those_of_its_backbone() -> None:

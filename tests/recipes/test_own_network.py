@@ -7,7 +7,7 @@ import pytest
 from torch import nn
 
 from epibench.errors import InputError
-from epibench.recipes.networks import OwnNetwork
+from epibench.recipes.dense import OwnNetwork
 
 MODULE = """
 from torch import nn

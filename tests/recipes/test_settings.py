@@ -4,7 +4,7 @@ import pytest
 
 from epibench.errors import InputError
 from epibench.recipes import RECIPES, apply_settings, changes
-from epibench.recipes.settings import first_difference, parse_setting
+from epibench.recipes.settings import differences, parse_setting
 
 RECIPE = RECIPES["toy-regression"]
 DENSE = RECIPES["street-depth"]
@@ -133,8 +133,8 @@ def test_changes_name_what_differs_from_the_recipe_of_that_name() -> None:
     assert changes(changed) == ["sgld.num_chains=24", 'data.path="a.npz"']
 
 
-def test_the_first_difference_of_two_recipes_is_named_with_both_values() -> None:
+def test_differences_of_two_recipes_are_named_with_both_values() -> None:
     other = apply_settings(RECIPE, ["sgld.num_epochs=9600", "sghmc.num_epochs=9600"])
     there, now = (recipe.model_dump(mode="json") for recipe in (RECIPE, other))
-    assert first_difference(there, now) == "sgld.num_epochs (38400 there, 9600 now)"
-    assert first_difference(there, there) is None
+    assert list(differences(there, now)) == [(f"{name}.num_epochs", 38400, 9600) for name in ("sgld", "sghmc")]
+    assert list(differences(there, there)) == []

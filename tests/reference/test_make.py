@@ -14,9 +14,8 @@ pytest.importorskip("arviz", reason="the reference needs arviz: pip install 'epi
 from epibench.data.batch import Points
 from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.errors import InputError
-from epibench.reference.batches import batch_file, prepare_folder
 from epibench.reference.chains import Posteriors, posteriors_of
-from epibench.reference.make import make_reference, pooled, work_folder
+from epibench.reference.make import batch_file, make_reference, pooled, prepare_folder, work_folder
 from epibench.reference.predictions import check_fits, load_reference
 from epibench.reference.settings import NutsSettings, ReferenceSettings, TemperingSettings
 

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from epibench.data.sets.toy import make_toy
+from epibench.reference.chains import run_nuts
 from epibench.reference.model import Posterior, inverse_root, posterior_of
-from epibench.reference.nuts import run_nuts
 from epibench.reference.settings import NutsSettings, TemperingSettings
 from epibench.reference.starts import Population, cool, next_inverse_temperature, prior_start, shaken, systematic
 

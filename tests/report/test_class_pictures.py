@@ -1,6 +1,7 @@
 import base64
 import io
 import re
+from typing import Any
 
 import fake_dense_run
 import fake_run
@@ -10,26 +11,25 @@ from html_tree import parse_html
 from PIL import Image
 
 from epibench.report.charts.lines import STRIPES, class_swatch
-from epibench.report.dense_section import PictureBook, picture_books
+from epibench.report.dense_section import picture_books
 from epibench.report.entries import ClassStyles
-from epibench.report.pictures.classes import class_key, classes_chart, errors_chart
-from epibench.report.pictures.panels import read_classes
+from epibench.report.pictures.dense import class_key, classes_chart, errors_chart, read_classes
 from epibench.report.runs import class_styles, domains_of, methods_of, read_runs
 from epibench.results import DomainFacts, RunResults
 
 STYLES = ClassStyles(["road", "sky"], [(128, 64, 128), (70, 130, 180)])
 
 
-def books(results: RunResults) -> list[PictureBook]:
+def books(results: RunResults) -> list[dict[str, Any]]:
     (run,) = read_runs([results])
     return picture_books(run, methods_of([run]), domains_of([run]), "book")
 
 
-def titles(book: PictureBook, layer: int = 0) -> dict[str, list[str]]:
+def titles(book: dict[str, Any], layer: int = 0) -> dict[str, list[str]]:
     """The panels that are drawn, by row; the share of wrong pixels is left out."""
     return {
         row.title.replace("\u00a0", " "): [panel.title.split(":")[0] for panel in row.panels if panel.chart is not None]
-        for row in book.layers[layer].rows
+        for row in book["layers"][layer]["rows"]
     }
 
 
@@ -77,7 +77,7 @@ def test_the_share_of_wrong_pixels_is_of_those_with_a_label() -> None:
     assert target is not None
     assert predicted is not None
     share = 100 * (predicted != target)[target != 255].mean()
-    title = book.layers[0].rows[1].panels[1].title.replace("\u00a0", " ")
+    title = book["layers"][0]["rows"][1].panels[1].title.replace("\u00a0", " ")
     (said,) = re.findall(r": ([\d.]+) % of the labelled pixels", title)
     assert float(said) == pytest.approx(share, rel=0.05)
 
@@ -93,17 +93,17 @@ def test_uncertainty_is_on_one_scale_for_all() -> None:
     found = {
         re.findall(r"from 0 to [\d.]+ nats", str(row.panels[2].chart))[0]
         for book in books(results)
-        for layer in book.layers
-        for row in layer.rows[1:]
+        for layer in book["layers"]
+        for row in layer["rows"][1:]
     }
     assert len(found) == 1
 
 
 def test_a_domain_with_classes_of_its_own_has_its_names_and_colours() -> None:
     _, camvid = books(fake_dense_run.mapped())
-    key = camvid.layers[0].rows[0].panels[2].chart
+    key = camvid["layers"][0]["rows"][0].panels[2].chart
     assert names(key) == ["road", "building", "sky", "vehicle", "not labelled"]
-    truth = pixels(camvid.layers[0].rows[0].panels[1].chart).reshape(-1, 3)
+    truth = pixels(camvid["layers"][0]["rows"][0].panels[1].chart).reshape(-1, 3)
     assert (truth == fake_dense_run.COMMON_COLOURS[1]).all(axis=1).any()
 
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_read_is_left_out() -> None:
         "Ensembling, M = 2": ["Predicted classes", "Uncertainty (entropy)"],
         "MC-dropout, M = 2": ["Predicted classes"],
     }
-    assert names(clean.layers[1].rows[0].panels[2].chart) == ["class 40", "class 254"]
+    assert names(clean["layers"][1]["rows"][0].panels[2].chart) == ["class 40", "class 254"]
 
 
 @pytest.mark.parametrize("text", [None, "", "*", base64.b64encode(b"not a PNG").decode()])

@@ -1,5 +1,6 @@
 import re
 from collections.abc import Callable
+from typing import Any
 
 import fake_dense_run
 import fake_results
@@ -7,13 +8,13 @@ import fake_run
 import pytest
 from html_tree import Node
 
-from epibench.published import PoolSize
 from epibench.report.entries import ClassStyles, Entry
 from epibench.report.markdown import render_markdown
 from epibench.report.metric_info import PER_CLASS, known_metrics
 from epibench.report.runs import entries_on, featured, methods_of, read_runs, scored_domains
-from epibench.report.tables import ClassSection, ShiftTable, class_section, class_tables, per_class_names
+from epibench.report.tables import class_section, class_tables, per_class_names
 from epibench.results import ClassStat, DomainFacts, RunResults, ScoreResults
+from epibench.standard_errors import PoolSize
 
 SPACES = str.maketrans({"\u00a0": " ", "\u2007": " ", "\u2008": " ", "−": "-"})
 DocumentOf = Callable[[ScoreResults], Node]
@@ -31,7 +32,7 @@ def with_classes(values: dict[str, list[float | None]], names: list[str], label:
     return Entry(0, label, "categorical", {4: {**stats}}, PoolSize(16), classes=ClassStyles(names))
 
 
-def section_of(results: RunResults) -> ClassSection | None:
+def section_of(results: RunResults) -> dict[str, Any] | None:
     runs = read_runs([results])
     methods = methods_of(runs)
     domains = scored_domains(runs, methods)
@@ -53,43 +54,45 @@ def small(inside: list[float | None], outside: list[float | None], name: str = "
     )
 
 
-def table_of(results: RunResults) -> ShiftTable:
+def table_of(results: RunResults) -> dict[str, Any]:
     found = section_of(results)
     assert found is not None
-    return found.layers[0].shown[0]
+    (table,) = found["layers"][0]["shown"]
+    assert isinstance(table, dict)
+    return table
 
 
 def test_the_class_that_loses_most_comes_first_and_one_without_values_last() -> None:
     table = table_of(small([0.9, None, 0.7], [0.8, None, 0.2]))
-    assert [row.style.name for row in table.rows] == ["car", "road", "sky"]
-    assert plain(table.rows[0].cells[0].text) == "0.700 → 0.200"
-    assert [row.cells[0].tone for row in table.rows] == ["bad", "bad", "same"]
-    assert table.finding == "By IoU, car and road suffer most."
+    assert [row["style"].name for row in table["rows"]] == ["car", "road", "sky"]
+    assert plain(table["rows"][0]["cells"][0]["text"]) == "0.700 → 0.200"
+    assert [row["cells"][0]["tone"] for row in table["rows"]] == ["bad", "bad", "same"]
+    assert table["finding"] == "By IoU, car and road suffer most."
 
 
 def test_where_lower_is_better_a_rise_is_a_loss() -> None:
     table = table_of(small([0.1, 0.4, 0.3], [0.5, 0.3, 0.4], "ece_per_class"))
-    assert [row.style.name for row in table.rows] == ["road", "car", "sky"]
-    assert [row.cells[0].tone for row in table.rows] == ["bad", "bad", "good"]
-    assert table.finding == "By ECE, road and car suffer most, sky least."
+    assert [row["style"].name for row in table["rows"]] == ["road", "car", "sky"]
+    assert [row["cells"][0]["tone"] for row in table["rows"]] == ["bad", "bad", "good"]
+    assert table["finding"] == "By ECE, road and car suffer most, sky least."
 
 
 def test_a_class_that_was_never_found_has_nothing_to_lose() -> None:
     table = table_of(small([0.9, 0.0, 0.7], [0.8, 0.0, 0.7]))
-    assert [row.style.name for row in table.rows] == ["road", "car", "sky"]
-    assert table.finding == "By IoU, road suffers most, car least. 1 of 3 classes have IoU 0 on clean already."
-    assert table.rows[2].cells[0].change == ""
+    assert [row["style"].name for row in table["rows"]] == ["road", "car", "sky"]
+    assert table["finding"] == "By IoU, road suffers most, car least. 1 of 3 classes have IoU 0 on clean already."
+    assert table["rows"][2]["cells"][0]["change"] == ""
 
 
 def test_bars_go_from_the_smaller_to_the_larger_of_both_values() -> None:
-    cell = table_of(small([0.9, 0.5, 0.7], [0.8, 0.6, 0.2])).rows[0].cells[0]
-    assert (cell.low, cell.high) == (0.2, 0.7)
+    cell = table_of(small([0.9, 0.5, 0.7], [0.8, 0.6, 0.2]))["rows"][0]["cells"][0]
+    assert (cell["low"], cell["high"]) == (0.2, 0.7)
 
 
 def test_classes_are_matched_by_their_names() -> None:
     results = small([0.9, 0.5, 0.7], [0.2, 0.6])
     results.domains["wild"].class_names = ["car", "lane"]
-    rows = {row.style.name: plain(row.cells[0].text) for row in table_of(results).rows}
+    rows = {row["style"].name: plain(row["cells"][0]["text"]) for row in table_of(results)["rows"]}
     assert rows == {"car": "0.700 → 0.200", "lane": "0.600"}
 
 
@@ -97,16 +100,16 @@ def test_without_another_domain_the_worst_class_comes_first() -> None:
     results = small([0.9, 0.5, 0.7], [0.0])
     del results.domains["wild"]
     table = table_of(results)
-    assert [row.style.name for row in table.rows] == ["sky", "car", "road"]
-    assert table.before is None
-    assert table.finding == ""
+    assert [row["style"].name for row in table["rows"]] == ["sky", "car", "road"]
+    assert table["before"] is None
+    assert table["finding"] == ""
 
 
 def test_every_metric_of_classes_has_a_layer_and_none_is_unknown(scene_document: SceneDocument) -> None:
     found = section_of(fake_dense_run.segmentation())
     assert found is not None
-    assert [layer.title for layer in found.layers] == ["IoU", "Accuracy", "AUSE", "ECE", "Brier score", "NLL"]
-    assert all(layer.meaning and layer.better for layer in found.layers)
+    assert [layer["title"] for layer in found["layers"]] == ["IoU", "Accuracy", "AUSE", "ECE", "Brier score", "NLL"]
+    assert all(layer["meaning"] and layer["better"] for layer in found["layers"])
     names = {name for name in known_metrics() if name.endswith(PER_CLASS)}
     assert names >= {f"{name}_per_class" for name in ("iou", "accuracy", "ause", "ece", "brier", "nll", "share")}
     assert "_per_class" not in scene_document("segmentation").text
@@ -158,15 +161,15 @@ def test_the_best_of_a_class_is_bold_by_the_metrics_own_direction() -> None:
     first = with_classes({"iou_per_class": [0.5, 0.2], "nll_per_class": [0.5, 0.2]}, names)
     second = with_classes({"iou_per_class": [0.4, 0.2], "nll_per_class": [0.4, 0.2]}, names, "MC-dropout")
     iou, nll = class_tables([first, second])
-    assert [[cell.best for cell in row.cells] for row in iou.rows] == [[True, False], [False, False]]
-    assert [[cell.best for cell in row.cells] for row in nll.rows] == [[False, True], [False, False]]
+    assert [[cell.best for cell in row["cells"]] for row in iou["rows"]] == [[True, False], [False, False]]
+    assert [[cell.best for cell in row["cells"]] for row in nll["rows"]] == [[False, True], [False, False]]
 
 
 def test_shares_are_a_column_and_no_metric() -> None:
     entry = with_classes({"share_per_class": [0.75, 0.25], "iou_per_class": [0.5, None]}, ["a"])
     assert per_class_names([entry]) == ["iou_per_class"]
     (table,) = class_tables([entry])
-    assert [(row.style.name, plain(row.pixels)) for row in table.rows] == [("a", "75 %"), ("class 1", "25 %")]
+    assert [(row["style"].name, plain(row["pixels"])) for row in table["rows"]] == [("a", "75 %"), ("class 1", "25 %")]
 
 
 def test_a_metric_of_classes_that_is_new_or_undefined_breaks_nothing(run_document: RunDocument) -> None:
@@ -184,7 +187,7 @@ def test_an_empty_metric_of_classes_breaks_nothing(mean: list[None], layers: int
     results = small([0.9, 0.5, 0.7], [0.8, 0.6, 0.2])
     results.summary["ensemble"]["wild"][2]["iou_per_class"] = ClassStat(mean=[*mean], std=None, n=2)
     found = section_of(results)
-    assert len(found.layers if found else ()) == layers
+    assert len(found["layers"] if found else ()) == layers
 
 
 def test_scored_files_show_the_iou_and_fold_the_rest(document_of: DocumentOf) -> None:

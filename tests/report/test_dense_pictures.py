@@ -1,6 +1,7 @@
 import base64
 import io
 import itertools
+from typing import Any
 
 import fake_dense_run
 import numpy as np
@@ -8,22 +9,22 @@ import pytest
 from html_tree import Node, parse_html
 from PIL import Image
 
-from epibench.report.dense_section import PictureBook, picture_books
+from epibench.report.dense_section import picture_books
 from epibench.report.pictures.colours import AMOUNT, DEPTH, ColourScale, palette, scale_end, shares_uri
-from epibench.report.pictures.panels import enlarged, photo_uri, read_grid, shrunk
+from epibench.report.pictures.dense import enlarged, photo_uri, read_grid, shrunk
 from epibench.report.runs import domains_of, methods_of, read_runs
 from epibench.results import Grid, RunResults
 
 
-def books(results: RunResults) -> list[PictureBook]:
+def books(results: RunResults) -> list[dict[str, Any]]:
     (run,) = read_runs([results])
     return picture_books(run, methods_of([run]), domains_of([run]), "book")
 
 
-def titles(book: PictureBook, layer: int = 0) -> dict[str, list[str]]:
+def titles(book: dict[str, Any], layer: int = 0) -> dict[str, list[str]]:
     return {
         row.title.replace("\u00a0", " "): [panel.title for panel in row.panels if panel.chart is not None]
-        for row in book.layers[layer].rows
+        for row in book["layers"][layer]["rows"]
     }
 
 
@@ -45,14 +46,14 @@ def test_each_image_has_input_truth_and_a_row_for_each_method() -> None:
         "Ensembling, M = 2": methods,
         "MC-dropout, M = 2": methods,
     }
-    captions = [layer.caption.replace("\u00a0", " ") for layer in clean.layers]
+    captions = [layer["caption"].replace("\u00a0", " ") for layer in clean["layers"]]
     assert captions == [f"street, clean, image {number}, predictions at M = 2" for number in (3, 4)]
 
 
 def test_errors_are_shown_only_where_the_target_is_known() -> None:
     results = fake_dense_run.run(domains=("wild",), members=(1, 2))
     (book,) = books(results)
-    error = decoded(image_of(book.layers[0].rows[1].panels[1].chart).attributes["href"] or "")
+    error = decoded(image_of(book["layers"][0]["rows"][1].panels[1].chart).attributes["href"] or "")
     target = read_grid(fake_dense_run.images(results, "wild")[0].target, zero_is_none=True)
     assert target is not None
     assert np.array_equal(error[..., 3] > 0, np.isfinite(target))

@@ -1,4 +1,6 @@
 import copy
+import errno
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -53,9 +55,14 @@ def test_returns_the_path_and_leaves_nothing_else(tmp_path: Path) -> None:
 def test_a_failed_write_keeps_the_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_score_page(fake_results.single(), tmp_path)
     before = path.read_bytes()
-    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as caught:
         write_score_page(fake_results.two_gaussian(), tmp_path)
+    assert caught.value.filename == str(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["score.html"]
 

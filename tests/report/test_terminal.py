@@ -1,13 +1,15 @@
+import contextlib
 import io
 import re
+from collections.abc import Callable
 
 import fake_dense_run
 import fake_results
 import fake_run
 import pytest
-from rich.console import Console
 from test_judge import entry
 
+from epibench.cli.console import NO_WIDTH
 from epibench.cli.report import print_run_tables
 from epibench.cli.tables import over_members, print_tables, score_table, text_table
 from epibench.report.entries import scored_entries
@@ -16,11 +18,16 @@ from epibench.report.runs import VIEWS, kl_entries, methods_of, read_runs
 from epibench.results import RunResults
 
 
+def stdout_of(print_results: Callable[[], None]) -> str:
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as stream:
+        patch.setenv("COLUMNS", "40")  # no terminal, so the width does not count
+        patch.delenv("FORCE_COLOR", raising=False)
+        print_results()
+    return stream.getvalue()
+
+
 def printed(*results: RunResults) -> str:
-    console = Console(file=io.StringIO(), width=40, color_system=None)  # no terminal, so the width does not count
-    print_run_tables(results, console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return stdout_of(lambda: print_run_tables(results))
 
 
 def words(line: str) -> list[str]:
@@ -51,7 +58,7 @@ def test_without_a_terminal_nothing_is_cut_or_left_out() -> None:
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
 def test_a_narrow_terminal_loses_columns_and_never_a_digit(width: int) -> None:
     entries = kl_entries(methods_of(read_runs([fake_run.classification()])), VIEWS[0])
-    everything = over_members("kl", [("", entries)], None).plain
+    everything = over_members("kl", [("", entries)]).plain
     lines = over_members("kl", [("", entries)], width).plain.splitlines()
     numbers = whole_numbers("\n".join(lines))
     assert set(numbers) <= set(whole_numbers(everything))
@@ -65,20 +72,20 @@ def test_a_narrow_terminal_loses_columns_and_never_a_digit(width: int) -> None:
     assert all(f"M = {m}" in lines[-1] for m in left_out)
 
 
-@pytest.mark.parametrize("width", [40, 80, 120, None])
-def test_scores_lose_the_last_metric_first(width: int | None) -> None:
+@pytest.mark.parametrize("width", [40, 80, 120, NO_WIDTH])
+def test_scores_lose_the_last_metric_first(width: int) -> None:
     entries = scored_entries(fake_results.two_gaussian())
     lines = score_table(entries, ("ause", "auce", "rmse", "nll"), width).plain.splitlines()
     assert "AUSE" in lines[0]
     assert "…" not in "".join(lines)
-    assert ("NLL" in lines[0]) is (width in (120, None))
+    assert ("NLL" in lines[0]) is (width in (120, NO_WIDTH))
     assert ("NLL" in lines[-1] and "left out" in lines[-1]) is (width in (40, 80))
 
 
 def test_a_value_below_its_bound_is_said_to_be_so_and_stands_beside_chance() -> None:
     lucky = entry("untrained", {4: (5.8e-7, 8.2e-7, 4)}, random=6e-7, bound=8e-4)
     real = entry("trained", {4: (0.2, 0.01, 4)}, random=0.43, bound=8e-4)
-    table = over_members("ause", [("clean", [lucky, real])], None)
+    table = over_members("ause", [("clean", [lucky, real])])
     lines = table.plain.splitlines()
     assert words(lines[0]) == ["chance", "M", "=", "4"]
     assert words(lines[2]) == ["untrained", "6.0e-7", "<", "0.0008"]
@@ -88,7 +95,7 @@ def test_a_value_below_its_bound_is_said_to_be_so_and_stands_beside_chance() -> 
 
 
 def test_leaders_that_tie_are_marked_and_none_is_green() -> None:
-    table = over_members("ause", [("", [entry(label, {4: (1.0, 0.1, 4)}) for label in "AB"])], None)
+    table = over_members("ause", [("", [entry(label, {4: (1.0, 0.1, 4)}) for label in "AB"])])
     assert table.plain.count("≈") == 2
     assert not [span for span in table.spans if "green" in str(span.style)]
 
@@ -99,7 +106,7 @@ def test_lines_end_where_their_text_ends() -> None:
 
 
 def test_a_table_of_titles_alone_is_not_indented() -> None:
-    assert text_table([("title", ""), ("a", "")], [], None, first_goes=True).plain.splitlines()[1] == "title"
+    assert text_table([("title", ""), ("a", "")], [], NO_WIDTH, first_goes=True).plain.splitlines()[1] == "title"
 
 
 def test_the_finding_is_printed_for_the_domain_trained_for_and_the_hardest_shift() -> None:
@@ -154,10 +161,7 @@ def test_a_run_without_a_reference_says_so() -> None:
 
 
 def test_scores_are_printed_with_notes() -> None:
-    console = Console(file=io.StringIO(), width=40, color_system=None)
-    print_tables(fake_results.crowded(), console)
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+    text = stdout_of(lambda: print_tables(fake_results.crowded()))
     assert "…" not in text
     assert "had a variance of 0" in text
     assert "draws share more than half of their members" in text

@@ -3,7 +3,6 @@ import fake_run
 import pytest
 from test_judge import GROUPS, entry, kl, pair
 
-from epibench.published import PoolSize
 from epibench.report.entries import Entry
 from epibench.report.figures import kl_chart
 from epibench.report.run_page import distinct_floors
@@ -31,15 +30,16 @@ from epibench.report.verdicts import (
     verdict,
 )
 from epibench.results import Curve, Curves, Stat
+from epibench.standard_errors import PoolSize
 
 
 def words(found: Verdict) -> str:
-    return " ".join([found.card.headline, *found.card.sentences]).replace("\u00a0", " ")
+    return " ".join([found.card["headline"], *found.card["sentences"]]).replace("\u00a0", " ")
 
 
 def kl_words(*entries: Entry) -> str:
     found = kl_verdict(entries)
-    return " ".join([found.headline, *found.sentences]).replace("\u00a0", " ")
+    return " ".join([found["headline"], *found["sentences"]]).replace("\u00a0", " ")
 
 
 def test_a_clear_lead_says_by_how_much() -> None:
@@ -59,7 +59,7 @@ def test_a_clear_lead_says_by_how_much() -> None:
 )
 def test_doubt_is_said_in_card_and_finding(mean: float, std: float | None, headline: str, word: str) -> None:
     found = verdict("ause", pair(mean, std))
-    assert found.card.headline == headline
+    assert found.card["headline"] == headline
     assert word in finding([found])
 
 
@@ -76,30 +76,30 @@ def test_a_gap_within_the_numerical_error_is_called_so() -> None:
 
 def test_one_method_has_its_value_and_its_draws() -> None:
     found = verdict("ause", [entry("A", {4: (2.0, 0.1, 4)})])
-    assert found.card.headline == "2.00 ± 0.10"
+    assert found.card["headline"] == "2.00 ± 0.10"
     assert "4 draws" in words(found)
     assert finding([found]).endswith("A has AUSE 2.00 ± 0.10.")
 
 
 def test_without_any_value_there_is_no_finding() -> None:
     found = verdict("ause", [entry("A", {4: (None, None, 4)})])
-    assert found.card.headline == "No values"
+    assert found.card["headline"] == "No values"
     assert "no values" in finding([found])
 
 
 def test_what_chance_does_as_well_is_not_praised() -> None:
     found = verdict("ause", pair(0.6, random=0.5))
-    assert "chance" in found.card.headline
+    assert "chance" in found.card["headline"]
     assert "better than chance" in finding([found])
 
 
 def test_one_at_chance_does_not_take_the_lead_from_another() -> None:
     lucky = entry("lucky", {4: (1e-7, 1e-7, 4)}, random=1e-7, bound=8e-4)
     found = verdict("ause", [lucky, entry("real", {4: (0.2, 0.01, 4)}, random=0.8, bound=8e-4)])
-    assert found.card.headline == "real leads"
+    assert found.card["headline"] == "real leads"
     assert "lucky ranks errors no better than chance" in words(found)
-    assert [bar.text for bar in found.card.bars] == ["0.200 ± 0.010", "< 0.0008"]
-    assert [bar.note.split()[0] for bar in found.card.bars] == ["chance", "chance"]
+    assert [bar["text"] for bar in found.card["bars"]] == ["0.200 ± 0.010", "< 0.0008"]
+    assert [bar["note"].split()[0] for bar in found.card["bars"]] == ["chance", "chance"]
 
 
 def test_entries_without_a_common_m_are_ranked_at_their_own() -> None:
@@ -113,12 +113,12 @@ def test_entries_of_different_domains_are_not_ranked() -> None:
         Entry(0, label, "gaussian", {4: {"rmse": Stat(mean=1.0, std=0.1, n=4)}}, GROUPS, domain=label) for label in "ab"
     ]
     (card,) = cards(["rmse"], both)
-    assert "Not ranked" in card.sentences[0]
+    assert "Not ranked" in card["sentences"][0]
 
 
 def test_many_that_tie_are_counted() -> None:
     many = [entry(label, {4: (1.0, 0.1, 4)}) for label in "ABCDE"]
-    assert verdict("ause", many).card.headline.startswith("A, B, C and 2 more")
+    assert verdict("ause", many).card["headline"].startswith("A, B, C and 2 more")
 
 
 def test_the_closest_method_stands_beside_the_floor() -> None:
@@ -129,27 +129,26 @@ def test_the_closest_method_stands_beside_the_floor() -> None:
 
 
 def test_a_kl_lead_below_the_floor_is_called_so() -> None:
-    assert kl_verdict([kl("a", 0.3), kl("b", 0.305)]).headline == "a is closest, by less than the noise floor"
+    assert kl_verdict([kl("a", 0.3), kl("b", 0.305)])["headline"] == "a is closest, by less than the noise floor"
 
 
 def test_kls_at_the_floor_are_not_ranked() -> None:
     found = kl_verdict([kl("a", 0.001), kl("b", 0.009)])
-    assert found.headline == "a and b: at the noise floor"
-    assert [standing.floors for standing in found.standings] == ["at the floor"] * 2
+    assert found["headline"] == "a and b: at the noise floor"
+    assert [standing["floors"] for standing in found["standings"]] == ["at the floor"] * 2
 
 
 def test_ranks_are_shared_by_those_that_tie() -> None:
     found = kl_verdict([kl("a", 0.30, 0.1), kl("b", 0.32, 0.1), kl("c", 0.9, 0.1)])
-    assert [standing.rank.replace("\u00a0", " ") for standing in found.standings] == ["1 =", "1 =", "3"]
-    cells = [
-        row.cells[0] for row in kl_table([kl("a", 0.30, 0.1), kl("b", 0.32, 0.1), kl("c", 0.9, 0.1)]).blocks[0].rows
-    ]
+    assert [standing["rank"].replace("\u00a0", " ") for standing in found["standings"]] == ["1 =", "1 =", "3"]
+    table = kl_table([kl("a", 0.30, 0.1), kl("b", 0.32, 0.1), kl("c", 0.9, 0.1)])
+    cells = [row["cells"][0] for row in table["rows"]]
     assert [cell.best for cell in cells] == [False, False, False]
     assert ["≈" in cell.spread for cell in cells] == [True, True, False]
 
 
 def test_one_draw_makes_no_certain_kl_lead() -> None:
-    assert kl_verdict([kl("a", 0.3, None), kl("b", 0.9, None)]).headline == "a is closest, not certain"
+    assert kl_verdict([kl("a", 0.3, None), kl("b", 0.9, None)])["headline"] == "a is closest, not certain"
 
 
 def test_without_a_floor_that_is_said() -> None:
@@ -163,9 +162,9 @@ def infinite(label: str) -> Entry:
 
 def test_infinite_means_come_last_without_a_rank() -> None:
     found = kl_verdict([infinite("a"), kl("b", 0.5)])
-    assert [(one.entry.label, one.rank) for one in found.standings] == [("b", "1"), ("a", "–")]
-    assert "2 of 9 draws" in found.standings[1].verdict
-    assert kl_verdict([infinite("a")]).headline == "No finite KL"
+    assert [(one["entry"].label, one["rank"]) for one in found["standings"]] == [("b", "1"), ("a", "–")]
+    assert "2 of 9 draws" in found["standings"][1]["verdict"]
+    assert kl_verdict([infinite("a")])["headline"] == "No finite KL"
 
 
 def kl_over(label: str, means: dict[int, float], std: float = 0.01) -> Entry:
@@ -175,10 +174,10 @@ def kl_over(label: str, means: dict[int, float], std: float = 0.01) -> Entry:
 
 def test_a_point_estimate_is_compared_at_its_only_m() -> None:
     found = kl_verdict([kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})])
-    assert found.where.replace("\u00a0", " ") == "At M = 16"
-    assert [one.verdict.replace("\u00a0", " ") for one in found.standings] == ["closest", "farther, at M = 1"]
-    (row, _) = kl_table([kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})]).blocks[0].rows
-    assert row.only.replace("\u00a0", " ") == "2.000 ± 0.010 at M = 1"
+    assert found["where"].replace("\u00a0", " ") == "At M = 16"
+    assert [one["verdict"].replace("\u00a0", " ") for one in found["standings"]] == ["closest", "farther, at M = 1"]
+    (row, _) = kl_table([kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})])["rows"]
+    assert row["only"].replace("\u00a0", " ") == "2.000 ± 0.010 at M = 1"
 
 
 def test_another_leader_at_another_m_is_named() -> None:
@@ -195,7 +194,7 @@ def test_the_m_up_to_which_there_is_a_gain(means: tuple[float, ...], reached: st
 
 
 def test_every_kl_stands_beside_its_floor() -> None:
-    assert [row.aside for row in kl_table([kl("a", 0.3), kl("b", 0.5)]).blocks[0].rows] == ["0.010", "0.010"]
+    assert [row["aside"] for row in kl_table([kl("a", 0.3), kl("b", 0.5)])["rows"]] == ["0.010", "0.010"]
 
 
 def test_a_floor_far_below_is_named_and_not_drawn() -> None:
@@ -221,11 +220,11 @@ def test_floors_of_runs_are_named_once() -> None:
 def test_a_gain_has_both_values_its_judgement_and_its_reach() -> None:
     gain = member_gain(entry("A", {1: (2.0, 0.01, 4), 2: (1.08, 0.01, 4), 4: (1.0, 0.01, 4)}), "ause")
     assert gain is not None
-    assert (gain.change, gain.judgement, gain.tone) == ("−50\u00a0%", "better", "good")
-    assert gain.reached == "90\u00a0% by M\u00a0=\u00a02"
+    assert (gain["change"], gain["judgement"], gain["tone"]) == ("−50\u00a0%", "better", "good")
+    assert gain["reached"] == "90\u00a0% by M\u00a0=\u00a02"
     between = member_gain(entry("A", {1: (2.0, 0.01, 4), 2: (0.5, 0.01, 4), 4: (1.0, 0.01, 4)}), "ause")
     assert between is not None
-    assert between.reached == "best at M\u00a0=\u00a02: 0.500"
+    assert between["reached"] == "best at M\u00a0=\u00a02: 0.500"
 
 
 def test_the_hardest_shift_is_the_one_with_the_largest_error() -> None:
@@ -241,10 +240,11 @@ def test_the_hardest_shift_is_the_one_with_the_largest_error() -> None:
 def test_gains_and_costs_have_a_tone() -> None:
     runs = read_runs([fake_dense_run.run(domains=("clean", "wild"))])
     inside, outside = (entries_on(methods_of(runs), domain.name) for domain in domains_of(runs))
-    tones = [[gain.tone for row in member_gains(e, ["auce"]) for gain in row.gains if gain] for e in (inside, outside)]
+    gains = [[gain for row in member_gains(e, ["auce"]) for gain in row["gains"]] for e in (inside, outside)]
+    tones = [[gain["tone"] for gain in of_domain if gain] for of_domain in gains]
     assert tones == [["good", "good"], ["good", "bad"]]
     costs = shift_costs(inside, outside, ["rmse"])
-    assert [gain.judgement for row in costs for gain in row.gains if gain] == ["worse", "worse"]
+    assert [gain["judgement"] for row in costs for gain in row["gains"] if gain] == ["worse", "worse"]
 
 
 def test_a_domain_that_a_method_lacks_has_no_entry_of_it() -> None:

@@ -10,8 +10,7 @@ from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.recipes import apply_settings
-from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
-from epibench.recipes.networks import DepthNetwork
+from epibench.recipes.dense import DataOptions, DenseRecipe, DepthNetwork, EvaluationOptions, TrainingOptions
 
 SIZE = (32, 64)
 

@@ -7,8 +7,7 @@ from small_dense_recipe import small_data
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.recipes import apply_settings
-from epibench.recipes.dense import DenseRecipe, EvaluationOptions, TrainingOptions
-from epibench.recipes.networks import SegmentationNetwork
+from epibench.recipes.dense import DenseRecipe, EvaluationOptions, SegmentationNetwork, TrainingOptions
 
 
 def small_segmentation(cache: Path, *settings: str) -> DenseRecipe:

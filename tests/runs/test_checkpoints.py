@@ -14,8 +14,8 @@ from torch import Tensor
 
 from epibench.errors import InputError
 from epibench.networks.depth_completion import DepthCompletion
-from epibench.runs.checkpoints import Checkpoints, TensorFile, load_tensors, save_tensors
-from epibench.runs.trainers import open_log
+from epibench.runs.checkpoints import Checkpoints, load_tensors, save_tensors
+from epibench.runs.trainers import TrainingLog
 from epibench.training.network import FlatParameters
 from epibench.training.state import LogRow, TrainingState
 
@@ -240,14 +240,6 @@ def test_a_state_without_parameters_is_refused(tmp_path: Path) -> None:
         files.load_state(MACHINE)
 
 
-def test_a_tensor_of_another_shape_is_named(tmp_path: Path) -> None:
-    saved = TensorFile(tmp_path / "x.safetensors", {"parameters": torch.zeros(3)}, {})
-    with pytest.raises(
-        InputError, match=rf"x\.safetensors: its 'parameters' are not float32 in the shape \(4,\); {REMEDY}"
-    ):
-        saved.tensor("parameters", (4,))
-
-
 def test_notes_are_plain_json(tmp_path: Path) -> None:
     save_tensors(tmp_path / "x.safetensors", {"a": torch.zeros(2)}, {"fingerprint": "s", "log": [[1, 0.1, 2e-5]]})
     found = load_tensors(tmp_path / "x.safetensors", "s")
@@ -257,23 +249,23 @@ def test_notes_are_plain_json(tmp_path: Path) -> None:
 def test_the_log_is_a_table_that_reads_back(tmp_path: Path) -> None:
     files = make_files(tmp_path)
     files.write_log(LOG)
-    with files.log.open(newline="", encoding="utf-8") as stream:
+    with files.path("csv").open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert tuple(LogRow(int(row["step"]), float(row["loss"]), float(row["rate"])) for row in rows) == LOG
 
 
 def test_the_table_is_written_whole_each_time(tmp_path: Path) -> None:
     files = make_files(tmp_path)
-    log = open_log("csv", files, 0)
+    log = TrainingLog("csv", files, 0)
     for end in (1, 2):
         log.write(LOG[:end])
     log.close()
-    assert len(files.log.read_text().splitlines()) == 3
+    assert len(files.path("csv").read_text().splitlines()) == 3
 
 
 def test_no_log_writes_nothing(tmp_path: Path) -> None:
     files = make_files(tmp_path)
-    log = open_log("none", files, 0)
+    log = TrainingLog("none", files, 0)
     log.add(LOG[0])
     log.write(LOG)
     log.close()
@@ -283,7 +275,7 @@ def test_no_log_writes_nothing(tmp_path: Path) -> None:
 def test_tensorboard_is_asked_for_by_its_package(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(InputError, match=r"training\.log=tensorboard needs the package tensorboard"):
-        open_log("tensorboard", make_files(tmp_path), 0)
+        TrainingLog("tensorboard", make_files(tmp_path), 0)
 
 
 def test_training_that_began_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -21,11 +21,12 @@ from silent_reporter import run_in
 from small_recipes import small
 from small_segmentation_recipe import small_segmentation
 
+from epibench import files
 from epibench.cli import main
 from epibench.members import networks
 from epibench.recipes import Recipe
 from epibench.runs import images
-from epibench.runs.checkpoints import Checkpoints, _digest, save_tensors
+from epibench.runs.checkpoints import Checkpoints, save_tensors, text_checksum
 from epibench.training import network as training
 from epibench.training.state import Pacer, TrainingState
 
@@ -175,7 +176,7 @@ def notes(fix_checksum: bool = False, **changes: Any) -> Callable[[Path], None]:
             metadata = file.metadata()
         metadata["notes"] = json.dumps({**json.loads(metadata["notes"]), **changes}, sort_keys=True)
         if fix_checksum:
-            metadata["notes_checksum"] = _digest([metadata["notes"].encode()])
+            metadata["notes_checksum"] = text_checksum(metadata["notes"])
         save_file(tensors, path, metadata)
 
     return damage
@@ -254,6 +255,7 @@ SCORED = "evaluation/ensemble/clean.json"
 SCORING = "evaluation/ensemble/clean.unfinished.safetensors"
 COST = "evaluation/ensemble.cost.json"
 COUNTS = "members/class_counts.json"
+LEFTOVER = f".0001.safetensors.{files.machine()}-999999999-0{files.UNFINISHED}"
 STORE = "predictions/ensemble/clean.zarr"
 RMSE = ("summary", "2", "miou", "mean")
 REFUSED, ANEW, SAME = "refused", "made anew", "not needed"
@@ -411,7 +413,13 @@ CASES = [
     Case("images-evaluating", "evaluation/ensemble/clean.lock", "left behind", fill(b""), ANEW),
     Case("images-evaluating", "evaluation/ensemble/clean.lock", "a folder", folder_instead, REFUSED),
     Case("toy-training", "members/sgld/0000-0001.lock", "left behind", fill(b""), ANEW),
-    Case("images-training", "members/ensemble/.0001.safetensors.999999999", "left behind", fill(b"half"), ANEW),
+    Case(
+        "images-training",
+        f"members/ensemble/.0001.safetensors.{files.machine()}-999999999-0{files.UNFINISHED}",
+        "left behind",
+        fill(b"half"),
+        ANEW,
+    ),
     Case("images-training", "members/ensemble/0000.csv", "other bytes", fill(b"\xff"), SAME),
     Case("images-training", "members/ensemble/0001.csv", "a folder", folder_instead, REFUSED),
     Case("images-evaluated", STORE, "removed", remove, ANEW),

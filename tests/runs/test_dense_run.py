@@ -60,6 +60,9 @@ def numbers(results: dict[str, Any]) -> dict[str, Any]:
 
 # What saves as often as it can, in shards of one batch; also in a script that dies.
 EAGER = """
+from epibench.cli import main
+from epibench.members import networks
+from epibench.training import network as training
 from epibench.training.state import Pacer
 
 training.LOG_EVERY = 2
@@ -254,7 +257,6 @@ KILLED = (
     + """
 import os, signal, sys
 from pathlib import Path
-
 
 recipe, runs, replace = sys.argv[1], Path(sys.argv[2]), os.replace
 

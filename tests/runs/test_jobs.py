@@ -29,6 +29,8 @@ package = types.ModuleType("epibench.runs")
 package.__path__ = [str(Path(epibench.__file__).parent / "runs")]
 sys.modules["epibench.runs"] = package
 
+from epibench.errors import InputError
+from epibench.runs.jobs import run_jobs
 
 
 def work(job, send):

@@ -52,8 +52,9 @@ def gated(function, name):
     return call
 
 
-for kind, train in trainers.TRAINERS.items():
-    trainers.TRAINERS[kind] = noted(train, lambda job, files, send: f"train {job.method} {job.networks[0]}")
+for name in ("train_large", "train_stacked"):
+    train = getattr(trainers, name)
+    setattr(trainers, name, noted(train, lambda job, files, send: f"train {job.method} {job.networks[0]}"))
 images.DomainTask.carry_out = noted(
     images.DomainTask.carry_out, lambda task: f"evaluate {task.fitted.name} {task.domain}"
 )

@@ -4,10 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from epibench.cli.check import run_check
 from PIL import Image
 
-from epibench.cli.data import parse_size, run_export, run_preview
+from epibench.cli.data import parse_size, run_check, run_export, run_preview
 from epibench.data.cityscapes_classes import CITYSCAPES
 from epibench.errors import InputError
 from epibench.street import StreetDataset

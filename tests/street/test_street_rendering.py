@@ -11,13 +11,12 @@ from epibench.street import make_domain, render_frame
 from epibench.street.camera import Camera
 from epibench.street.domains import draw_conditions
 from epibench.street.frames import surface_labels
-from epibench.street.geometry import FACES
 from epibench.street.layout import make_scene
 from epibench.street.parts import Look, Material, Parts
-from epibench.street.rendering import SKY, render
-from epibench.street.scene import Band, Ground, Markings, Scene
+from epibench.street.rendering import FACES, SKY, render
+from epibench.street.scene import Ground, Markings, Scene
 
-FLAT = Ground(0.0, -4.0, 4.0, 0.12, (Band(9, Material.GRASS),), (Band(9, Material.GRASS),))
+FLAT = Ground(0.0, 4.0, 0.12, ((9, Material.GRASS),))
 
 
 def made(domain, index, size=(48, 96)):

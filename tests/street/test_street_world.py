@@ -1,6 +1,8 @@
 """What is in the scenes: classes, LiDAR, targets; how domains differ."""
 
 import itertools
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,6 @@ from epibench.street.arrays import generator
 from epibench.street.domains import draw_conditions
 from epibench.street.layout import make_scene
 from epibench.street.lidar import ASIDE, BEAMS, beam_angles
-from epibench.street.shift import frechet_distance, patch_descriptors
 
 # Percent of the pixels, over 60 scenes; docs/street.md has the shares over more.
 SHARES = {
@@ -204,6 +205,8 @@ def test_weather_comes_one_at_a_time_in_wild_and_always_alone():
 
 
 def test_patches_show_the_domains_apart(many):
+    benchmark = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "street.py"))
+    frechet_distance, patch_descriptors = benchmark["frechet_distance"], benchmark["patch_descriptors"]
     size = (64, 128)
     clean = patch_descriptors(many["clean"])
     floor = frechet_distance(clean, patch_descriptors(frames("clean", 40, size, seed=1)))

@@ -11,12 +11,13 @@ from rich.text import Text
 
 from epibench.cli.console import NO_WIDTH, ConsoleReporter, output, say, show
 from epibench.cli.options import Command, at_least
+from epibench.data.sets import DATA_SETS
+from epibench.data.source import LabelledFrames, Source, SplitReport
 from epibench.errors import InputError
 from epibench.files import replacing
 
 if TYPE_CHECKING:
-    from epibench.data.checks import LabelledFrames, SplitReport
-    from epibench.data.source import Source
+    from epibench.data.source import LabelledFrames, Source, SplitReport
     from epibench.street import StreetDataset
 
 commands = typer.Typer(help="Data sets: look at them, write them out, check them.", rich_markup_mode=None)
@@ -119,8 +120,7 @@ def check(
 
 def run_check(name: str, options: Mapping[str, Path | str | None], every: bool = False) -> None:
     """Say what is in a data set; options: those of its source, None where they are not given."""
-    from epibench.data.checks import check_split
-    from epibench.data.sets import DATA_SETS
+    from epibench.data.source import check_split
 
     known = {each: source for each, source in DATA_SETS.items() if source.checked}
     if name not in known:
@@ -164,7 +164,7 @@ def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> 
 
 def print_report(name: str, report: SplitReport) -> None:
     """A split: how many frames, what is in those that were opened, and what is wrong."""
-    from epibench.data.checks import LabelledFrames, spread
+    from epibench.data.source import LabelledFrames, spread
 
     published = "" if report.published in (None, report.frames) else f" of {report.published:,}"
     frames = "frame" if report.frames == 1 and not published else "frames"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
-from epibench.cli.tables import over_members, print_line, width_of
+from epibench.cli.console import output, say
+from epibench.cli.tables import over_members
 from epibench.errors import InputError
 from epibench.files import write_text
 from epibench.published import compare, totals, warnings_of
@@ -49,10 +48,10 @@ def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> Non
         raise InputError(
             f"{error.filename or page}: cannot be written ({error.strerror}); give another place"
         ) from None
-    print_run_tables(results, Console(), names)
+    print_run_tables(results, names)
     for word, path in (("report: ", page), ("markdown:", markdown)):
         if path is not None:
-            print_line(Console(stderr=True), f"{word} {path}")
+            say(f"{word} {path}")
 
 
 def check_outputs(page: Path, markdown: Path | None, folders: Sequence[Path]) -> None:
@@ -66,42 +65,39 @@ def check_outputs(page: Path, markdown: Path | None, folders: Sequence[Path]) ->
             raise InputError(f"{path}: would be written over a file of the run; give another place")
 
 
-def print_run_tables(results: Sequence[RunResults], console: Console, names: Sequence[str] = ()) -> None:
+def print_run_tables(results: Sequence[RunResults], names: Sequence[str] = ()) -> None:
     """The KL of every method at each M beside the noise floor, or its metrics on every domain, and published cells."""
     for runs in by_problem(read_runs(results, names)):
-        print_problem(runs, console)
-        for line in failures(runs):
-            print_line(console, line)
-        for run in runs:
-            for line in published_lines(run):
-                print_line(console, line)
+        print_problem(runs)
+        for line in (*failures(runs), *(line for run in runs for line in published_lines(run))):
+            output().print(line, soft_wrap=True)
 
 
-def print_problem(runs: Sequence[Run], console: Console) -> None:
+def print_problem(runs: Sequence[Run]) -> None:
     """Tables for the runs of one problem, and what was found."""
-    problem, methods, width = runs[0].results.problem, methods_of(runs), width_of(console)
+    problem, methods, console = runs[0].results.problem, methods_of(runs), output()
     if entries := kl_entries(methods, VIEWS[0]):
-        print_line(console, f"{problem}: {VIEWS[0].name}", "bold")
-        print_line(console, over_members("kl", [("", entries)], width))
-        print_line(console, f"{kl_verdict(entries).headline}.\n")
+        console.print(f"{problem}: {VIEWS[0].name}", style="bold", soft_wrap=True)
+        console.print(over_members("kl", [("", entries)], console.width), soft_wrap=True)
+        console.print(f"{kl_verdict(entries)['headline']}.\n", soft_wrap=True)
         return
     domains = scored_domains(runs, methods)
     if not domains:
-        print_line(console, f"{problem}: {nothing_to_show(runs)}")
+        console.print(f"{problem}: {nothing_to_show(runs)}", soft_wrap=True)
         return
     scored = {domain.name: entries_on(methods, domain.name) for domain in domains}
     everything = [entry for entries in scored.values() for entry in entries]
     headlines = headline_names(everything)
     for name in headlines:
         direction = BETTER_TEXT[metric_info(name).better][2:]
-        print_line(console, f"{problem}: {title_with_unit(name, everything)}, {direction}", "bold")
+        console.print(f"{problem}: {title_with_unit(name, everything)}, {direction}", style="bold", soft_wrap=True)
         blocks = [(domain.label, scored[domain.name]) for domain in domains]
-        print_line(console, over_members(name, blocks, width))
-        print_line(console)
+        console.print(over_members(name, blocks, console.width), soft_wrap=True)
+        console.print()
     for domain in featured(domains, methods):
         verdicts = [verdict(name, scored[domain.name]) for name in headlines]
-        print_line(console, f"{domain.label} ({domain.role}): {finding(verdicts)}")
-    print_line(console)
+        console.print(f"{domain.label} ({domain.role}): {finding(verdicts)}", soft_wrap=True)
+    console.print()
 
 
 def published_lines(run: Run) -> list[str]:

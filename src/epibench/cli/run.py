@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epibench.cli.console import ConsoleReporter, output
+from epibench.cli.console import ConsoleReporter
 from epibench.cli.options import Device, Settings, at_least, resolve_device
 from epibench.errors import InputError
 
@@ -57,7 +57,7 @@ def run(
         results = None
     if results is not None and not results.failed and belongs(results, chosen):
         folder.claim(chosen)
-        reporter.say("finished already; remove its results.json to evaluate it again")
+        reporter.say("finished already; remove its results.json and evaluation/ to evaluate it again")
     else:
         import torch
 
@@ -67,7 +67,7 @@ def run(
         machine = Machine.of(torch.device(resolve_device(device)), jobs)
         results = carry_out(chosen, folder, machine, reporter)
     page = write_run_page([results], folder.report)
-    print_run_tables([results], output())
+    print_run_tables([results])
     reporter.say(f"results: {folder.results}")
     reporter.say(f"report:  {page}")
     if results.failed:

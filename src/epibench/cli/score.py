@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from epibench import __version__
-from epibench.cli.console import ConsoleReporter, output, say
+from epibench.cli.console import ConsoleReporter, say
 from epibench.cli.options import Device, at_least, make_folder, resolve_device
 from epibench.conventions import check_convention
 from epibench.errors import InputError
@@ -156,7 +156,7 @@ def publish(files: list[FileResults], settings: ScoreSettings, json: Path | None
     if json is not None:
         write_text(json, content.model_dump_json(indent=1) + "\n")
     page = None if report is None else write_score_page(content, report)
-    print_tables(content, output())
+    print_tables(content)
     for word, path in (("results:", json), ("report: ", page)):
         if path is not None:
             say(f"{word} {path}")

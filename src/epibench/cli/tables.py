@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.text import Text
 
+from epibench.cli.console import NO_WIDTH, output
 from epibench.report.entries import Entry, all_members, comparable, scored_entries, several_members, title_with_unit
 from epibench.report.judge import judge_at
 from epibench.report.metric_info import metric_info
@@ -47,17 +47,7 @@ class Column:
         return max(len(text) for text in (self.title, *self.texts))
 
 
-def print_line(console: Console, text: str | Text = "", style: str = "") -> None:
-    """Print a text as it is: without wrapping, markup or colours of our own choice for numbers."""
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
-
-
-def width_of(console: Console) -> int | None:
-    """How wide a table may be; None where no terminal sets a limit."""
-    return console.width if console.file.isatty() else None
-
-
-def text_table(left: Sequence[Cell], columns: Sequence[Column], width: int | None, first_goes: bool) -> Text:
+def text_table(left: Sequence[Cell], columns: Sequence[Column], width: int, first_goes: bool) -> Text:
     """Lines of a table; left: what stands at the start of each. A last line says which columns were left out.
 
     width: where columns would go beyond it, some are left out: the first ones or the last ones, down to one.
@@ -65,7 +55,7 @@ def text_table(left: Sequence[Cell], columns: Sequence[Column], width: int | Non
     alone = [not any(column.cells[number][0] for column in columns) for number in range(len(left))]  # titles of blocks
     indent = max((len(text) for (text, _), title in zip(left, alone, strict=True) if not title), default=0)
     kept = list(columns)
-    while width is not None and indent + sum(BETWEEN + column.width for column in kept) > width:
+    while indent + sum(BETWEEN + column.width for column in kept) > width:
         spare = [column for column in kept if not column.wanted]
         if len(spare) < 2:
             break
@@ -90,70 +80,61 @@ def metric_column(name: str, m: int, entries: Sequence[Entry]) -> dict[str, Cell
     cells = {}
     for entry in entries:
         if m in entry.members:
-            text = (
-                plain_powers(entry.text(name, m)) if entry.mean(name, m) is not None else missing_text(entry, name, m)
-            )
+            infinite = entry.mean(name, m) is None and entry.mean(f"{name}_infinite", m)
+            text = "infinite" if infinite else plain_powers(entry.text(name, m))
             cells[entry.label] = f"{text}{TIE if entry.label in tied else ''}", BEST if entry.label in best else ""
     return cells
 
 
-def missing_text(entry: Entry, name: str, m: int) -> str:
-    """What stands for a metric without a mean."""
-    return "infinite" if entry.mean(f"{name}_infinite", m) else plain_powers(entry.text(name, m))
-
-
-def over_members(name: str, blocks: Sequence[tuple[str, Sequence[Entry]]], width: int | None) -> Text:
+def over_members(name: str, blocks: Sequence[tuple[str, Sequence[Entry]]], width: int = NO_WIDTH) -> Text:
     """A metric over M; a block of lines for each domain, under its name, beside chance or the noise floor.
 
     A point estimate, for which there is no column, is in the last one.
     """
-    everything = [entry for _, entries in blocks for entry in entries]
-    members = several_members(everything)
+    members = several_members([entry for _, entries in blocks for entry in entries])
     left: list[Cell] = []
     asides: list[Cell] = []
     cells: dict[int, list[Cell]] = {m: [] for m in members}
     for title, entries in blocks:
         if title:
             left.append((title, ""))
-            asides.append(("", ""))
-            for column in cells.values():
+            for column in (asides, *cells.values()):
                 column.append(("", ""))
         by_m = {m: metric_column(name, m, entries) for m in members}
         for entry in entries:
-            outside = not set(entry.members) & set(members)
-            left.append(
-                (f"{'  ' if title else ''}{entry.label}{f' (M = {entry.members[0]})' if outside else ''}", NAME)
-            )
-            aside = entry.floor if name == "kl" else entry.chance(name, entry.members[-1])
+            last, outside = entry.members[-1], not set(entry.members) & set(members)
+            left.append((f"{'  ' if title else ''}{entry.label}{f' (M = {last})' if outside else ''}", NAME))
+            aside = entry.floor if name == "kl" else entry.chance(name, last)
             asides.append(("" if aside is None else plain_powers(significant(aside, 2)), ASIDE))
             for m, column in cells.items():
                 column.append(by_m[m].get(entry.label, ("", "")))
             if outside:
-                alone = metric_column(name, entry.members[-1], [entry])
-                cells[members[-1]][-1] = alone[entry.label]
+                cells[members[-1]][-1] = metric_column(name, last, [entry])[entry.label]
     columns = [Column(f"M = {m}", column) for m, column in cells.items()]
     if any(text for text, _ in asides):
         columns.insert(0, Column("floor" if name == "kl" else "chance", asides, wanted=True))
     return text_table(left, columns, width, first_goes=True)
 
 
-def print_tables(results: ScoreResults, console: Console) -> None:
+def print_tables(results: ScoreResults) -> None:
     """Print one table for each kind of prediction, then what the reader should know."""
-    entries = scored_entries(results)
+    entries, console = scored_entries(results), output()
     for kind, names in COLUMNS.items():
         of_kind = [entry for entry in entries if entry.kind == kind]
         if of_kind:
             title = f"{kind} predictions, convention {results.convention}: mean ± std over draws"
-            print_line(console, title, "bold")
-            print_line(console, score_table(of_kind, names, width_of(console)))
-            more = [name for name in of_kind[0].metrics if name not in names]
-            print_line(console, f"also computed: {', '.join(more)} (--json FILE, --report FOLDER)\n", ASIDE)
+            console.print(title, style="bold", soft_wrap=True)
+            console.print(score_table(of_kind, names, console.width), soft_wrap=True)
+            more = ", ".join(name for name in of_kind[0].metrics if name not in names)
+            console.print(f"also computed: {more} (--json FILE, --report FOLDER)\n", style=ASIDE, soft_wrap=True)
     for entry in entries:
-        for note in notes_of(entry):
-            print_line(console, f"{entry.label}: {note}")
+        shared = ", ".join(str(m) for m in entry.members if entry.overlaps_much(m))
+        note = f"at M = {shared} draws share more than half of their members: their std says little."
+        for text in (*(entry.file.notes if entry.file else ()), *([note] if shared else [])):
+            console.print(f"{entry.label}: {text}", soft_wrap=True)
 
 
-def score_table(entries: Sequence[Entry], names: Sequence[str], width: int | None) -> Text:
+def score_table(entries: Sequence[Entry], names: Sequence[str], width: int = NO_WIDTH) -> Text:
     """A block per file, a row per M, a column per metric, and chance beside the AUSE."""
     names = [name for name in names if any(name in entry.metrics for entry in entries)]
     left: list[Cell] = []
@@ -176,12 +157,3 @@ def score_table(entries: Sequence[Entry], names: Sequence[str], width: int | Non
             texts = ["" if chance is None else plain_powers(significant(chance, 2)) for chance in chances]
             columns.append(Column("chance", [(text, ASIDE) for text in texts]))
     return text_table(left, columns, width, first_goes=False)
-
-
-def notes_of(entry: Entry) -> list[str]:
-    """Notes of the file, and a warning where its draws share most of their members."""
-    notes = list(entry.file.notes) if entry.file else []
-    shared = [str(size) for size in entry.members if entry.overlaps_much(size)]
-    if shared:
-        notes.append(f"at M = {', '.join(shared)} draws share more than half of their members: their std says little.")
-    return notes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +55,9 @@ class Colours:
         if numbers[7] < self.blur:
             values = blurred(values, LARGEST_BLUR * numbers[8])
         if numbers[9] < self.noise:
-            values = values + LARGEST_NOISE * numbers[10] * _normal(values, key)
+            count = values.numel()
+            normal = randomness.normal(torch.tensor([key]), NOISE_COUNTER, -(-count // 2)).flatten()[:count]
+            values = values + LARGEST_NOISE * numbers[10] * normal.view_as(values)
         return values.round_().clamp_(0, 255).to(torch.uint8)
 
     def _coloured(self, image: Tensor, numbers: list[float], grey: bool) -> Tensor:
@@ -104,8 +105,10 @@ class Augment:
         else:
             sample = rescaled_crop(sample, factor, self.crop, row, column, self.pad)
         sample = thinned(sample, self.thin[0] + share * (self.thin[1] - self.thin[0]), key)
-        sample = recoloured(sample, self.colours, key)
-        return flipped(sample) if self.flip and flip < 0.5 else sample
+        if IMAGE in sample.inputs:
+            inputs = {**sample.inputs, IMAGE: self.colours(sample.inputs[IMAGE], key)}
+            sample = Batch(inputs, sample.target, sample.valid)
+        return sample.each(lambda values: values.flip(-1)) if self.flip and flip < 0.5 else sample
 
     def _factor(self, number: float) -> float:
         low, high = self.scale
@@ -139,7 +142,7 @@ def rescaled_crop(
 def rescaled(sample: Batch, factor: float, rows: slice = slice(None), columns: slice = slice(None)) -> Batch:
     """The sample enlarged by a factor, and some rows and columns of it; depth shrinks by the factor."""
     if factor == 1.0:
-        return over(sample, lambda values: values[..., rows, columns])
+        return sample.each(lambda values: values[..., rows, columns])
     size, depth = _scaled_size(sample, factor), sample.target.is_floating_point()
     nearest = [
         functional.interpolate(torch.arange(length, dtype=torch.float64).view(1, 1, -1), wanted, mode="nearest-exact")
@@ -154,11 +157,13 @@ def rescaled(sample: Batch, factor: float, rows: slice = slice(None), columns: s
     def resized(name: str, values: Tensor) -> Tensor:
         if name == DEPTH:
             return picked(values) / factor
+        smooth = values.float()
         # Many times faster than torch's, but one pixel in 10,000 is rounded differently: results of depth keep theirs.
-        if factor > 1 and not depth:
-            smooth = _enlarged(values.float(), size, rows, columns)
+        if factor > 1 and not depth:  # of some rows and columns alone: a crop is a small part of a large image
+            smooth = _between(_between(smooth, -2, size[0], rows), -1, size[1], columns)
         else:
-            smooth = _resized(values.float(), size, antialias=factor < 1)[..., rows, columns]
+            smooth = functional.interpolate(smooth[None], size, mode="bilinear", antialias=factor < 1)[0]
+            smooth = smooth[..., rows, columns]
         return smooth.round().clamp(0, 255).to(values.dtype)
 
     target = picked(sample.target)
@@ -174,22 +179,11 @@ def _scaled_size(sample: Batch, factor: float) -> tuple[int, int]:
     return height, width
 
 
-def _resized(values: Tensor, size: tuple[int, int], antialias: bool) -> Tensor:
-    return functional.interpolate(values[None], size, mode="bilinear", align_corners=False, antialias=antialias)[0]
-
-
-def _enlarged(values: Tensor, size: tuple[int, int], rows: slice, columns: slice) -> Tensor:
-    """The same without antialiasing, of some rows and columns alone: a crop is a small part of a large image."""
-    return _between(_between(values, -2, size[0], rows), -1, size[1], columns)
-
-
 def _between(values: Tensor, axis: int, wanted: int, part: slice) -> Tensor:
     """Interpolated along one axis, where pixels are areas: `align_corners=False` of torch."""
     length = values.shape[axis]
-    positions = ((torch.arange(wanted, dtype=torch.float32)[part] + 0.5) * (length / wanted) - 0.5).clamp_(
-        0, length - 1
-    )
-    before = positions.long()
+    positions = (torch.arange(wanted, dtype=torch.float32)[part] + 0.5) * (length / wanted) - 0.5
+    before = positions.clamp_(0, length - 1).long()
     after = (before + 1).clamp_(max=length - 1)
     weights = (positions - before).view(-1, *[1] * (-1 - axis))
     return torch.lerp(values.index_select(axis, before), values.index_select(axis, after), weights)
@@ -206,9 +200,8 @@ def padded(sample: Batch, size: tuple[int, int], above: int, before: int) -> Bat
         if name == DEPTH:
             return functional.pad(values, edges)
         colours = values.float().mean((1, 2)).round().tolist()
-        return torch.stack(
-            [functional.pad(one, edges, value=colour) for one, colour in zip(values, colours, strict=True)]
-        )
+        channels = zip(values, colours, strict=True)
+        return torch.stack([functional.pad(channel, edges, value=colour) for channel, colour in channels])
 
     return Batch(
         {name: framed(name, values) for name, values in sample.inputs.items()},
@@ -227,25 +220,6 @@ def thinned(sample: Batch, share: float, key: int) -> Batch:
     fewer = torch.zeros_like(sparse)
     fewer[points] = torch.where(kept, sparse[points], 0)
     return Batch({**sample.inputs, DEPTH: fewer}, sample.target, sample.valid)
-
-
-def recoloured(sample: Batch, colours: Colours, key: int) -> Batch:
-    """The sample with other colours; everything stays in its place."""
-    if colours == UNCHANGED or IMAGE not in sample.inputs:
-        return sample
-    image = colours(sample.inputs[IMAGE], key)
-    return Batch({**sample.inputs, IMAGE: image}, sample.target, sample.valid)
-
-
-def flipped(sample: Batch) -> Batch:
-    """Left and right exchanged."""
-    return over(sample, lambda values: values.flip(-1))
-
-
-def over(sample: Batch, function: Callable[[Tensor], Tensor]) -> Batch:
-    """The same change to every tensor of a sample."""
-    inputs: Mapping[str, Tensor] = {name: function(values) for name, values in sample.inputs.items()}
-    return Batch(inputs, function(sample.target), function(sample.valid))
 
 
 def colour_matrix(saturation: float, hue: float, temperature: float) -> Tensor:
@@ -274,10 +248,3 @@ def blurred(values: Tensor, deviation: float) -> Tensor:
         for shift, weight in enumerate(weights):
             values.add_(repeated.narrow(axis, shift, size), alpha=weight / total)
     return values
-
-
-def _normal(values: Tensor, key: int) -> Tensor:
-    """Standard normal numbers in the shape of the values."""
-    count = values.numel()
-    numbers = randomness.normal(torch.tensor([key]), NOISE_COUNTER, -(-count // 2))
-    return numbers.flatten()[:count].view_as(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,14 +29,16 @@ class Batch:
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
         """The same on another device."""
-        inputs = {name: tensor.to(device, non_blocking=non_blocking) for name, tensor in self.inputs.items()}
-        target, valid = (tensor.to(device, non_blocking=non_blocking) for tensor in (self.target, self.valid))
-        return Batch(inputs, target, valid)
+        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Batch:
         """The same in memory from which copies to a GPU can run beside its work."""
-        inputs = {name: tensor.pin_memory() for name, tensor in self.inputs.items()}
-        return Batch(inputs, self.target.pin_memory(), self.valid.pin_memory())
+        return self.each(lambda tensor: tensor.pin_memory())
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        """The same change to every tensor."""
+        inputs = {name: function(tensor) for name, tensor in self.inputs.items()}
+        return Batch(inputs, function(self.target), function(self.valid))
 
 
 @dataclass(frozen=True)

@@ -19,26 +19,17 @@ class CityscapesClass(NamedTuple):
     colour: Colour
 
 
-CITYSCAPES = (
-    CityscapesClass("road", 7, (128, 64, 128)),
-    CityscapesClass("sidewalk", 8, (244, 35, 232)),
-    CityscapesClass("building", 11, (70, 70, 70)),
-    CityscapesClass("wall", 12, (102, 102, 156)),
-    CityscapesClass("fence", 13, (190, 153, 153)),
-    CityscapesClass("pole", 17, (153, 153, 153)),
-    CityscapesClass("traffic light", 19, (250, 170, 30)),
-    CityscapesClass("traffic sign", 20, (220, 220, 0)),
-    CityscapesClass("vegetation", 21, (107, 142, 35)),
-    CityscapesClass("terrain", 22, (152, 251, 152)),
-    CityscapesClass("sky", 23, (70, 130, 180)),
-    CityscapesClass("person", 24, (220, 20, 60)),
-    CityscapesClass("rider", 25, (255, 0, 0)),
-    CityscapesClass("car", 26, (0, 0, 142)),
-    CityscapesClass("truck", 27, (0, 0, 70)),
-    CityscapesClass("bus", 28, (0, 60, 100)),
-    CityscapesClass("train", 31, (0, 80, 100)),
-    CityscapesClass("motorcycle", 32, (0, 0, 230)),
-    CityscapesClass("bicycle", 33, (119, 11, 32)),
+CITYSCAPES = tuple(
+    CityscapesClass(*each)
+    for each in (
+        *(("road", 7, (128, 64, 128)), ("sidewalk", 8, (244, 35, 232)), ("building", 11, (70, 70, 70))),
+        *(("wall", 12, (102, 102, 156)), ("fence", 13, (190, 153, 153)), ("pole", 17, (153, 153, 153))),
+        *(("traffic light", 19, (250, 170, 30)), ("traffic sign", 20, (220, 220, 0))),
+        *(("vegetation", 21, (107, 142, 35)), ("terrain", 22, (152, 251, 152)), ("sky", 23, (70, 130, 180))),
+        *(("person", 24, (220, 20, 60)), ("rider", 25, (255, 0, 0)), ("car", 26, (0, 0, 142))),
+        *(("truck", 27, (0, 0, 70)), ("bus", 28, (0, 60, 100)), ("train", 31, (0, 80, 100))),
+        *(("motorcycle", 32, (0, 0, 230)), ("bicycle", 33, (119, 11, 32))),
+    )
 )
 TRAIN_IDS = {each.name: train_id for train_id, each in enumerate(CITYSCAPES)}
 STATIC_LABEL_ID = 4  # what has no train id: a thing that stands there

@@ -58,22 +58,24 @@ def common_classes(
     Without pairs: by the built-in table, if there is one for both; otherwise those of equal names.
     """
     pairs, origin = (tuple(pairs), "by the given mapping") if pairs is not None else known_pairs(model, domain)
-    for model_name, domain_name in pairs:
-        _check_name(model_name, model, "the model", (model_name, domain_name))
-        _check_name(domain_name, domain, "the domain", (model_name, domain_name))
+    for pair in pairs:
+        for name, table, side in zip(pair, (model, domain), ("the model", "the domain"), strict=True):
+            if name not in table.names:
+                nearest = difflib.get_close_matches(name, table.names, 1, 0.0)[0]
+                raise InputError(
+                    f"mapping {pair[0]} → {pair[1]}: {side} has no class '{name}'; the nearest is '{nearest}' (a pair "
+                    f"is a class of the model, then one of the domain)"
+                )
     if not pairs:
         raise InputError(f"the mapping from '{model.name}' to '{domain.name}' has no pair; give at least one")
-    components = _components(
-        [(model.names.index(model_name), domain.names.index(domain_name)) for model_name, domain_name in pairs]
-    )
+    components = _components([(model.names.index(first), domain.names.index(second)) for first, second in pairs])
     groups = tuple(tuple(sorted(of_model)) for of_model, _ in components)
     targets = tuple(
         next((number for number, (_, of_domain) in enumerate(components) if each in of_domain), IGNORE)
         for each in range(domain.num_classes)
     )
     return CommonClasses(
-        _names(components, model, domain),
-        tuple(_colour(component, model, domain) for component in components),
+        *_names_and_colours(components, model, domain),
         groups,
         targets,
         groups == tuple((number,) for number in range(model.num_classes)) and targets == tuple(range(len(groups))),
@@ -83,9 +85,9 @@ def common_classes(
 
 def known_pairs(model: ClassTable, domain: ClassTable) -> tuple[Pairs, str]:
     """The built-in pairs of tables with these classes, or classes of equal names; and which of the two it is."""
-    names = KNOWN_NAMES.get(model.names), KNOWN_NAMES.get(domain.names)
-    if names[0] is not None and names[1] is not None and (names[0], names[1]) in MAPPINGS:
-        return MAPPINGS[names[0], names[1]], f"by the built-in table {names[0]} → {names[1]}"
+    names = KNOWN_NAMES.get(model.names, ""), KNOWN_NAMES.get(domain.names, "")
+    if names in MAPPINGS:
+        return MAPPINGS[names], f"by the built-in table {' → '.join(names)}"
     shared = tuple((name, name) for name in model.names if name in domain.names)
     if not shared:
         raise InputError(
@@ -120,23 +122,21 @@ def _components(pairs: Sequence[tuple[int, int]]) -> list[Component]:
     return sorted(components, key=lambda component: min(component[0]))
 
 
-def _names(components: Sequence[Component], model: ClassTable, domain: ClassTable) -> tuple[str, ...]:
-    """The domain's name, if it has one class there, or else the model's; joined names, if both have several."""
-    names = []
+def _names_and_colours(
+    components: Sequence[Component], model: ClassTable, domain: ClassTable
+) -> tuple[tuple[str, ...], tuple[Colour, ...]]:
+    """The domain's, if it has one class there, or else the model's; joined names, if both have several."""
+    names: list[str] = []
+    colours = []
     for of_model, of_domain in components:
         several = "+".join(domain.names[each] for each in sorted(of_domain))
-        name = model.names[min(of_model)] if len(of_domain) > 1 and len(of_model) == 1 else several
+        models = len(of_domain) > 1 and len(of_model) == 1
+        name = model.names[min(of_model)] if models else several
         if name in names:  # one side's name for other things than the other side's
             name = "+".join([*(model.names[each] for each in sorted(of_model)), several])
         names.append(name)
-    return tuple(names)
-
-
-def _colour(component: Component, model: ClassTable, domain: ClassTable) -> Colour:
-    of_model, of_domain = component
-    if len(of_domain) > 1 and len(of_model) == 1:
-        return model.colours[min(of_model)]
-    return domain.colours[min(of_domain)]
+        colours.append(model.colours[min(of_model)] if models else domain.colours[min(of_domain)])
+    return tuple(names), tuple(colours)
 
 
 def _about(origin: str, components: Sequence[Component], model: ClassTable, domain: ClassTable) -> str:
@@ -151,15 +151,5 @@ def _about(origin: str, components: Sequence[Component], model: ClassTable, doma
     return f"{common} {origin}" + (f"; left out: {'; '.join(left)}" if left else "")
 
 
-def _check_name(name: str, table: ClassTable, side: str, pair: tuple[str, str]) -> None:
-    if name not in table.names:
-        nearest = difflib.get_close_matches(name, table.names, 1, 0.0)[0]
-        raise InputError(
-            f"mapping {pair[0]} → {pair[1]}: {side} has no class '{name}'; the nearest is '{nearest}' (a pair is a "
-            f"class of the model, then one of the domain)"
-        )
-
-
 def _listed(names: Sequence[str]) -> str:
-    """The first names."""
     return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")

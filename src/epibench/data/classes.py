@@ -75,7 +75,10 @@ class ClassTable:
         """
         import torch
 
-        numbers = packed(picture) if self.in_colour else picture
+        numbers: npt.NDArray[np.integer] = picture
+        if self.in_colour:  # as numbers of 24 bits
+            red, green, blue = np.moveaxis(picture.astype(np.int32), -1, 0)
+            numbers = red << 16 | green << 8 | blue
         classes = _lookup(self.values)[numbers]
         if (classes == UNKNOWN).any():
             raise InputError(f"{path}: {self._unknown(numbers, classes == UNKNOWN)}")
@@ -85,7 +88,10 @@ class ClassTable:
         """Which values are not in the table, how often they occur, and where the first is."""
         values, counts = np.unique(numbers[unknown], return_counts=True)
         row, column = np.argwhere(unknown)[0]
-        shown = ", ".join(value_text(int(value), self.in_colour) for value in values[:MAX_NAMED])
+        first = values[:MAX_NAMED].tolist()
+        shown = ", ".join(
+            f"{each >> 16} {each >> 8 & 255} {each & 255}" if self.in_colour else f"{each}" for each in first
+        )
         more = f" and {len(values) - MAX_NAMED} more" if len(values) > MAX_NAMED else ""
         kind = ("colour" if self.in_colour else "value") + ("s" if len(values) > 1 else "")
         pixels = "1 pixel" if counts.sum() == 1 else f"{counts.sum():,} pixels"
@@ -95,22 +101,10 @@ class ClassTable:
         )
 
 
-def packed(picture: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
-    """Colours as numbers of 24 bits."""
-    wide = picture.astype(np.int32)
-    return wide[..., 0] << 16 | wide[..., 1] << 8 | wide[..., 2]
-
-
-def value_text(value: int, in_colour: bool) -> str:
-    """`7`, or `128 64 0` for a packed colour."""
-    return f"{value >> 16} {value >> 8 & 255} {value & 255}" if in_colour else str(value)
-
-
 @lru_cache(8)
 def _lookup(values: tuple[tuple[Value, int], ...]) -> npt.NDArray[np.uint8]:
     """The class of every value, UNKNOWN for those that are not in the table."""
-    in_colour = isinstance(values[0][0], tuple)
-    table = np.full(2**24 if in_colour else 256, UNKNOWN, np.uint8)
+    table = np.full(2**24 if isinstance(values[0][0], tuple) else 256, UNKNOWN, np.uint8)
     for value, number in values:
         table[value if isinstance(value, int) else value[0] << 16 | value[1] << 8 | value[2]] = number
     return table
@@ -123,7 +117,6 @@ def table_of_names(names: Sequence[str], name: str = "own", colours: Sequence[Co
     return ClassTable(name, tuple(names), colours, (*values, (IGNORE, IGNORE)))
 
 
-HEADER = "value"
 ROWS = "give rows of value,name[,colour], as 7,road or 128 64 128,road"
 HEX = re.compile(r"#[0-9a-fA-F]{6}")
 
@@ -169,7 +162,7 @@ def _csv_lines(path: Path) -> list[tuple[str, list[str]]]:
     except csv.Error as error:
         raise InputError(f"{path}: is no CSV file ({error}); {ROWS}") from None
     filled = [(f"{path}, line {number}", cells) for number, cells in enumerate(rows, 1) if any(cells)]
-    return filled[1:] if filled and filled[0][1][0].lower() == HEADER else filled
+    return filled[1:] if filled and filled[0][1][0].lower() == "value" else filled
 
 
 def _parsed(cells: list[str], line: str) -> tuple[Value, str, Colour | None]:
@@ -196,11 +189,8 @@ def _colour(text: str) -> Colour | None:
 
 def _table_colours(names: dict[str, Colour | None], values: dict[Value, int]) -> tuple[Colour, ...]:
     """The colour that is given, or the first one in label images, or one of ours."""
-    colours = []
-    for number, (given, default) in enumerate(zip(names.values(), class_colours(len(names)), strict=True)):
-        first = next(value for value, each in values.items() if each == number)
-        colours.append(given or (first if isinstance(first, tuple) else default))
-    return tuple(colours)
+    seen = {number: value for value, number in reversed(values.items()) if isinstance(value, tuple)}
+    return tuple(given or seen.get(number) or class_colour(number) for number, given in enumerate(names.values()))
 
 
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))

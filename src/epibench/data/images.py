@@ -1,4 +1,4 @@
-"""Frames in files: which ones a folder holds, 8-bit images, 16-bit depth, and the part of them that is used."""
+"""Frames in files: which ones a folder holds, 8-bit images, 16-bit depth, label images, and the part that is used."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from epibench.data.batch import Batch, check_index
+from epibench.data.classes import IGNORE, ClassTable
 from epibench.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,28 +25,23 @@ if TYPE_CHECKING:
 
 # What Pillow raises for damaged files.
 DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    IndexError,
-    TypeError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
+    *(OSError, SyntaxError, ValueError, IndexError, TypeError, EOFError),
+    *(struct.error, zlib.error, Image.DecompressionBombError),
 )
+IMAGES = (".png", ".jpg", ".jpeg")
+LABELS = (".png",)
+GREY, RGB = 0, 2
+COLOUR_TYPES = {GREY: "grey", RGB: "RGB", 3: "palette colours", 4: "grey with transparency", 6: "RGB with transparency"}
 
 # Files by what the groups of a pattern find in their names.
 Listing = dict[tuple[str, ...], str]
-Window = tuple[EllipsisType, slice, slice]
 
 
-class Frame(Protocol):
-    """The files of a frame, as text, because to make 280,000 paths takes seconds; and what the frame is called."""
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The files of a frame, as text, because to make 280,000 paths takes seconds; and its name, wherever they lie."""
 
-    @property
-    def frame_id(self) -> str:
-        """Its name, the same wherever the files lie."""
+    frame_id: str
 
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
@@ -76,10 +72,9 @@ class Frames(Generic[AnyFrame]):
 
 
 @dataclass(frozen=True, slots=True)
-class DepthFrame:
+class DepthFrame(Frame):
     """The files of a frame with sparse depth and depth."""
 
-    frame_id: str
     image: str
     sparse_depth: str
     target: str
@@ -99,6 +94,35 @@ class DepthImages(Frames[DepthFrame]):
         window = bottom_centre({frame.image: image, frame.sparse_depth: sparse, frame.target: target}, self.crop)
         image, sparse, target = (picture[window].contiguous() for picture in (image, sparse, target))
         return Batch({"image": image, "sparse_depth": sparse[None]}, target, target > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledFrame(Frame):
+    """The files of a frame with classes."""
+
+    image: str
+    label: str
+
+
+class LabelledImages(Frames[LabelledFrame]):
+    """Image → classes, valid where one is counted (255 elsewhere)."""
+
+    def __init__(
+        self, name: str, frames: Sequence[LabelledFrame], classes: ClassTable, crop: tuple[int, int] | None = None
+    ):
+        super().__init__(name, frames, crop)
+        self.classes = classes
+
+    def read(self, frame: LabelledFrame) -> Batch:
+        """The image and its classes."""
+        image, target = read_image(frame.image), self.read_target(frame)
+        window = bottom_centre({frame.image: image, frame.label: target}, self.crop)
+        target = target[window].contiguous()
+        return Batch({"image": image[window].contiguous()}, target, target != IGNORE)
+
+    def read_target(self, frame: LabelledFrame) -> Tensor:
+        """The classes of a frame."""
+        return read_labels(frame.label, self.classes)
 
 
 def read_image(path: Path | str) -> Tensor:
@@ -122,6 +146,41 @@ def read_depth(path: Path | str, per_metre: int) -> Tensor:
     return torch.from_numpy(np.array(picture, dtype=np.float32)).div_(per_metre)
 
 
+def read_labels(path: Path | str, classes: ClassTable) -> Tensor:
+    """A label image, 8-bit PNG, as classes with IGNORE where none is counted, (height, width) int64.
+
+    Grey for a table of numbers, RGB for one of colours; anything else might hold other numbers than it seems to.
+    """
+    picture = load_picture(path, ("PNG", "JPEG"))
+    wanted = RGB if classes.in_colour else GREY
+    remedy = f"save it as 8-bit {COLOUR_TYPES[wanted]} PNG"
+    if picture.format != "PNG":
+        raise InputError(f"{path}: is JPEG, which changes values; give label images as PNG")
+    with open(path, "rb") as file:  # Pillow scales 2 and 4 bits up, and 16 bits of RGB down
+        bits, colour_type = file.read(26)[24:]
+    if colour_type == 3 and wanted == GREY:
+        remedy = "save its indices, if they are the values of the class table, as 8-bit grey PNG"
+    if {colour_type, wanted} == {GREY, RGB}:
+        asks = "colours" if classes.in_colour else "numbers"
+        remedy = f"class table '{classes.name}' has {asks}: give the table of these files, or {remedy}"
+    if colour_type != wanted or bits != 8:
+        depth = f"{bits}-bit " if colour_type in (GREY, RGB) else ""
+        kind = COLOUR_TYPES.get(colour_type, "another kind")
+        raise InputError(f"{path}: is in {depth}{kind}, not in 8-bit {COLOUR_TYPES[wanted]}; {remedy}")
+    return classes.decode(np.asarray(picture), path)
+
+
+def resized(target: Tensor, size: tuple[int, int]) -> Tensor:
+    """Classes at another size: each pixel has that of the nearest one."""
+    import torch
+
+    rows, columns = (
+        ((torch.arange(new, dtype=torch.float64) + 0.5) * old / new).long()
+        for old, new in zip(target.shape, size, strict=True)
+    )
+    return target[rows][:, columns]
+
+
 def load_picture(path: Path | str, formats: tuple[str, ...], decode: bool = True) -> Image.Image:
     """A picture in a file; not decoded, only its size and kind are known."""
     try:
@@ -132,10 +191,9 @@ def load_picture(path: Path | str, formats: tuple[str, ...], decode: bool = True
     except UnidentifiedImageError:
         problem = f"is no {' or '.join(formats)} file"
     except DAMAGE as error:
+        problem = f"is broken or truncated ({error})"
         if isinstance(error, OSError) and error.errno is not None:
             problem = f"cannot be read ({error.strerror})"
-        else:
-            problem = f"is broken or truncated ({error})"
     raise InputError(f"{path}: {problem}; unpack or download it again") from None
 
 
@@ -157,6 +215,76 @@ def check_partners(files: Listing, partners: Listing, folder: Path | str, remedy
         raise InputError(f"{files[alone[0]]}{more}: what belongs to it is missing in {folder}; {remedy}")
 
 
+def paired(
+    image_files: Listing, label_files: Listing, images: Path, labels: Path, missing_label: str, missing_image: str
+) -> list[LabelledFrame]:
+    """Every image with its label, in the order of their names; the last two: what to do if one is missing."""
+    check_partners(image_files, label_files, labels, missing_label)
+    check_partners(label_files, image_files, images, missing_image)
+    return [LabelledFrame("/".join(key), image_files[key], label_files[key]) for key in sorted(image_files)]
+
+
+def matched(
+    images: Path, labels: Path, image_suffix: str = "", label_suffix: str = "", remedy: str | None = None
+) -> list[LabelledFrame]:
+    """Images and label images of two folders by their names, also in folders below. remedy: if a folder has none."""
+    together = images.resolve() == labels.resolve()
+    if together and image_suffix == label_suffix:
+        raise InputError(
+            f"{images}: holds images and label images; give label_suffix, as _L for 0001_L.png, or two folders"
+        )
+    remedies = [remedy or f"give the folder of the {kind}" for kind in ("images", "label images")]
+    image_files = named(images, IMAGES, image_suffix, remedies[0])
+    label_files = named(labels, LABELS, label_suffix, remedies[1])
+    if together and len(label_suffix) > len(image_suffix):  # what is a label is no image
+        image_files = _without(image_files, label_files)
+    elif together:
+        label_files = _without(label_files, image_files)
+    for files, folder, endings, suffix in (  # neither may be empty
+        (image_files, images, IMAGES, image_suffix),
+        (label_files, labels, LABELS, label_suffix),
+    ):
+        if not files:
+            names = " or ".join(f"…{suffix}{ending}" for ending in endings)
+            raise InputError(f"{folder}: no {names} is there; {remedies[files is label_files]}")
+    missing_label = _partner_remedy(image_files, label_files, "label")
+    missing_image = _partner_remedy(label_files, image_files, "image")
+    return paired(image_files, label_files, images, labels, missing_label, missing_image)
+
+
+def named(folder: Path, endings: Sequence[str], suffix: str, remedy: str) -> Listing:
+    """Files by their paths below the folder, without suffix and ending; hidden ones are left out."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: folder is missing; {remedy}")
+    files: Listing = {}
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = os.path.join(parent, name)
+            stem, ending = os.path.splitext(path)
+            if name.startswith(".") or ending.lower() not in endings or not stem.endswith(suffix):
+                continue
+            key = (os.path.relpath(stem, folder).replace(os.sep, "/").removesuffix(suffix),)
+            if key in files:
+                raise InputError(f"{path}: {files[key]} has the same name; remove one of them, or give suffixes")
+            files[key] = path
+    return files
+
+
+def _without(files: Listing, others: Listing) -> Listing:
+    paths = set(others.values())
+    return {key: path for key, path in files.items() if path not in paths}
+
+
+def _partner_remedy(files: Listing, partners: Listing, kind: str) -> str:
+    """What to do about a missing partner; if names only end in something else, how to say so."""
+    first = min(files)[0]
+    ends = {name.removeprefix(first) for (name,) in partners if name != first and name.startswith(first)}
+    if len(ends) == 1 and not files.keys() & partners.keys():
+        return f"{kind}s seem to end in '{ends.pop()}': give that as {kind}_suffix"
+    return f"add the {kind}, or remove it; names must be equal up to image_suffix and label_suffix"
+
+
 def check_crop(crop: Iterable[int] | None) -> tuple[int, int] | None:
     """Height and width, both whole and positive; None: as the files are."""
     if crop is None:
@@ -170,7 +298,7 @@ def check_crop(crop: Iterable[int] | None) -> tuple[int, int] | None:
     return height, width
 
 
-def bottom_centre(pictures: Mapping[str, Tensor], crop: tuple[int, int] | None) -> Window:
+def bottom_centre(pictures: Mapping[str, Tensor], crop: tuple[int, int] | None) -> tuple[EllipsisType, slice, slice]:
     """Where the bottom centre of a frame lies; its pictures, by file, (…, height, width), must have one size.
 
     With an odd number of columns to spare, one more is cut on the right.
@@ -178,9 +306,8 @@ def bottom_centre(pictures: Mapping[str, Tensor], crop: tuple[int, int] | None) 
     (first, (height, width)), *others = [(path, tuple(picture.shape[-2:])) for path, picture in pictures.items()]
     for path, size in others:
         if size != (height, width):
-            raise InputError(
-                f"{path}: is {size[0]}×{size[1]}, but {first} is {height}×{width}; give files of one frame"
-            )
+            sizes = f"is {size[0]}×{size[1]}, but {first} is {height}×{width}"
+            raise InputError(f"{path}: {sizes}; give files of one frame")
     if crop is None:
         return ..., slice(None), slice(None)
     if height < crop[0] or width < crop[1]:

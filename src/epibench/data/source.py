@@ -1,27 +1,29 @@
 """Where the images of a domain come from, as options of a recipe: what the data sets in `sets/` have in common.
 
-A data set is one file there: a class that derives from `DepthSource` or `LabelledSource`.
+A data set is one file there: a class that derives from `DepthSource` or `LabelledSource`. `check_split` says what is
+there of one: the frames of each split, some of them opened, and what is missing.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from epibench.data.batch import Samples, first_samples
+from epibench.data.batch import Batch, Samples, first_samples
 from epibench.data.classes import ClassTable, Pairs
 from epibench.errors import InputError
 
 Task = Literal["depth", "segmentation"]
 Size = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
-TARGETS: dict[Task, str] = {"depth": "depth and no classes", "segmentation": "classes and no depth"}
 FOLDERS = ("root", "raw_root")  # options that say where files lie, and nothing of what is in them
 
 
@@ -148,7 +150,8 @@ class FramesSource(Source):
     def open(self, task: Task, folders: Folders, key: str) -> Samples:
         """The frames, of folders below those of the recipe."""
         if task != self.task:
-            raise InputError(f"'{self.kind}' has {TARGETS[self.task]}: it cannot be used for {task}")
+            targets = "depth and no classes" if self.task == "depth" else "classes and no depth"
+            raise InputError(f"'{self.kind}' has {targets}: it cannot be used for {task}")
         given = {name: folder for name in FOLDERS if (folder := getattr(self, name, None)) is not None}
         full = {name: str(folders.find(folder, f"{key}.{name}")) for name, folder in given.items()}
         return first_samples(self.model_copy(update=full).read(), self.num_images)
@@ -179,3 +182,105 @@ class LabelledSource(FramesSource):
     def version(self) -> str:
         """Changes when the same files give other targets."""
         return f"1-{self.table.digest}"
+
+
+Frame = tuple[Any, int]  # a data set, and the number of a frame in it
+Watch = Callable[[Sequence[Frame], str], Iterable[Frame]]  # shows how far one is
+
+
+@dataclass(frozen=True)
+class DepthFrame:
+    """What is in a frame: height and width, shares of the pixels with sparse depth and target, metres."""
+
+    frame_id: str
+    size: tuple[int, int]
+    sparse_share: float
+    target_share: float
+    nearest: float
+    farthest: float
+
+
+@dataclass(frozen=True)
+class LabelledFrames:
+    """What is in several frames: how many were opened, their heights and widths, and the pixels of each class."""
+
+    classes: ClassTable
+    opened: int
+    sizes: tuple[tuple[int, int], ...]
+    pixels: tuple[int, ...]
+    not_counted: int
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """What is there of a split. published: how many frames it should have; content: of what was opened."""
+
+    name: str
+    frames: int
+    published: int | None
+    content: tuple[DepthFrame, ...] | LabelledFrames | None
+    problems: tuple[str, ...]
+
+
+def check_split(split: CheckedSplit, every: bool, watch: Watch) -> SplitReport:
+    """Open frames, evenly spread or every one; what cannot be opened is among the problems."""
+    frames: list[Frame] = []
+    missing: list[str] = []
+    for part in split.parts:
+        try:
+            samples = part()
+            frames += [(samples, index) for index in range(len(samples))]
+        except InputError as error:
+            missing.append(str(error))
+    number = len(frames) if every else 3 if split.task == "depth" else 12
+    chosen = [frames[index] for index in spread(len(frames), number)]
+    problems: list[str] = []
+    opened = readable(watch(chosen, split.name), problems)
+    content: tuple[DepthFrame, ...] | LabelledFrames | None
+    if split.task == "segmentation":
+        content = describe_classes(opened, chosen[0][0].classes) if chosen else None
+    else:
+        content = tuple(describe_depth(samples.frame_id(index), batch) for (samples, index), batch in opened)
+        height, width = split.crop or (0, 0)
+        remedy = f"smaller than the usual crop {height}×{width}; use crop=None, or a smaller one"
+        small = [frame for frame in content if frame.size[0] < height or frame.size[1] < width]
+        problems += [f"{frame.frame_id}: {remedy}" for frame in small]
+    return SplitReport(split.name, len(frames), split.published, content or None, (*problems, *missing))
+
+
+def spread(length: int, number: int) -> Iterator[int]:
+    """So many numbers from the first to the last."""
+    count = min(length, number)
+    return (0 if count == 1 else step * (length - 1) // (count - 1) for step in range(count))
+
+
+def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Frame, Batch]]:
+    """The frames that can be opened, each with what it holds; what is wrong with the others is put into `problems`."""
+    for samples, index in frames:
+        try:
+            yield (samples, index), samples[index]
+        except InputError as error:
+            problems.append(str(error))
+
+
+def describe_depth(frame_id: str, batch: Batch) -> DepthFrame:
+    """What is in a frame; depths are those of the target, NaN if it has none."""
+    depths, (height, width) = batch.target[batch.valid], batch.target.shape
+    sparse, target = ((known > 0).double().mean().item() for known in (batch.inputs["sparse_depth"], batch.valid))
+    nearest, farthest = (each.item() for each in depths.aminmax()) if depths.numel() else (math.nan, math.nan)
+    return DepthFrame(frame_id, (height, width), sparse, target, nearest, farthest)
+
+
+def describe_classes(opened: Iterable[tuple[Frame, Batch]], classes: ClassTable) -> LabelledFrames | None:
+    """What is in these frames, None if there are none."""
+    sizes: Counter[tuple[int, int]] = Counter()
+    pixels, not_counted = [0] * classes.num_classes, 0
+    for _, batch in opened:
+        height, width = batch.target.shape
+        sizes[height, width] += 1
+        not_counted += int((~batch.valid).sum())
+        counts = batch.target[batch.valid].bincount(minlength=len(pixels)).tolist()
+        pixels = [before + more for before, more in zip(pixels, counts, strict=True)]
+    if not sizes:
+        return None
+    return LabelledFrames(classes, sizes.total(), tuple(sorted(sizes)), tuple(pixels), not_counted)

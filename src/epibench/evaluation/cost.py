@@ -44,8 +44,8 @@ def _measure(pool: NetworkPool, kind: str, inputs: Mapping[str, Tensor], size: i
     weights = torch.full((1, size), 1 / size, dtype=torch.float64, device=pool.device)
 
     def predict() -> None:
-        maps = joined([pool.outputs(inputs, members, range(1)) for members in pool.groups(slice(0, size))])
-        for rows in bands(maps.size, chunk_size(weights.shape, maps.num_classes, pool.device)):
+        maps = joined([pool.outputs(inputs, members, range(1)) for members in pool.resident_slices(slice(0, size))])
+        for rows in bands(maps.size, chunk_size(1, size, maps.num_classes, pool.device)):
             predictive = LIKELIHOODS[kind].combine(maps.pixels(0, rows), weights)
             _ = predictive.mean if kind == "gaussian" else predictive.probs  # computed when it is asked for
         if pool.device.type == "cuda":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from epibench.evaluation.suite import Observed, Suite, SuiteSettings, make_suite
+from epibench.evaluation.suite import MetricInputs, Suite, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS, Likelihood
 from epibench.members.draws import Draws
 from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, chunk_size, now
@@ -40,30 +40,30 @@ class Progressed:
 class Evaluation:
     """Every metric of every draw of a pool on some data; it can be saved after every shard and goes on from there."""
 
-    domain: PoolOnData
+    predictor: PoolOnData
     draws: Draws
     settings: SuiteSettings
     done: Progressed = field(default_factory=Progressed)
 
     def __post_init__(self) -> None:
-        self.parts = self.domain.parts(self.draws)
-        self.weights = [part.weights.to(self.domain.device) for part in self.parts]
+        self.parts = self.predictor.parts(self.draws)
+        self.weights = [part.weights.to(self.predictor.device) for part in self.parts]
         self.suites = [make_suite(weights, self.settings) for weights in self.weights]
         for suite in self.suites:
-            suite.metrics.to(self.domain.device)
+            suite.metrics.to(self.predictor.device)
 
     def run(
         self, after_shard: Progress = ignore, after_pixels: Progress = ignore, after_draws: Progress = ignore
     ) -> None:
         """Go through all that is left; the functions are told of images, pixels and draws that were done."""
-        for shard in self.domain.shards(self.done.images, self.parts):
+        for shard in self.predictor.shards(self.done.images, self.parts):
             for part, weights, suite in zip(self.parts, self.weights, self.suites, strict=True):
-                begun, watched = now(self.domain.device), self.domain.watching_seconds
-                blocks = shard.blocks(part)
-                predicted = now(self.domain.device)
+                begun, watched = now(self.predictor.device), self.predictor.watching_seconds
+                blocks = shard.blocks(part)  # members run here; their outputs are upsampled within the scoring time
+                predicted = now(self.predictor.device)
                 evaluate(blocks, LIKELIHOODS[self.settings.kind], weights, suite, after_pixels)
-                self.done.forward_seconds += predicted - begun - (self.domain.watching_seconds - watched)
-                self.done.scoring_seconds += now(self.domain.device) - predicted
+                self.done.forward_seconds += predicted - begun - (self.predictor.watching_seconds - watched)
+                self.done.scoring_seconds += now(self.predictor.device) - predicted
                 after_draws(len(part.draws))
             self.done.images += shard.num_images
             self.done.pixels += shard.num_pixels
@@ -89,16 +89,16 @@ class Evaluation:
 
     def state(self) -> dict[str, Tensor]:
         """All that is needed to go on, besides `done`."""
-        named = enumerate(suite.state() for suite in self.suites)
-        states = {f"suite{number}.{name}": tensor for number, state in named for name, tensor in state.items()}
-        return states | self.domain.state()
+        named = {f"suite{number}": suite.state() for number, suite in enumerate(self.suites)}
+        states = {f"{owner}.{name}": tensor for owner, state in named.items() for name, tensor in state.items()}
+        return states | self.predictor.state()
 
     def load_state(self, saved: Mapping[str, Tensor], done: Progressed) -> None:
         """Go on from a saved state."""
         for number, suite in enumerate(self.suites):
             owner = f"suite{number}."
             suite.load_state({n.removeprefix(owner): each for n, each in saved.items() if n.startswith(owner)})
-        self.domain.load_state(saved)
+        self.predictor.load_state(saved)
         self.done = done
 
 
@@ -107,9 +107,9 @@ def evaluate(
 ) -> None:
     """Update the metrics of all draws with blocks of pixels; weights: (draw, member), rows sum to 1."""
 
-    def observe(pixels: Pixels) -> Observed:
+    def observe(pixels: Pixels) -> MetricInputs:
         predictive = likelihood.combine(pixels.outputs, weights)
-        return suite.observe(predictive, pixels.target, pixels.image)
+        return suite.inputs_of(predictive, pixels.target, pixels.image)
 
     with silenced_torch_threads():
         for block in blocks:
@@ -124,7 +124,7 @@ def chunks(block: Pixels, num_draws: int, device: torch.device) -> Iterator[Pixe
     """Cut a block so that what is computed of it at once stays small, and move it to the device."""
     num_pixels = block.target.shape[0]
     shape = next(iter(block.outputs.values())).shape
-    size, done = chunk_size((num_draws, shape[0]), math.prod(shape[2:]), device), 0
+    size, done = chunk_size(num_draws, shape[0], math.prod(shape[2:]), device), 0
     for start in range(0, num_pixels, size):
         part = slice(start, start + size)
         scanned = block.scanned * min(start + size, num_pixels) // num_pixels

@@ -18,7 +18,7 @@ from epibench.metrics import MetricInfo, StreamingMetric
 from epibench.metrics.prediction_errors import squared_error
 from epibench.metrics.sparsification import SparsificationError
 
-Observed = dict[str, Tensor]
+MetricInputs = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class SuiteSettings:
 class Suite:
     """Metrics in a MetricCollection, and how what they ask for is observed of a predictive."""
 
-    def __init__(self, suite: dict[str, StreamingMetric], observe: Callable[[Any, Tensor, str], Observed], by: str):
+    def __init__(self, suite: dict[str, StreamingMetric], observe: Callable[[Any, Tensor, str], MetricInputs], by: str):
         self.metrics = MetricCollection(cast(dict[str, Any], suite), compute_groups=False)
         self._observe = observe
         self._uncertainty = by
 
-    def observe(self, predictive: Any, target: Tensor, image: Tensor | None) -> Observed:
+    def inputs_of(self, predictive: Any, target: Tensor, image: Tensor | None) -> MetricInputs:
         """What the metrics may ask for of these pixels, by name; it may be called from several threads."""
         observed = self._observe(predictive, target, self._uncertainty)
         return observed if image is None else {**observed, "image": image}
 
-    def update(self, observed: Observed) -> None:
+    def update(self, observed: MetricInputs) -> None:
         """Add observed pixels to every metric; each takes by name what it needs."""
         self.metrics.update(**observed)
 
@@ -131,7 +131,7 @@ METRICS: dict[str, dict[str, MakeMetric]] = {
 def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
     """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member)."""
     suite = {name: make(weights, settings) for name, make in METRICS[settings.kind].items()}
-    return Suite(suite, OBSERVE[settings.kind], settings.uncertainty)
+    return Suite(suite, METRIC_INPUTS[settings.kind], settings.uncertainty)
 
 
 def metric_infos() -> dict[str, MetricInfo]:
@@ -144,7 +144,7 @@ def metric_infos() -> dict[str, MetricInfo]:
     return infos
 
 
-def observe_gaussian(predictive: GaussianPredictive, target: Tensor, uncertainty: str) -> Observed:
+def observe_gaussian(predictive: GaussianPredictive, target: Tensor, uncertainty: str) -> MetricInputs:
     """Everything that a metric of Gaussian predictions may ask for, by the name it asks with."""
     return {
         "mean": predictive.mean,
@@ -158,7 +158,7 @@ def observe_gaussian(predictive: GaussianPredictive, target: Tensor, uncertainty
     }
 
 
-def observe_categorical(predictive: CategoricalPredictive, target: Tensor, uncertainty: str) -> Observed:
+def observe_categorical(predictive: CategoricalPredictive, target: Tensor, uncertainty: str) -> MetricInputs:
     """Everything that a metric of categorical predictions may ask for, by the name it asks with."""
     scored = predictive.judge(target, cast(Any, uncertainty))
     return {
@@ -173,7 +173,7 @@ def observe_categorical(predictive: CategoricalPredictive, target: Tensor, uncer
     }
 
 
-OBSERVE: dict[str, Callable[[Any, Tensor, str], Observed]] = {
+METRIC_INPUTS: dict[str, Callable[[Any, Tensor, str], MetricInputs]] = {
     "gaussian": observe_gaussian,
     "categorical": observe_categorical,
 }

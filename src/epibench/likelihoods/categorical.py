@@ -88,7 +88,7 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> CategoricalPredic
         probs.copy_(values).clamp_(min=0)  # stored probabilities may lie below 0 by their rounding
     elif probs.numel():
         torch.sub(values, values.amax(1, keepdim=True).to(torch.float64), out=probs)
-        _exp(probs)
+        _in_place("exp", probs)
         probs /= probs.sum(1, keepdim=True)
     return CategoricalPredictive(probs.movedim(1, 2), weights.to(probs.device, torch.float64))
 
@@ -140,23 +140,15 @@ def entropy(probs: Tensor) -> Tensor:
 
 def _add_entropy(total: Tensor, probs: Tensor) -> None:
     """total −= p log p, with 0·log 0 = 0."""
-    total.addcmul_(probs, _log(probs.clamp(min=torch.finfo(probs.dtype).tiny)), value=-1)
+    total.addcmul_(probs, _in_place("log", probs.clamp(min=torch.finfo(probs.dtype).tiny)), value=-1)
 
 
-def _exp(values: Tensor) -> Tensor:
-    """In place, by the faster of two libraries."""
+def _in_place(function: Literal["exp", "log"], values: Tensor) -> Tensor:
+    """By the faster of two libraries."""
     if FAST_NUMPY and not values.is_cuda:
-        np.exp(values.numpy(), out=values.numpy())
+        getattr(np, function)(values.numpy(), out=values.numpy())
         return values
-    return values.exp_()
-
-
-def _log(values: Tensor) -> Tensor:
-    """In place, by the faster of two libraries."""
-    if FAST_NUMPY and not values.is_cuda:
-        np.log(values.numpy(), out=values.numpy())
-        return values
-    return values.log_()
+    return values.exp_() if function == "exp" else values.log_()
 
 
 def check_uncertainty(kind: str) -> str:

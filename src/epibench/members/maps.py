@@ -23,19 +23,19 @@ class Maps(ABC):
     """What some members predict for the images of a batch."""
 
     @abstractmethod
-    def planes(self, place: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
+    def planes(self, index: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
         """Outputs of an image at full resolution, (member, row, column), or (member, class, row, column)."""
 
-    def rows(self, place: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
-        """Outputs of some rows of the image at a place in the batch, (member, row, column[, class])."""
-        return {name: _classes_last(values, 3) for name, values in self.planes(place, rows, members).items()}
+    def rows(self, index: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
+        """Outputs of some rows of image `index` of the batch, (member, row, column[, class])."""
+        return {name: _classes_last(values, 3) for name, values in self.planes(index, rows, members).items()}
 
-    def pixels(self, place: int, rows: slice, kept: Tensor | None = None) -> dict[str, Tensor]:
+    def pixels(self, index: int, rows: slice, kept: Tensor | None = None) -> dict[str, Tensor]:
         """Outputs of the pixels of some rows, (member, pixel[, class]); kept: their numbers, None for all.
 
         Classes lie outside of pixels in memory, as what is computed of them wants it.
         """
-        flat = {name: values.flatten(-2) for name, values in self.planes(place, rows).items()}
+        flat = {name: values.flatten(-2) for name, values in self.planes(index, rows).items()}
         chosen = flat if kept is None else {name: values.index_select(-1, kept) for name, values in flat.items()}
         return {name: _classes_last(values, 2) for name, values in chosen.items()}
 
@@ -68,7 +68,7 @@ def windows_over(size: Size, window: Size, overlap: float) -> tuple[Window, ...]
 def _starts(length: int, side: int, overlap: float) -> list[int]:
     step = max(1, int(side * (1 - overlap)))
     number = 1 + -(-(length - side) // step)
-    return [min(place * step, length - side) for place in range(number)]
+    return [min(each * step, length - side) for each in range(number)]
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class WindowMaps(Maps):
         """Values of each pixel."""
         return math.prod(next(iter(self.values.values())).shape[3:-2])
 
-    def planes(self, place: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
+    def planes(self, index: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
         """Outputs at full resolution, (member, row, column), or (member, class, row, column)."""
-        return {name: self._refined(values[members, place], rows) for name, values in self.values.items()}
+        return {name: self._upsampled(values[members, index], rows) for name, values in self.values.items()}
 
-    def _refined(self, values: Tensor, rows: slice) -> Tensor:
+    def _upsampled(self, values: Tensor, rows: slice) -> Tensor:
         """values: (member, window, …, coarse row, coarse column)."""
         if len(self.windows) == 1:
-            return refined(values[:, 0], self.size, rows)
+            return upsampled_rows(values[:, 0], self.size, rows)
         height = rows.stop - rows.start
         total = values.new_zeros((len(values), *values.shape[2:-2], height, self.size[1]))
         count = values.new_zeros((height, self.size[1]))
@@ -105,7 +105,7 @@ class WindowMaps(Maps):
                 inner = slice(top - window.top, bottom - window.top)
                 columns = slice(window.left, window.left + window.width)
                 there = (..., slice(top - rows.start, bottom - rows.start), columns)
-                total[there] += refined(values[:, number], (window.height, window.width), inner)
+                total[there] += upsampled_rows(values[:, number], (window.height, window.width), inner)
                 count[there] += 1
         return total.div_(count)
 
@@ -120,17 +120,17 @@ class GroupedMaps(Maps):
     maps: Maps
     groups: Sequence[Sequence[int]]
 
-    def planes(self, place: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
+    def planes(self, index: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
         """Logits of the groups, (member, group, row, column)."""
-        logits = self.maps.planes(place, rows, members)["logits"]
+        logits = self.maps.planes(index, rows, members)["logits"]
         merged = [torch.logsumexp(logits[:, list(group)], 1) for group in self.groups]
         return {"logits": torch.stack(merged, 1)}
 
 
-def refined(coarse: Tensor, size: Size, rows: slice) -> Tensor:
+def upsampled_rows(coarse: Tensor, size: Size, rows: slice) -> Tensor:
     """Some rows of values on a coarse grid, (…, row, column), interpolated to an image: corners are corners.
 
-    The same as `functional.interpolate(…, mode="bilinear", align_corners=True)` of all rows.
+    Of all rows it is what networks are trained on (`training.network.upsampled`): bilinear with aligned corners.
     """
     if coarse.shape[-2:] == size:
         return coarse[..., rows, :]

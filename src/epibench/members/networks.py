@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,7 @@ from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, j
 from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, Pool, PoolOnData, chunk_size, now
 from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout, insert_dropout
-from epibench.networks.folding import fold_batch_norm
+from epibench.networks.resnet import fold_batch_norm
 from epibench.parallel import in_threads
 from epibench.training.state import Weights
 
@@ -55,8 +54,8 @@ class NetworkPool(Pool):
     overlap: float = 0.0
     _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict)
 
-    def groups(self, members: slice) -> Iterator[slice]:
-        """Members in stretches whose networks fit onto the device together."""
+    def resident_slices(self, members: slice) -> Iterator[slice]:
+        """Slices of members, each of whose networks fit onto the device together."""
         start, seen = members.start, set[Member]()
         for number in range(members.start, members.stop):
             loaded = self._loaded(self.table.members[number])
@@ -146,14 +145,16 @@ def cut(inputs: Inputs, window: Window) -> Inputs:
     return {name: values[..., rows, columns] for name, values in inputs.items()}
 
 
-class Observer(Protocol):
+class Observer:
     """Sees all outputs of the members as they come, to keep some."""
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """What some members predict for a batch; images: their numbers in the domain."""
+        raise NotImplementedError
 
     def state(self) -> dict[str, Tensor]:
         """What it has kept, to go on from."""
+        return {}
 
     def load_state(self, saved: Mapping[str, Tensor]) -> None:
         """Go on from what was kept."""
@@ -161,12 +162,15 @@ class Observer(Protocol):
     def close(self) -> None:
         """All has been seen."""
 
+    def stop(self) -> None:
+        """No more will be seen for now: the evaluation has failed or was interrupted."""
+
 
 @dataclass
 class NetworksOnImages(PoolOnData):
     """Large networks and the images of a domain that they predict.
 
-    num_classes: those that the domain is scored in; groups: of the classes that networks predict, those that the
+    num_classes: those that the domain is scored in; class_groups: of the classes that networks predict, those that the
     domain does not tell apart, None where they are the same.
     """
 
@@ -176,7 +180,7 @@ class NetworksOnImages(PoolOnData):
     workers: int = 0
     observers: Sequence[Observer] = ()
     num_classes: int | None = None
-    groups: Sequence[Sequence[int]] | None = None
+    class_groups: Sequence[Sequence[int]] | None = None
     watching_seconds: float = 0.0  # of the observers
 
     def __post_init__(self) -> None:
@@ -202,6 +206,18 @@ class NetworksOnImages(PoolOnData):
         if gathered:
             yield ImageShard(self, gathered)
 
+    def show(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
+        """Let observers see what members predict; the time that they take is not that of the members."""
+        if self.observers:
+            begun = now(self.device)
+            for observer in self.observers:
+                observer.see(batch, images, members, maps)
+            self.watching_seconds += now(self.device) - begun
+
+    def in_domain_classes(self, maps: WindowMaps) -> Maps:
+        """Outputs in the classes that the domain knows."""
+        return maps if self.class_groups is None else GroupedMaps(maps, self.class_groups)
+
     def state(self) -> dict[str, Tensor]:
         """What observers have kept."""
         kept = enumerate(observer.state() for observer in self.observers)
@@ -218,7 +234,7 @@ class NetworksOnImages(PoolOnData):
 class ImageShard:
     """Some batches of images."""
 
-    domain: NetworksOnImages
+    predictor: NetworksOnImages
     batches: list[NumberedBatch]
 
     @property
@@ -233,24 +249,23 @@ class ImageShard:
 
     def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
         """Run the part's members; their outputs are refined band by band as pixels are asked for."""
-        domain, pool = self.domain, self.domain.pool
+        return self._pixel_blocks(self._predicted(part), part)
+
+    def _predicted(self, part: DrawnPart) -> list[Maps]:
+        """What the members of a part predict for each batch; each member is run once per image."""
+        predictor, pool = self.predictor, self.predictor.pool
         parts: list[list[WindowMaps]] = [[] for _ in self.batches]
-        for members in pool.groups(part.members):
-            for of_batch, (images, batch) in zip(parts, self.batches, strict=True):
-                of_batch.append(pool.outputs(batch.inputs, members, images))
-                if domain.observers:
-                    begun = now(domain.device)
-                    for observer in domain.observers:
-                        observer.see(batch, images, members, self._in_domain_classes(of_batch[-1]))
-                    domain.watching_seconds += now(domain.device) - begun
-        return self._refined([self._in_domain_classes(joined(maps)) for maps in parts], part)
+        for members in pool.resident_slices(part.members):
+            for number, (images, batch) in enumerate(self.batches):
+                parts[number].append(pool.outputs(batch.inputs, members, images))
+                predictor.show(batch, images, members, predictor.in_domain_classes(parts[number][-1]))
+        return [predictor.in_domain_classes(joined(maps)) for maps in parts]
 
-    def _in_domain_classes(self, maps: WindowMaps) -> Maps:
-        return maps if self.domain.groups is None else GroupedMaps(maps, self.domain.groups)
-
-    def _refined(self, predicted: list[Maps], part: DrawnPart) -> Iterator[Pixels]:
+    def _pixel_blocks(self, predicted: list[Maps], part: DrawnPart) -> Iterator[Pixels]:
         """The valid pixels, in blocks of as many as are scored at once."""
-        most = CHUNKS_AT_ONCE * chunk_size(part.weights.shape, self.domain.num_classes or 1, self.domain.device)
+        most = CHUNKS_AT_ONCE * chunk_size(
+            len(part.weights), part.num_members, self.predictor.num_classes or 1, self.predictor.device
+        )
         pieces, size = list[Pixels](), 0
         for (images, batch), maps in zip(self.batches, predicted, strict=True):
             for number, image in enumerate(images):

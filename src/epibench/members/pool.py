@@ -137,9 +137,9 @@ def parts_of(pool: Pool, draws: Draws) -> list[DrawnPart]:
     return [part for part in parts if part.draws]
 
 
-def chunk_size(weights: Sequence[int], classes: int, device: torch.device) -> int:
-    """Pixels that are scored at once, given the numbers of draws and members."""
-    return max(1, CHUNK[device.type] // (max(weights) * max(1, classes)))
+def chunk_size(num_draws: int, num_members: int, num_classes: int, device: torch.device) -> int:
+    """How many pixels are scored at once."""
+    return max(1, CHUNK[device.type] // (max(num_draws, num_members) * max(1, num_classes)))
 
 
 def now(device: torch.device) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -72,6 +72,7 @@ class Method(BaseModel, ABC):
     name: ClassVar[str]
     label: ClassVar[str]
     prior: ClassVar[bool] = True  # whether it knows of the prior on weights
+    version: ClassVar[str] = "1"  # raised when its code comes to train or fit other weights
     single: ClassVar[bool] = False  # whether its members never predict together: only M = 1 makes sense
 
     diverged: Annotated[Literal["stop", "drop"], AFTER_TRAINING] = "stop"  # what happens when networks become NaN
@@ -106,14 +107,7 @@ class Method(BaseModel, ABC):
     @property
     def training(self) -> TrainingPlan:
         """All that it decides about training."""
-        return TrainingPlan(
-            rule=self.rule,
-            schedule=self.schedule,
-            num_epochs=self.num_epochs,
-            batch_size=self.batch_size,
-            keep=self.keep,
-            dropout=self.dropout,
-        )
+        return TrainingPlan(**{field.name: getattr(self, field.name) for field in fields(TrainingPlan)})
 
     @property
     def training_options(self) -> dict[str, Any]:

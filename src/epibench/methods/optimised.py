@@ -9,8 +9,6 @@ from pydantic import Field
 from epibench.methods.contract import Method
 from epibench.training.rules import SGD, Adam, AdamW, Rule, Schedule, constant, poly
 
-MOMENTUM = 0.9
-
 
 class Optimised(Method):
     """Networks that are optimised for the mean loss U/N and kept at the end of training.
@@ -25,9 +23,8 @@ class Optimised(Method):
     @property
     def rule(self) -> Rule:
         """The update rule of the optimiser."""
-        if self.optimiser in ("adam", "adamw"):
-            return Adam() if self.optimiser == "adam" else AdamW()
-        return SGD(MOMENTUM if self.optimiser == "momentum" else 0.0)
+        rules: dict[str, Rule] = {"adam": Adam(), "adamw": AdamW(), "sgd": SGD(0.0), "momentum": SGD(0.9)}
+        return rules[self.optimiser]
 
     @property
     def schedule(self) -> Schedule:

@@ -8,22 +8,10 @@ import torch
 from torch import Tensor
 
 from epibench.conventions import Convention, check_convention
+from epibench.metrics import ranking
 from epibench.metrics.checks import check_classes, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.info import MetricInfo, bound, describe
-from epibench.metrics.ranking import (
-    accumulate,
-    bin_edges,
-    bin_index,
-    count_correct,
-    cut_at,
-    equal_mass_ranks,
-    num_bins,
-    sorting,
-    sum_in_any_order,
-    sum_of_first,
-    sum_of_keys,
-)
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, value_of
 
 ADAPTIVE_BITS = 16
 
@@ -126,8 +114,8 @@ class ConfidenceCalibration(_OfConfidence):
         index = (confidence * self.bins).to(torch.int64).clamp_(max=self.bins)
         if self.num_classes is not None:
             index.add_(predicted.to(torch.int64), alpha=self.bins + 1)
-        count_correct(index, self.bin_counts[rows], self.bin_correct[rows], correct)
-        accumulate(index, (self.bin_confidence[rows], confidence))
+        ranking.count_correct(index, self.bin_counts[rows], self.bin_correct[rows], correct)
+        ranking.accumulate(index, (self.bin_confidence[rows], confidence))
 
     def compute(self) -> dict[str, Tensor]:
         """The expected calibration error, one value per draw, and that of each class."""
@@ -179,41 +167,34 @@ class AdaptiveConfidenceCalibration(_OfConfidence):
         super().__init__(num_draws, **kwargs)
         self.bins = bins
         self.bits = bits
-        self.add_counts("doubt_counts", num_bins(bits))
-        self.add_counts("doubt_correct", num_bins(bits))
-        self.add_sums("doubt_sums", num_bins(bits))
+        self.add_counts("doubt_counts", ranking.num_bins(bits))
+        self.add_counts("doubt_correct", ranking.num_bins(bits))
+        self.add_sums("doubt_sums", ranking.num_bins(bits))
 
     def _add(self, rows: slice, confidence: Tensor, correct: Tensor, predicted: Tensor) -> None:
         doubt = (1 - confidence.to(torch.float64)).clamp(min=0)  # most pixels are near 1: resolve them there
-        index = bin_index(doubt, self.bits)
-        count_correct(index, self.doubt_counts[rows], self.doubt_correct[rows], correct)
-        accumulate(index, (self.doubt_sums[rows], doubt))
+        index = ranking.bin_index(doubt, self.bits)
+        ranking.count_correct(index, self.doubt_counts[rows], self.doubt_correct[rows], correct)
+        ranking.accumulate(index, (self.doubt_sums[rows], doubt))
 
     def compute(self) -> dict[str, Tensor]:
         """The adaptive calibration error and its bound, one value per draw."""
         total = self.doubt_counts.sum(1)
-        ranks = equal_mass_ranks(total, self.bins)
-        cut = cut_at(ranks, self.doubt_counts)
-        doubt = sum_of_keys(cut, self.doubt_sums, bin_edges(self.bits, self.device))
+        ranks = ranking.equal_mass_ranks(total, self.bins)
+        cut = ranking.cut_at(ranks, self.doubt_counts)
+        doubt = ranking.sum_of_keys(cut, self.doubt_sums, ranking.bin_edges(self.bits, self.device))
         hits = self.doubt_correct.to(torch.float64)
-        correct = sum_in_any_order(cut, hits, squares=hits)  # 0² = 0 and 1² = 1
+        correct = ranking.sum_in_any_order(cut, hits, squares=hits)  # 0² = 0 and 1² = 1
         # Σ (confidence − correct) over the first k pixels = k − doubt − correct.
-        excess = ranks - doubt.value - correct.value
-        low = ranks - doubt.upper - correct.upper
-        high = ranks - doubt.lower - correct.lower
+        excess, high, low = (ranks - doubted - right for doubted, right in zip(doubt, correct, strict=True))
         error = excess.diff(dim=1).abs().sum(1) / total
         reach = torch.maximum(high - excess, excess - low)
-        return {
-            "ece_adaptive": self.result(error),
-            "ece_adaptive_bound": self.result(2 * reach.sum(1) / total),
-        }
+        return {"ece_adaptive": self.result(error), "ece_adaptive_bound": self.result(2 * reach.sum(1) / total)}
 
 
 def ece(probs: Array, target: Array, bins: int = 10, *, convention: Convention = "pooled") -> Tensor:
     """Expected calibration error of whole arrays, with `bins` equal-width bins. probs: (…, class)."""
-    metric = ConfidenceCalibration(bins, convention=convention)
-    metric.update(probs, target)
-    return metric.compute()["ece"]
+    return value_of(ConfidenceCalibration(bins, convention=convention), "ece", probs, target)
 
 
 def ece_adaptive(probs: Array, target: Array, bins: int = 10) -> Tensor:
@@ -227,7 +208,7 @@ def ece_adaptive(probs: Array, target: Array, bins: int = 10) -> Tensor:
     if not predicted.numel():
         return torch.tensor(torch.nan, dtype=torch.float64, device=classes.device)
     doubt = (1 - confidence[0].to(torch.float64)).clamp(min=0)
-    order = sorting(doubt)
+    order = ranking.sorting(doubt)
     gap = (1 - doubt - (predicted == targets.to(torch.int64))[0].to(torch.float64))[order]
-    ranks = equal_mass_ranks(torch.tensor([doubt.numel()], device=gap.device), bins)[0]
-    return sum_of_first(ranks, doubt[order], gap).diff().abs().sum() / doubt.numel()
+    ranks = ranking.equal_mass_ranks(torch.tensor([doubt.numel()], device=gap.device), bins)[0]
+    return ranking.sum_of_first(ranks, doubt[order], gap).diff().abs().sum() / doubt.numel()

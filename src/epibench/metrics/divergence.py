@@ -37,10 +37,8 @@ def divergence(
 ) -> Tensor:
     """KL(p ‖ q) over some points: the mean of the KLs at each, or for classes as published, of normalised maps."""
     if "mean" in p:
-        at_points = kl_gaussian(
-            p["mean"][..., points], p["variance"][..., points], q["mean"][..., points], q["variance"][..., points]
-        )
-        return at_points.mean(-1)
+        moments = (side[name][..., points] for side in (p, q) for name in ("mean", "variance"))
+        return kl_gaussian(*moments).mean(-1)
     first, second = p["probs"][..., points, :], q["probs"][..., points, :]
     if convention == "gustafsson2020":
         return kl_normalised_map(first[..., 0], second[..., 0])

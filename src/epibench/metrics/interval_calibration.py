@@ -10,7 +10,7 @@ from torch import Tensor
 
 from epibench.metrics.info import MetricInfo, describe
 from epibench.metrics.ranking import accumulate, bin_edges, bin_index
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, trapezoid
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, trapezoid, value_of
 
 NUM_LEVELS = 99
 # Coarse enough for a small table, fine enough that no bin holds two half-widths: these are 2 % apart, bins 1.6 % wide.
@@ -29,6 +29,10 @@ def half_widths(device: torch.device | None = None) -> Tensor:
     return quantiles
 
 
+COVERAGE = "How far is the coverage of intervals from their level, over all levels?"
+AUCE = MetricInfo("auce", "AUCE", COVERAGE, "lower", "Calibration")
+
+
 class IntervalCalibration(StreamingMetric):
     """AUCE: area between the coverage of central intervals and their level; exact, with one counter per level.
 
@@ -38,19 +42,9 @@ class IntervalCalibration(StreamingMetric):
 
     higher_is_better = False
     info = describe(
+        AUCE,
         MetricInfo(
-            "auce",
-            "AUCE",
-            "How far is the coverage of intervals from their level, over all levels?",
-            "lower",
-            "Calibration",
-        ),
-        MetricInfo(
-            "auce_signed",
-            "AUCE, signed",
-            "Below 0: over-confident. Above 0: under-confident.",
-            "zero",
-            "Calibration",
+            "auce_signed", "AUCE, signed", "Below 0: over-confident. Above 0: under-confident.", "zero", "Calibration"
         ),
         MetricInfo(
             "interval_length",
@@ -81,11 +75,10 @@ class IntervalCalibration(StreamingMetric):
     def compute(self) -> dict[str, Tensor]:
         """The area, the signed area and the mean length of the 90 % interval, each one value per draw."""
         gap = self._coverage() - levels(self.device)
-        length = self._interval_length()[:, INTERVAL_LEVEL - 1]
         return {
             "auce": self.result(trapezoid(gap.abs())),
             "auce_signed": self.result(trapezoid(gap)),
-            "interval_length": self.result(length),
+            "interval_length": self.result(self._interval_length()[:, INTERVAL_LEVEL - 1]),
         }
 
     def curves(self) -> dict[str, Tensor]:
@@ -135,6 +128,4 @@ def _level_table(device: torch.device) -> tuple[Tensor, Tensor]:
 
 def auce(mean: Array, std: Array, target: Array) -> Tensor:
     """Area under the calibration error curve of Gaussian predictions, of whole arrays."""
-    metric = IntervalCalibration()
-    metric.update(mean, std, target)
-    return metric.compute()["auce"]
+    return value_of(IntervalCalibration(), "auce", mean, std, target)

@@ -7,22 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epibench.metrics import ranking
 from epibench.metrics.checks import check_keys, same_pixels
 from epibench.metrics.info import MetricInfo, bound, describe
 from epibench.metrics.prediction_errors import squared_error
-from epibench.metrics.ranking import (
-    PartialSum,
-    accumulate,
-    bin_edges,
-    bin_index,
-    cut_at,
-    equal_mass_ranks,
-    num_bins,
-    sorting,
-    sum_in_any_order,
-    sum_of_first,
-    sum_of_keys,
-)
+from epibench.metrics.ranking import PartialSum
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
 
 ENCE_BITS = 16
@@ -52,26 +41,26 @@ class NormalisedCalibration(StreamingMetric):
         super().__init__(num_draws, **kwargs)
         self.bins = bins
         self.bits = bits
-        self.add_counts("variance_counts", num_bins(bits))
-        self.add_sums("variance_sums", num_bins(bits))
-        self.add_sums("variance_errors", num_bins(bits))
+        self.add_counts("variance_counts", ranking.num_bins(bits))
+        self.add_sums("variance_sums", ranking.num_bins(bits))
+        self.add_sums("variance_errors", ranking.num_bins(bits))
 
     def update(self, mean: Array, variance: Array, target: Array) -> None:
         """Add pixels. mean, variance: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
         each_row(self._add, *self.gaussian_pixels(mean, target, variance=variance))
 
     def _add(self, rows: slice, mean: Tensor, variance: Tensor, target: Tensor) -> None:
-        index = bin_index(variance, self.bits)
+        index = ranking.bin_index(variance, self.bits)
         counts, variances, errors = self.variance_counts[rows], self.variance_sums[rows], self.variance_errors[rows]
-        accumulate(index, (counts, None), (variances, variance), (errors, squared_error(mean, target)))
+        ranking.accumulate(index, (counts, None), (variances, variance), (errors, squared_error(mean, target)))
 
     def compute(self) -> dict[str, Tensor]:
         """The error and its bound, one value per draw."""
         total = self.variance_counts.sum(1)
-        ranks = equal_mass_ranks(total, self.bins)
-        cut = cut_at(ranks, self.variance_counts)
-        variance = sum_of_keys(cut, self.variance_sums, bin_edges(self.bits, self.device))
-        error = sum_in_any_order(cut, self.variance_errors)
+        ranks = ranking.equal_mass_ranks(total, self.bins)
+        cut = ranking.cut_at(ranks, self.variance_counts)
+        variance = ranking.sum_of_keys(cut, self.variance_sums, ranking.bin_edges(self.bits, self.device))
+        error = ranking.sum_in_any_order(cut, self.variance_errors)
         filled = ranks.diff(dim=1) > 0
         gap, least, most = _gaps(_between(variance), _between(error))
         reach = torch.maximum(most - gap, gap - least).masked_fill(gap.isinf(), 0)  # then the exact value is too
@@ -109,9 +98,9 @@ def ence(mean: Array, variance: Array, target: Array, bins: int = 10) -> Tensor:
     same_pixels(mean=center, variance=spread, target=truth)
     check_keys(spread, "variance", finite=True)
     spread, error = spread[0].to(torch.float64), squared_error(center, truth)[0]
-    order = sorting(spread)
+    order = ranking.sorting(spread)
     spread, error = spread[order], error[order]
-    ranks = equal_mass_ranks(torch.tensor([spread.numel()], device=spread.device), bins)[0]
-    variances, errors = (sum_of_first(ranks, spread, values).diff().clamp(min=0) for values in (spread, error))
+    ranks = ranking.equal_mass_ranks(torch.tensor([spread.numel()], device=spread.device), bins)[0]
+    variances, errors = (ranking.sum_of_first(ranks, spread, values).diff().clamp(min=0) for values in (spread, error))
     gap = (1 - _root_ratio(errors, variances)).abs()
     return _mean(gap[None], ranks.diff()[None] > 0)[0]

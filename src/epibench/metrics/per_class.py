@@ -13,13 +13,7 @@ from epibench.metrics.confidence_calibration import ConfidenceCalibration
 from epibench.metrics.info import MetricInfo, bound, describe
 from epibench.metrics.prediction_errors import MeanIoU
 from epibench.metrics.ranking import accumulate, accumulate_by_label, bin_edges, bin_index
-from epibench.metrics.sparsification import (
-    Histograms,
-    SparsificationError,
-    ause,
-    binned_curves,
-    check_error,
-)
+from epibench.metrics.sparsification import Histograms, SparsificationError, ause, binned_curves, check_error
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
 
 # 16 bins for each octave from 2⁻²⁸ to 8, which is above every entropy of up to 2,980 classes and every Brier score.

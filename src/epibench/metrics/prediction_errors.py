@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from epibench.conventions import Convention, check_convention
 from epibench.metrics.checks import check_classes, check_finite, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.info import MetricInfo, describe
 from epibench.metrics.ranking import accumulate
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, value_of
 
 GROUP_OF_IMAGES = 4
 
@@ -20,18 +20,14 @@ RMSE = MetricInfo("rmse", "RMSE", "Root mean squared error of the predicted mean
 MAE = MetricInfo("mae", "MAE", "Mean absolute error of the predicted mean.", "lower", "Accuracy", in_unit=True)
 
 
-class RootMeanSquaredError(StreamingMetric):
-    """√mean squared error over all pixels, however they were batched. `update(mean, target)`; gives `rmse`."""
-
+class _MeanError(StreamingMetric):
     higher_is_better = False
-    info = describe(RMSE)
-    squared_error_sum: Tensor
-    squared_error_count: Tensor
+    error: ClassVar[str]  # what its states are called after
 
     def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
         super().__init__(num_draws, **kwargs)
-        self.add_sums("squared_error_sum")
-        self.add_counts("squared_error_count")
+        self.add_sums(f"{self.error}_sum")
+        self.add_counts(f"{self.error}_count")
 
     def update(self, mean: Array, target: Array) -> None:
         """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
@@ -39,7 +35,19 @@ class RootMeanSquaredError(StreamingMetric):
         same_pixels(mean=means, target=targets)
         check_finite(mean=means, target=targets)
         each_row(self._add, means, targets)
-        self.squared_error_count += means.shape[1]
+        getattr(self, f"{self.error}_count").add_(means.shape[1])
+
+    def _add(self, rows: slice, mean: Tensor, target: Tensor) -> None:
+        raise NotImplementedError
+
+
+class RootMeanSquaredError(_MeanError):
+    """√mean squared error over all pixels, however they were batched. `update(mean, target)`; gives `rmse`."""
+
+    info = describe(RMSE)
+    error = "squared_error"
+    squared_error_sum: Tensor
+    squared_error_count: Tensor
 
     def _add(self, rows: slice, mean: Tensor, target: Tensor) -> None:
         self.squared_error_sum[rows] += squared_error(mean, target).sum(1)
@@ -82,30 +90,16 @@ class GroupedRootMeanSquaredError(StreamingMetric):
 
     def compute(self) -> dict[str, Tensor]:
         """The error in the target's unit, one value per draw."""
-        error = (self.group_squared_error / self.group_count).sqrt()
-        return {"rmse": self.result(error.nanmean(1))}
+        return {"rmse": self.result((self.group_squared_error / self.group_count).sqrt().nanmean(1))}
 
 
-class MeanAbsoluteError(StreamingMetric):
+class MeanAbsoluteError(_MeanError):
     """Mean absolute error over all pixels. `update(mean, target)`; gives `mae`."""
 
-    higher_is_better = False
     info = describe(MAE)
+    error = "absolute_error"
     absolute_error_sum: Tensor
     absolute_error_count: Tensor
-
-    def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
-        super().__init__(num_draws, **kwargs)
-        self.add_sums("absolute_error_sum")
-        self.add_counts("absolute_error_count")
-
-    def update(self, mean: Array, target: Array) -> None:
-        """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target: (…)."""
-        means, targets = self.rows(mean), self.shared(target)
-        same_pixels(mean=means, target=targets)
-        check_finite(mean=means, target=targets)
-        each_row(self._add, means, targets)
-        self.absolute_error_count += means.shape[1]
 
     def _add(self, rows: slice, mean: Tensor, target: Tensor) -> None:
         self.absolute_error_sum[rows] += (mean.to(torch.float64) - target).abs().sum(1)
@@ -148,12 +142,7 @@ class MeanIoU(StreamingMetric):
     confusion: Tensor
 
     def __init__(
-        self,
-        num_classes: int,
-        num_draws: int | None = None,
-        *,
-        convention: Convention = "pooled",
-        **kwargs: Any,
+        self, num_classes: int, num_draws: int | None = None, *, convention: Convention = "pooled", **kwargs: Any
     ) -> None:
         super().__init__(num_draws, **kwargs)
         self.num_classes = num_classes
@@ -211,27 +200,19 @@ def squared_error(mean: Tensor, target: Tensor) -> Tensor:
 
 def rmse(mean: Array, target: Array) -> Tensor:
     """√mean squared error of whole arrays."""
-    metric = RootMeanSquaredError()
-    metric.update(mean, target)
-    return metric.compute()["rmse"]
+    return value_of(RootMeanSquaredError(), "rmse", mean, target)
 
 
 def mae(mean: Array, target: Array) -> Tensor:
     """Mean absolute error of whole arrays."""
-    metric = MeanAbsoluteError()
-    metric.update(mean, target)
-    return metric.compute()["mae"]
+    return value_of(MeanAbsoluteError(), "mae", mean, target)
 
 
 def miou(probs: Array, target: Array, *, convention: Convention = "pooled") -> Tensor:
     """Mean intersection over union of whole arrays. probs: (…, class)."""
-    metric = MeanIoU(to_tensor(probs).shape[-1], convention=convention)
-    metric.update(probs, target)
-    return metric.compute()["miou"]
+    return value_of(MeanIoU(to_tensor(probs).shape[-1], convention=convention), "miou", probs, target)
 
 
 def accuracy(probs: Array, target: Array) -> Tensor:
     """Share of pixels whose most probable class, the first of equals, is the target. probs: (…, class)."""
-    metric = MeanIoU(to_tensor(probs).shape[-1])
-    metric.update(probs, target)
-    return metric.compute()["accuracy"]
+    return value_of(MeanIoU(to_tensor(probs).shape[-1]), "accuracy", probs, target)

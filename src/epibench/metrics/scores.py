@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import torch
@@ -10,16 +11,22 @@ from torch import Tensor
 from epibench.metrics import pixel_scores
 from epibench.metrics.checks import check_finite, check_keys, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.info import MetricInfo, companion, describe
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, to_tensor
+from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, to_tensor, value_of
 from epibench.parallel import in_threads
 
 # Pieces of pixels whose scores are held until they are added up in order.
 PIECES_AT_ONCE = 16
 
 
+_score = partial(MetricInfo, better="lower", group="Proper scores")
 ONE_GAUSSIAN = "Of the single Gaussian with the mixture's moments."
-NLL = MetricInfo("nll", "NLL", "Negative log-likelihood of the exact mixture of the members.", "lower", "Proper scores")
-NLL_GAUSSIAN = MetricInfo("nll_gaussian", "NLL, one Gaussian", ONE_GAUSSIAN, "lower", "Proper scores")
+NLL = _score("nll", "NLL", "Negative log-likelihood of the exact mixture of the members.")
+NLL_GAUSSIAN = _score("nll_gaussian", "NLL, one Gaussian", ONE_GAUSSIAN)
+CRPS = _score("crps", "CRPS", "Continuous ranked probability score of the exact mixture.", in_unit=True)
+CRPS_GAUSSIAN = _score("crps_gaussian", "CRPS, one Gaussian", ONE_GAUSSIAN, in_unit=True)
+BRIER = _score("brier", "Brier score", "Squared distance between probabilities and truth.")
+WINKLER = "Winkler score of the 90 % interval: length and misses."
+INTERVAL = _score("interval_score", "Interval score", WINKLER, in_unit=True)
 
 
 def _infinite(score: MetricInfo) -> MetricInfo:
@@ -91,9 +98,7 @@ class GaussianCRPS(_GaussianScore):
     """Mean continuous ranked probability score of N(mean, variance): `crps_gaussian`."""
 
     name = "crps_gaussian"
-    info = describe(
-        MetricInfo("crps_gaussian", "CRPS, one Gaussian", ONE_GAUSSIAN, "lower", "Proper scores", in_unit=True)
-    )
+    info = describe(CRPS_GAUSSIAN)
     score = staticmethod(pixel_scores.gaussian_crps)
 
 
@@ -101,16 +106,7 @@ class IntervalScore(_GaussianScore):
     """Mean Winkler score of the central 90 % interval of N(mean, variance): `interval_score`."""
 
     name = "interval_score"
-    info = describe(
-        MetricInfo(
-            "interval_score",
-            "Interval score",
-            "Winkler score of the 90 % interval: length and misses.",
-            "lower",
-            "Proper scores",
-            in_unit=True,
-        )
-    )
+    info = describe(INTERVAL)
     score = staticmethod(pixel_scores.interval_score)
 
 
@@ -135,9 +131,8 @@ class _MixtureScore(MeanScore):
         check_keys(variances, "member_variance", finite=True)
         check_finite(member_mean=means, target=targets)
         members = means.shape[0]
-        weights = self.weights
-        if weights is None:
-            weights = torch.full((1, members), 1 / members, dtype=torch.float64)
+        equal = torch.full((1, members), 1 / members, dtype=torch.float64)
+        weights = equal if self.weights is None else self.weights
         if not members == variances.shape[0] == weights.shape[1]:
             raise ValueError(
                 f"the numbers of members differ: member_mean has {members}, member_variance {variances.shape[0]}, "
@@ -146,9 +141,8 @@ class _MixtureScore(MeanScore):
         weights = weights.to(self.device, torch.float64)
         parts = list(pieces(means, variances, targets))
         for start in range(0, len(parts), PIECES_AT_ONCE):
-            for scores in in_threads(
-                lambda part: self.score(part[0], part[1], weights, part[2][0]), parts[start : start + PIECES_AT_ONCE]
-            ):
+            some = parts[start : start + PIECES_AT_ONCE]
+            for scores in in_threads(lambda part: self.score(part[0], part[1], weights, part[2][0]), some):
                 self.add(slice(None), scores)
 
     def _members(self, values: Array) -> Tensor:
@@ -169,16 +163,7 @@ class MixtureCRPS(_MixtureScore):
     """Mean continuous ranked probability score of the exact mixture of the members: `crps`."""
 
     name = "crps"
-    info = describe(
-        MetricInfo(
-            "crps",
-            "CRPS",
-            "Continuous ranked probability score of the exact mixture.",
-            "lower",
-            "Proper scores",
-            in_unit=True,
-        )
-    )
+    info = describe(CRPS)
     score = staticmethod(pixel_scores.mixture_crps)
 
 
@@ -186,11 +171,7 @@ class BrierScore(MeanScore):
     """Mean over pixels of Σ over classes (p − onehot)²: `brier`. `update(probs, target)`, class axis last."""
 
     name = "brier"
-    info = describe(
-        MetricInfo(
-            "brier", "Brier score", "Squared distance between probabilities and truth.", "lower", "Proper scores"
-        )
-    )
+    info = describe(BRIER)
 
     def update(self, probs: Array | None = None, target: Array | None = None, *, brier: Array | None = None) -> None:
         """Add pixels by `probs` and `target` or, where it is known already, by the `brier` score of each.
@@ -202,9 +183,8 @@ class BrierScore(MeanScore):
             check_keys(scores, "brier", finite=True)
             each_row(self.add, scores)
         elif probs is not None and target is not None:
-            each_row(
-                lambda rows, *piece: self.add(rows, pixel_scores.brier_score(*piece)), *_classes(self, probs, target)
-            )
+            pixels = _classes(self, probs, target)
+            each_row(lambda rows, *piece: self.add(rows, pixel_scores.brier_score(*piece)), *pixels)
         else:
             raise TypeError("BrierScore.update needs probs and target, or brier")
 
@@ -228,10 +208,8 @@ class CategoricalNLL(MeanScore):
             check_probabilities(target_probability=probabilities)
             each_row(lambda rows, own: self.add(rows, -own.to(torch.float64).log()), probabilities)
         elif probs is not None and target is not None:
-            each_row(
-                lambda rows, *piece: self.add(rows, pixel_scores.categorical_nll(*piece)),
-                *_classes(self, probs, target),
-            )
+            pixels = _classes(self, probs, target)
+            each_row(lambda rows, *piece: self.add(rows, pixel_scores.categorical_nll(*piece)), *pixels)
         else:
             raise TypeError("CategoricalNLL.update needs probs and target, or target_probability")
 
@@ -247,39 +225,34 @@ def _classes(metric: StreamingMetric, probs: Array, target: Array) -> tuple[Tens
 
 def nll_gaussian(mean: Array, variance: Array, target: Array) -> Tensor:
     """Mean negative log likelihood of N(mean, variance) of whole arrays."""
-    return _mean_of(GaussianNLL(), mean, variance, target)
+    return value_of(GaussianNLL(), "nll_gaussian", mean, variance, target)
 
 
 def crps_gaussian(mean: Array, variance: Array, target: Array) -> Tensor:
     """Mean continuous ranked probability score of N(mean, variance) of whole arrays."""
-    return _mean_of(GaussianCRPS(), mean, variance, target)
+    return value_of(GaussianCRPS(), "crps_gaussian", mean, variance, target)
 
 
 def interval_score(mean: Array, variance: Array, target: Array) -> Tensor:
     """Mean Winkler score of the central 90 % interval of N(mean, variance) of whole arrays."""
-    return _mean_of(IntervalScore(), mean, variance, target)
+    return value_of(IntervalScore(), "interval_score", mean, variance, target)
 
 
 def nll_mixture(member_mean: Array, member_variance: Array, target: Array) -> Tensor:
     """Mean negative log likelihood of the equally weighted mixture of members, (member, …), of whole arrays."""
-    return _mean_of(MixtureNLL(), member_mean, member_variance, target)
+    return value_of(MixtureNLL(), "nll", member_mean, member_variance, target)
 
 
 def crps_mixture(member_mean: Array, member_variance: Array, target: Array) -> Tensor:
     """Mean continuous ranked probability score of the equally weighted mixture of members, of whole arrays."""
-    return _mean_of(MixtureCRPS(), member_mean, member_variance, target)
+    return value_of(MixtureCRPS(), "crps", member_mean, member_variance, target)
 
 
 def nll_categorical(probs: Array, target: Array) -> Tensor:
     """Mean of −log of the probability of the target class of whole arrays. probs: (…, class)."""
-    return _mean_of(CategoricalNLL(), probs, target)
+    return value_of(CategoricalNLL(), "nll", probs, target)
 
 
 def brier(probs: Array, target: Array) -> Tensor:
     """Mean Brier score of whole arrays. probs: (…, class)."""
-    return _mean_of(BrierScore(), probs, target)
-
-
-def _mean_of(metric: MeanScore, *pixels: Array) -> Tensor:
-    metric.update(*pixels)
-    return metric.compute()[metric.name]
+    return value_of(BrierScore(), "brier", probs, target)

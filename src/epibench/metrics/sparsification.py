@@ -9,21 +9,10 @@ import torch
 from torch import Tensor
 
 from epibench.conventions import Convention, check_convention
+from epibench.metrics import ranking
 from epibench.metrics.checks import check_keys, same_pixels
 from epibench.metrics.info import MetricInfo, bound, companion, describe
-from epibench.metrics.ranking import (
-    PartialSum,
-    accumulate,
-    bin_edges,
-    bin_index,
-    covariance_in_random_order,
-    cut_at,
-    num_bins,
-    sorting,
-    sum_in_any_order,
-    sum_of_first,
-    sum_of_keys,
-)
+from epibench.metrics.ranking import PartialSum
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, trapezoid
 from epibench.parallel import in_threads
 
@@ -93,7 +82,7 @@ class Sparsification(StreamingMetric):
             self.add_state("kept_uncertainty", [], dist_reduce_fx="cat")
             self.add_state("kept_loss", [], dist_reduce_fx="cat")
         else:
-            bins = num_bins(bits)
+            bins = ranking.num_bins(bits)
             self.add_counts("uncertainty_counts", bins)
             self.add_sums("uncertainty_losses", bins)
             self.add_sums("uncertainty_squares", bins)
@@ -113,12 +102,13 @@ class Sparsification(StreamingMetric):
         each_row([self._add_by_uncertainty, self._add_by_loss], keys, losses)
 
     def _add_by_uncertainty(self, rows: slice, key: Tensor, loss: Tensor) -> None:
-        index, loss = bin_index(key, self.bits), loss.to(torch.float64)
+        index, loss = ranking.bin_index(key, self.bits), loss.to(torch.float64)
         counts, losses, squares = self.uncertainty_counts, self.uncertainty_losses, self.uncertainty_squares
-        accumulate(index, (counts[rows], None), (losses[rows], loss), (squares[rows], loss.square()))
+        ranking.accumulate(index, (counts[rows], None), (losses[rows], loss), (squares[rows], loss.square()))
 
     def _add_by_loss(self, rows: slice, key: Tensor, loss: Tensor) -> None:
-        accumulate(bin_index(loss, self.bits), (self.loss_counts[rows], None), (self.loss_losses[rows], loss))
+        index = ranking.bin_index(loss, self.bits)
+        ranking.accumulate(index, (self.loss_counts[rows], None), (self.loss_losses[rows], loss))
 
     def compute(self) -> dict[str, Tensor]:
         """The area, its rigorous bound, its standard error and what chance would score, each one value per draw."""
@@ -143,13 +133,11 @@ class Sparsification(StreamingMetric):
 
     def _curves(self) -> _Curves:
         if not self.exact:
-            return binned_curves(self._histograms(), self.error, self.convention)
+            tables = (getattr(self, name) for name in self.state_names)
+            histograms = Histograms(ranking.bin_edges(self.bits, self.device), *tables)
+            return binned_curves(histograms, self.error, self.convention)
         keys, losses = self._joined(self.kept_uncertainty), self._joined(self.kept_loss)
         return exact_curves(keys.T, losses.T, self.error, self.convention)
-
-    def _histograms(self) -> Histograms:
-        by_uncertainty = (self.uncertainty_counts, self.uncertainty_losses, self.uncertainty_squares)
-        return Histograms(bin_edges(self.bits, self.device), *by_uncertainty, self.loss_counts, self.loss_losses)
 
     def _joined(self, kept: list[Tensor] | Tensor) -> Tensor:
         """What was kept, (pixel, draw): a list of tensors before a sync, one tensor after it."""
@@ -240,10 +228,10 @@ def exact_curves(keys: Tensor, losses: Tensor, error: SparsificationError, conve
 
     def sums(draw: int) -> tuple[Tensor, Tensor]:
         key, value = keys[draw].contiguous(), losses[draw].to(torch.float64).contiguous()
-        order = sorting(key, stable=convention == "gustafsson2020")
-        ranked = sum_of_first(kept[draw], key[order], value[order], tied=convention == "pooled")
-        value = value[sorting(value)]
-        return ranked, sum_of_first(kept[draw], value, value, tied=False)
+        order = ranking.sorting(key, stable=convention == "gustafsson2020")
+        ranked = ranking.sum_of_first(kept[draw], key[order], value[order], tied=convention == "pooled")
+        value = value[ranking.sorting(value)]
+        return ranked, ranking.sum_of_first(kept[draw], value, value, tied=False)
 
     by_key, by_loss = (torch.stack(rows) for rows in zip(*in_threads(sums, range(draws)), strict=True))
     curve, oracle = (relative_error(PartialSum(rows, rows, rows), kept, error) for rows in (by_key, by_loss))
@@ -255,14 +243,13 @@ def binned_curves(
 ) -> _Curves:
     """Curves of each row, with what the bins leave open."""
     kept = kept_pixels(histograms.uncertainty_counts.sum(1), convention)
-    cut = cut_at(kept, histograms.uncertainty_counts)
+    cut = ranking.cut_at(kept, histograms.uncertainty_counts)
     losses, squares, tied = histograms.uncertainty_losses, histograms.uncertainty_squares, convention == "pooled"
-    sums = sum_in_any_order(cut, losses, squares, zeros_are_tied=tied)
-    oracle_cut = cut_at(kept, histograms.loss_counts)
-    oracle_sums = sum_of_keys(oracle_cut, histograms.loss_losses, histograms.edges)
-    curve = relative_error(sums, kept, error)
-    oracle = relative_error(oracle_sums, kept, error)
-    covariance = covariance_in_random_order(cut, losses, squares, zeros_are_tied=tied)
+    sums = ranking.sum_in_any_order(cut, losses, squares, zeros_are_tied=tied)
+    oracle_cut = ranking.cut_at(kept, histograms.loss_counts)
+    oracle_sums = ranking.sum_of_keys(oracle_cut, histograms.loss_losses, histograms.edges)
+    curve, oracle = (relative_error(partial, kept, error) for partial in (sums, oracle_sums))
+    covariance = ranking.covariance_in_random_order(cut, losses, squares, zeros_are_tied=tied)
     return _Curves(curve, oracle, _standard_error(covariance, sums, curve, kept, error))
 
 

@@ -2,22 +2,27 @@
 
 Inputs are flattened to (draw, pixel). A metric made with `num_draws=None` takes arrays of any shape and returns
 scalars; with `num_draws=D` the first axis of each per-draw input is the draw and each result has shape (D,).
+
+torchmetrics has no public way to ask for the names of states, to restore a metric as updated, or to sync outside of
+`compute()`: nothing else in epibench uses what is private there. tests/metrics/test_torchmetrics.py says at once if a
+new version has changed one of these.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Self, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 
 from epibench.metrics.checks import check_finite, check_keys, same_pixels
 from epibench.metrics.info import MetricInfo
-from epibench.metrics.torchmetrics_adapter import AdaptedMetric
 from epibench.parallel import in_threads
 
 Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
@@ -26,9 +31,11 @@ Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
 # enough to fill it.
 CPU_PIECE = 2**17
 GPU_PIECE = 2**25
+TRIED_ON = "1.9.0"  # the version of torchmetrics
+PRIVATE_ATTRIBUTES = ("_computed", "_defaults", "_should_unsync", "_to_sync", "_update_count")
 
 
-class StreamingMetric(AdaptedMetric):
+class StreamingMetric(Metric):
     """A torchmetrics.Metric whose states are sums, so that they stream, merge and sync by addition.
 
     `compute()` returns a dict of named values, which `info` describes; `curves()` a dict of named curves and their `x`,
@@ -99,8 +106,29 @@ class StreamingMetric(AdaptedMetric):
             )
         for name in self.state_names:  # not merge_state: it would put what `other` has kept first
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.count_updates_of(other)
+        self._update_count += other._update_count
+        self.forget_result()
         return self
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """The attributes that hold the state, in the order in which they were declared."""
+        return tuple(self._defaults)
+
+    def mark_updated(self) -> None:
+        """Count as updated: torchmetrics warns in `compute()` where it saw no `update()`, also after restoring."""
+        self._update_count = max(1, self._update_count)
+
+    def forget_result(self) -> None:
+        """Compute anew: the state has changed without an `update()`."""
+        self._computed = None
+
+    def all_processes(self) -> AbstractContextManager[None]:
+        """Within it, states are those of all processes together, as they are within `compute()`."""
+        context: AbstractContextManager[None] = self.sync_context(
+            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+        )
+        return context
 
 
 def to_tensor(values: Array, device: torch.device | None = None) -> Tensor:
@@ -116,6 +144,13 @@ def to_tensor(values: Array, device: torch.device | None = None) -> Tensor:
 def _settings(metric: StreamingMetric) -> dict[str, Any]:
     values = {name: getattr(metric, name) for name in metric.settings}
     return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
+
+
+def value_of(metric: StreamingMetric, name: str, *pixels: Array) -> Tensor:
+    """One value of a new metric, of whole arrays."""
+    metric.update(*pixels)
+    value: Tensor = metric.compute()[name]
+    return value
 
 
 def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -8,10 +8,9 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from epibench.errors import InputError
-from epibench.networks.resnet import NARROWEST, ResNet, initialise, load_backbone
+from epibench.networks.resnet import NARROWEST, FarConv2d, ResNet, initialise, load_backbone
 
 # Of ImageNet's images, from 0 to 1: what published weights were trained with.
 IMAGE_MEAN, IMAGE_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -92,25 +91,6 @@ class Pyramid(nn.Module):
         together = torch.cat([*(branch(features) for branch in self.branches), mean], 1)
         dropped: Tensor = self.dropout(self.project(together))
         return dropped
-
-
-class FarConv2d(nn.Conv2d):
-    """A dilated 3×3 convolution that leaves out what would only see the padding.
-
-    In a crop that is smaller than the dilation, that is everything but the middle of the kernel.
-    """
-
-    def __init__(self, inputs: int, outputs: int, rate: int):
-        super().__init__(inputs, outputs, 3, padding=rate, dilation=rate, bias=False)
-        self.rate = rate
-
-    def forward(self, features: Tensor) -> Tensor:
-        """(image, outputs, height, width)."""
-        rows, columns = (size > self.rate for size in features.shape[2:])
-        weight = self.weight if rows else self.weight[:, :, 1:2]
-        weight = weight if columns else weight[:, :, :, 1:2]
-        padding = (self.rate if rows else 0, self.rate if columns else 0)
-        return functional.conv2d(features, weight, self.bias, 1, padding, self.rate)
 
 
 def normalised(conv: nn.Conv2d) -> nn.Sequential:

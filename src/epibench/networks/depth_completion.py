@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from epibench.networks.resnet import basic_stage
+from epibench.networks.resnet import BasicBlock, make_stage
 
 SLOPE = 0.2  # of the leaky ReLUs
 DEEPEST = 16  # the encoder's coarsest resolution is 1/16
@@ -30,14 +30,8 @@ class DepthCompletion(nn.Module):
     """
 
     dropout_places: ClassVar[tuple[str, ...]] = (
-        "encoder.2",
-        "encoder.3",
-        "encoder.4",
-        "decoder.0",
-        "decoder.1",
-        "decoder.2",
-        "decoder.3",
-    )
+        "encoder.2", "encoder.3", "encoder.4", "decoder.0", "decoder.1", "decoder.2", "decoder.3",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -53,19 +47,13 @@ class DepthCompletion(nn.Module):
         self.image_stem = conv_layer(1 if grey else 3, width)
         self.depth_stem = conv_layer(2 if anchored else 1, width)
         stages = [
-            basic_stage(before, after, number, 1 if index == 0 else 2)
-            for index, (before, after, number) in enumerate(zip(sizes[:4], sizes[1:5], blocks, strict=True))
+            make_stage(BasicBlock, before, after, number, stride)
+            for before, after, number, stride in zip(sizes[:4], sizes[1:5], blocks, (1, 2, 2, 2), strict=True)
         ]
         self.encoder = nn.ModuleList([*stages, conv_layer(sizes[4], sizes[5], 2)])
         outputs = (8 * width, 4 * width, 2 * width, 2 * width, 2 * width)
-        skipped = sizes[4::-1]
-        inputs = (sizes[5], *(up + skip for up, skip in zip(outputs, skipped, strict=False)))
-        self.decoder = nn.ModuleList(
-            [
-                up_layer(before, after, 1 if index == 4 else 2)
-                for index, (before, after) in enumerate(zip(inputs, outputs, strict=False))
-            ]
-        )
+        inputs = (sizes[5], *(up + skip for up, skip in zip(outputs, sizes[4::-1], strict=True)))
+        self.decoder = nn.ModuleList(map(up_layer, inputs, outputs, (2, 2, 2, 2, 1)))
         self.mean = nn.Conv2d(outputs[-1] + sizes[0], 1, 1)
         self.log_variance = nn.Conv2d(outputs[-1] + sizes[0], 1, 1)
         for module in self.modules():

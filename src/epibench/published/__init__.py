@@ -1,46 +1,303 @@
-"""The numbers that the paper published, and how a run of ours stands to them.
+"""The numbers that the paper published, 269 cells of its plots, and how a run of ours stands to them, cell by cell.
 
 Gustafsson, Danelljan and Schön, "Evaluating Scalable Bayesian Deep Learning Methods for Robust Computer Vision", 2020.
+KLs of toy problems are compared under the published convention, metrics of dense problems in the published unit.
 """
 
-from epibench.published.cells import (
-    PoolSize,
-    PublishedCell,
-    combined_error,
-    compare,
-    distinct,
-    grounds_of,
-    independent_draws,
-    standard_error,
-    totals,
-    warnings_of,
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from epibench.results import QUICK, RunResults, Stat
+from epibench.standard_errors import PoolSize, combined_error, independent_draws, standard_error
+
+TOY = "toy_problems_quantative_results"  # spelled as the paper's source does
+PANELS = {"toy-regression": "Regression", "toy-classification": "Classification"}
+TOY_FIGURES = {
+    "": TOY,
+    "-sgd": f"{TOY}_SGD",
+    "-momentum": f"{TOY}_SGDMOM",
+    "-less-training": f"{TOY}_SGDMOM_less_training",
+    "-dropout": f"{TOY}_mcdropout_adam",
+}
+# What the names of their series begin with; those of the dropout figure are rates.
+METHODS = {"Ensembling": "ensemble", "MC-dropout": "mc_dropout", "SGLD": "sgld", "SGHMC": "sghmc"}
+CONVENTION, DIRECTION, REGION = "gustafsson2020", "reference_to_method", "grid"
+CONVENTION_NOTES = {  # by domain: what differs most from pooled metrics
+    "kitti": "RMSE as the mean over groups of 4 images, of targets beyond 0.1 m",
+    "cityscapes": "a confidence of exactly 1 in no bin of the ECE, mIoU over all classes, a missing one as 0",
+}
+IN_MILLIMETRES = {"m": 1000.0, "mm": 1.0}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published cell: where it is shown, and its mean and population std."""
+
+    figure: str
+    panel: str
+    metric: str
+    series: str
+    members: int
+    mean: float
+    std: float
+
+    @property
+    def identity(self) -> tuple[str, str, int, float, float]:
+        """What two rows have in common if they show the same result in two figures."""
+        return self.panel, self.metric, self.members, self.mean, self.std
+
+    @property
+    def is_kl(self) -> bool:
+        """Whether it is of a toy problem, where the KL is the only metric."""
+        return self.metric.startswith("KL")
+
+
+@dataclass(frozen=True)
+class DenseFigure:
+    """A figure of the paper: our domain, our metric behind each of its panels, and the draws behind its cells."""
+
+    recipes: str  # names of recipes begin with it
+    figure: str
+    domain: str
+    metrics: dict[str, str]
+    num_networks: dict[str, int]
+    num_sets: dict[int, int]  # random sets of ensemble networks for each M
+
+
+DEPTH = DenseFigure(
+    recipes="kitti-depth",
+    figure="depth_completion_ause_auce",
+    domain="kitti",
+    metrics={"AUSE": "ause", "AUCE": "auce", "RMSE [mm]": "rmse"},
+    num_networks={"ensemble": 33, "mc_dropout": 16},
+    num_sets={1: 32, 2: 16, 4: 16, 8: 16, 16: 16, 32: 4},
 )
-from epibench.published.figures import (
-    Row,
-    base_recipe,
-    dense_figure,
-    distinct_rows,
-    is_quick,
-    published_rows,
-    toy_panel,
+SEGMENTATION = DenseFigure(
+    recipes="cityscapes",
+    figure="segmentation_ause_ece_miou",
+    domain="cityscapes",
+    metrics={"AUSE": "ause", "ECE": "ece", "mIoU [%]": "miou"},
+    num_networks={"ensemble": 26, "mc_dropout": 8},
+    num_sets=dict.fromkeys((1, 2, 4, 8, 16), 8),
 )
 
-__all__ = [
-    "PoolSize",
-    "PublishedCell",
-    "Row",
-    "base_recipe",
-    "combined_error",
-    "compare",
-    "dense_figure",
-    "distinct",
-    "distinct_rows",
-    "grounds_of",
-    "independent_draws",
-    "is_quick",
-    "published_rows",
-    "standard_error",
-    "totals",
-    "toy_panel",
-    "warnings_of",
-]
+
+@cache
+def published_rows() -> tuple[Row, ...]:
+    """Every published cell, in the order of the paper's figures."""
+    text = resources.files("epibench.published").joinpath("results.csv").read_text(encoding="utf-8")
+    return tuple(
+        Row(figure, panel, metric, series, int(members), float(mean), float(std))
+        for figure, panel, metric, series, members, mean, std in list(csv.reader(text.splitlines()))[1:]
+    )
+
+
+def distinct_rows(rows: Iterable[Row]) -> list[Row]:
+    """Rows without those that repeat an earlier one: some series are shown in several figures."""
+    return list({row.identity: row for row in reversed(list(rows))}.values())[::-1]
+
+
+def _recipe_name(results: RunResults) -> str:
+    """The name of a run's recipe without the suffix of its quick variant."""
+    return str(results.recipe.get("name") or "").removesuffix(QUICK)
+
+
+def _dense_figure(results: RunResults) -> DenseFigure | None:
+    """The figure that shows what a recipe does; None where there is none."""
+    return next((figure for figure in (DEPTH, SEGMENTATION) if _recipe_name(results).startswith(figure.recipes)), None)
+
+
+def _toy_rows(recipe_name: str) -> list[Row]:
+    """Where the paper shows what a recipe does; empty for a recipe of our own."""
+    problem = next((problem for problem in PANELS if recipe_name.startswith(problem)), "")
+    figure = TOY_FIGURES.get(recipe_name.removeprefix(problem))
+    return [row for row in published_rows() if (row.figure, row.panel) == (figure, PANELS.get(problem))]
+
+
+def _methods_by_rate(recipe: Mapping[str, Any]) -> dict[str, str]:
+    """Methods of the dropout figure by the name of their rate; the star marks the rate that the paper chose."""
+    methods = {}
+    for method, variant in {"mc_dropout": recipe.get("mc_dropout"), **(recipe.get("variants") or {})}.items():
+        options = variant or {}
+        rate = (options.get("options") or {}).get("rate", options.get("rate"))
+        if rate is not None:
+            methods.update({f"p = {rate:g}": method, f"*p = {rate:g}": method})
+    return methods
+
+
+@dataclass(frozen=True)
+class PublishedCell:
+    """One published cell, and what our run gives there: nothing where the method or the M was not run."""
+
+    row: Row
+    method: str
+    num_published: int
+    mean: float | None = None
+    std: float | None = None
+    num_ours: int = 0
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus published."""
+        return None if self.mean is None else self.mean - self.row.mean
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the difference, √(s²published/n published + s²ours/n ours)."""
+        published = standard_error(self.row.std, self.num_published)
+        return combined_error(published, standard_error(self.std, self.num_ours))
+
+    @property
+    def within_std(self) -> bool | None:
+        """Whether the difference is at most one published std; None where we have no mean."""
+        return None if self.difference is None else abs(self.difference) <= self.row.std
+
+    @property
+    def within_error(self) -> bool | None:
+        """Whether the difference is at most two of its standard errors; None where these are unknown."""
+        if self.difference is None or self.error is None:
+            return None
+        return abs(self.difference) <= 2 * self.error
+
+
+@dataclass(frozen=True)
+class Totals:
+    """How many cells were published, compared, and agree in either sense; `judged` have a known Monte Carlo error."""
+
+    published: int
+    compared: int
+    within_std: int
+    judged: int
+    within_error: int
+
+
+def compare(results: RunResults) -> list[PublishedCell]:
+    """Every cell that the paper shows for the recipe of a run, with ours beside it; empty for a recipe of our own."""
+    figure = _dense_figure(results)
+    if figure is not None:
+        rows = [row for row in published_rows() if row.figure == figure.figure]
+        return [_dense_cell(row, results, figure) for row in rows]
+    rates = _methods_by_rate(results.recipe)
+    return [
+        _toy_cell(row, rates.get(row.series, "") if "p = " in row.series else method_of(row.series), results)
+        for row in _toy_rows(_recipe_name(results))
+    ]
+
+
+def method_of(series: str) -> str:
+    """Our method behind a series of the paper."""
+    return next(method for name, method in METHODS.items() if series.startswith(name))
+
+
+def _toy_cell(row: Row, method: str, results: RunResults) -> PublishedCell:
+    kl = results.kl.get(method, {}).get(CONVENTION, {}).get(DIRECTION, {}).get(REGION, {})
+    return _cell(row, method, results, kl.get(row.members), published_draws(row))
+
+
+def _dense_cell(row: Row, results: RunResults, figure: DenseFigure) -> PublishedCell:
+    method, factor = method_of(row.series), _unit_factor(row, results)
+    summary = results.summary.get(method, {}).get(figure.domain, {})
+    stat = summary.get(row.members, {}).get(figure.metrics[row.metric])
+    known = stat if isinstance(stat, Stat) and factor is not None else None
+    return _cell(row, method, results, known, dense_draws(row, figure), factor or 1.0)
+
+
+def _cell(
+    row: Row, method: str, results: RunResults, stat: Stat | None, num_published: int, factor: float = 1.0
+) -> PublishedCell:
+    """A cell from our mean, std and n; factor: what turns our unit into the published one."""
+    if stat is None or stat.mean is None:
+        return PublishedCell(row, method, num_published)
+    num_ours = independent_draws(stat.n, row.members, PoolSize.of(results.methods[method]))
+    std = None if stat.std is None else factor * stat.std
+    return PublishedCell(row, method, num_published, factor * stat.mean, std, num_ours)
+
+
+def _unit_factor(row: Row, results: RunResults) -> float | None:
+    """What turns our unit into that of a published cell; None where our unit is unknown."""
+    if row.metric.endswith("[mm]"):
+        return IN_MILLIMETRES.get(results.unit or "")
+    return 100.0 if row.metric.endswith("[%]") else 1.0
+
+
+def published_draws(row: Row) -> int:
+    """Independent draws behind a published toy cell: sets of 1,024 networks, 10 dropout networks, or 6 chains."""
+    if row.series.startswith("Ensembling"):
+        return min(1024 // row.members, 20 if row.panel == "Classification" else 1024)
+    return 6 if row.series.startswith("SG") else 10
+
+
+def dense_draws(row: Row, figure: DenseFigure) -> int:
+    """Independent draws behind a published dense cell: sets that can be disjoint, or dropout networks."""
+    method = method_of(row.series)
+    networks = figure.num_networks[method]
+    if method == "mc_dropout":
+        return networks
+    return independent_draws(figure.num_sets[row.members], row.members, PoolSize(networks))
+
+
+def distinct(cells: Iterable[PublishedCell]) -> list[PublishedCell]:
+    """Cells without those whose published number was met before; of these, one that we have a mean for is kept."""
+    kept: dict[object, PublishedCell] = {}
+    for cell in cells:
+        known = kept.get(cell.row.identity)
+        if known is None or (known.mean is None and cell.mean is not None):
+            kept[cell.row.identity] = cell
+    return list(kept.values())
+
+
+def totals(cells: Iterable[PublishedCell]) -> Totals:
+    """Counts over cells."""
+    counted = list(cells)
+    return Totals(
+        published=len(counted),
+        compared=sum(cell.mean is not None for cell in counted),
+        within_std=sum(cell.within_std is True for cell in counted),
+        judged=sum(cell.within_error is not None for cell in counted),
+        within_error=sum(cell.within_error is True for cell in counted),
+    )
+
+
+def warnings_of(results: RunResults) -> list[str]:
+    """What keeps our numbers from being comparable cell by cell."""
+    name, warnings = _recipe_name(results), []
+    if str(results.recipe.get("name")).endswith(QUICK):
+        warnings.append(f"This is the quick variant of {name}: smaller, and trained less, than what was published.")
+    # Where data and reference come from is said by itself.
+    changed = [text for text in results.changes if not text.startswith(("data.", "reference."))]
+    if changed:
+        warnings.append(f"Settings that differ from the recipe's: {', '.join(changed)}.")
+    figure = _dense_figure(results)
+    data = results.recipe.get("data") or {}
+    if figure is not None and results.convention != CONVENTION:
+        warnings.append(
+            f"The two are measured by different conventions: the published numbers as in {CONVENTION} "
+            f"({CONVENTION_NOTES[figure.domain]}), ours over all valid pixels together (pooled)."
+        )
+    if figure is None and not data.get("path"):
+        warnings.append(
+            f"Ours was trained on data that epibench generated itself (seed {data.get('seed', 'unknown')}), not on the "
+            "published data: the numbers are comparable in kind only, not cell by cell."
+        )
+    return warnings
+
+
+def grounds_of(results: RunResults) -> list[str]:
+    """On what data, against which reference and by which measure ours were obtained."""
+    figure = _dense_figure(results)
+    if figure is not None:
+        facts = results.domains.get(figure.domain)
+        return [f"Ours are those on {facts.label if facts else figure.domain}, in the published unit."]
+    path = (results.recipe.get("data") or {}).get("path")
+    grounds = [f"Ours was trained on the data in {path}."] if path else []
+    reference = results.reference.path if results.reference else None
+    if reference:
+        name = "the one that ships with epibench" if reference == "shipped" else reference
+        grounds.append(f"Our reference is {name}; the published numbers were measured against one HMC chain.")
+    return [*grounds, "KL(reference ‖ method) over the grid under the published convention."]

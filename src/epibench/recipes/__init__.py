@@ -7,37 +7,23 @@ import json
 from pathlib import Path
 
 from epibench.errors import InputError
-from epibench.recipes import dense, depth, segmentation, toy
+from epibench.recipes import images, toy
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.experiment import Recipe
 from epibench.recipes.settings import apply_settings, differences, fixed, validated
 from epibench.recipes.toy import ToyRecipe
 
-TOY = (
-    toy.toy_regression(),
-    toy.toy_regression_sgd(),
-    toy.toy_regression_momentum(),
-    toy.toy_regression_less_training(),
-    toy.toy_regression_dropout(),
-    toy.toy_classification(),
-    toy.toy_classification_sgd(),
-    toy.toy_classification_momentum(),
-    toy.toy_classification_dropout(),
+DEPTH = (images.street_depth(), images.street_depth_large(), images.street_to_kitti(), images.kitti_depth())
+SEGMENTATION = (
+    *(images.street_segmentation(), images.street_segmentation_large()),
+    *(images.cityscapes_segmentation(), images.folder_segmentation()),
 )
-DENSE = (
-    depth.street_depth(),
-    depth.street_depth_large(),
-    depth.street_to_kitti(),
-    depth.kitti_depth(),
-    segmentation.street_segmentation(),
-    segmentation.street_segmentation_large(),
-    segmentation.cityscapes_segmentation(),
-    segmentation.folder_segmentation(),
-)
-QUICK_DENSE = (dense.quick(depth.street_depth()), dense.quick(segmentation.street_segmentation()))
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
-    for recipe in (*(each for full in TOY for each in (full, toy.quick(full))), *DENSE, *QUICK_DENSE)
+    for recipe in (
+        *(each for full in toy.all_recipes() for each in (full, toy.quick(full))),
+        *(*DEPTH, *SEGMENTATION, images.quick(DEPTH[0]), images.quick(SEGMENTATION[0])),
+    )
 }
 
 

@@ -6,20 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from epibench.conventions import Convention, check_uncertainty
 from epibench.data.sets import AnySource
 from epibench.data.source import Folders, Size, Task, default_cache
-from epibench.methods.cyclical import Cyclical
-from epibench.methods.map import MAP, MaximumLikelihood
-from epibench.methods.sghmc import SGHMC
-from epibench.methods.sgld import SGLD
+from epibench.errors import InputError
+from epibench.imported import error_in_words, load_object, signature_error
 from epibench.recipes.experiment import NAME, Options, Recipe
-from epibench.recipes.networks import Network
-from epibench.results import QUICK
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,7 +25,97 @@ NOT_FOR_TRAINING = {"root", "raw_root", "title", "distribution", "mapping"}
 Share = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=10)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
+Count = Annotated[int, Field(ge=1)]
 InFull = BeforeValidator(lambda given: {"bf16": "bf16-mixed", "32": "32-true"}.get(str(given), given))
+
+
+class DepthNetwork(Options):
+    """The depth network: width 32 and blocks (3, 4, 6, 3) are the published one.
+
+    Width is at least 8: with fewer channels, the CPU's convolutions (oneDNN with AVX-512, in PyTorch 2.13) write
+    outside of their memory.
+    """
+
+    smallest_batch: ClassVar[int] = 1
+
+    kind: Literal["depth_completion"] = "depth_completion"
+    width: int = Field(32, ge=8, le=4096)
+    blocks: tuple[Count, Count, Count, Count] = (3, 4, 6, 3)
+    grey: bool = False
+    init_std: float | None = Field(1e-3, gt=0, le=1e3)
+    anchored: bool = False
+
+    def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
+        """A network with random weights."""
+        from epibench.networks.depth_completion import DepthCompletion
+
+        return DepthCompletion(self.width, self.blocks, self.grey, self.init_std, self.anchored)
+
+
+class SegmentationNetwork(Options):
+    """DeepLabv3: the defaults are the published one. backbone_weights: a file with weights from ImageNet."""
+
+    smallest_batch: ClassVar[int] = 2  # batch norm of an image's mean
+
+    kind: Literal["deeplabv3"] = "deeplabv3"
+    depth: Literal[18, 34, 50, 101, 152] = 101
+    output_stride: Literal[8, 16, 32] = 8
+    width: int = Field(64, ge=8, le=4096)
+    head_width: int = Field(512, ge=8, le=4096)
+    rates: tuple[Count, ...] = Field((12, 24, 36), min_length=1)
+    stem: Literal["single", "triple"] = "triple"
+    head_dropout: float = Field(0.1, ge=0, lt=1)
+    backbone_weights: str | None = Field(None, min_length=1)
+
+    def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
+        """A network with random weights; pretrained: with a backbone from the file, if there is one."""
+        from epibench.networks.deeplabv3 import DeepLabV3
+
+        if num_classes is None:
+            raise InputError("network.kind: deeplabv3 predicts classes, and the training data has none")
+        shape = self.model_dump(exclude={"kind", "backbone_weights"})
+        return DeepLabV3(num_classes, **shape, backbone_weights=self.backbone_weights if pretrained else None)
+
+
+class OwnNetwork(Options):
+    """A network of the user's: what makes it, as `package.module:name`, and what it is called with.
+
+    It is called with `options`, and with `num_classes` where classes are predicted.
+    """
+
+    smallest_batch: ClassVar[int] = 1
+
+    kind: Literal["own"] = "own"
+    name: str
+    options: dict[str, Any] = Field({})
+
+    def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
+        """The network."""
+        from torch import nn
+
+        make = load_object(self.name, "a network")
+        given = {**self.options} if num_classes is None else {"num_classes": num_classes, **self.options}
+        if problem := signature_error(make, given):
+            raise InputError(f"network.options: {self.name} cannot be called with {', '.join(given)} ({problem})")
+        try:
+            network = make(**given)
+        except Exception as error:
+            raise InputError(f"network.name: {self.name} cannot be made: {error_in_words(error)}") from None
+        if not isinstance(network, nn.Module):
+            raise InputError(f"network.name: {self.name} gives {type(network).__name__}; a network is an nn.Module")
+        return network
+
+
+def _with_kind(given: Any) -> Any:
+    """`package.module:name` stands for a network of one's own; a recipe without a kind is one of depth completion."""
+    if isinstance(given, str):
+        return {"kind": "own", "name": given}
+    return {"kind": "depth_completion", **given} if isinstance(given, dict) else given
+
+
+Network = Annotated[
+    DepthNetwork | SegmentationNetwork | OwnNetwork, Field(discriminator="kind"), BeforeValidator(_with_kind)
+]
 
 
 class ColourOptions(Options):
@@ -164,10 +250,6 @@ class DenseRecipe(Recipe):
             raise ValueError(f"training.class_weights: {self.problem} has no classes; leave it out")
         if isinstance(weights, tuple) and not sum(weights):
             raise ValueError("training.class_weights: all are 0; give at least one class a weight")
-        return self
-
-    @model_validator(mode="after")
-    def _domains(self) -> DenseRecipe:
         if not self.data.domains:
             raise ValueError("data.domains: give at least one domain to evaluate on")
         for name in self.data.domains:
@@ -197,41 +279,3 @@ class DenseRecipe(Recipe):
     def builder(self, num_classes: int | None, pretrained: bool = False) -> Callable[[], nn.Module]:
         """What makes a network; it can be sent to another process."""
         return partial(self.network.build, num_classes, pretrained)
-
-
-def other_methods(trained: dict[str, Any], num_snapshots: int) -> dict[str, Any]:
-    """Point estimates and chains beside the methods that are compared: chains are trained four times as long.
-
-    Their rates are what the small street recipe was tried with; none has been tuned.
-    """
-    chains = {
-        "num_chains": 4,
-        "num_epochs": 4 * trained["num_epochs"],
-        "batch_size": trained["batch_size"],
-        "num_snapshots": num_snapshots,
-        "diverged": "drop",
-    }
-    return {
-        "map": MAP(num_restarts=4, **trained),
-        "ml": MaximumLikelihood(num_restarts=4, **trained),
-        "sgld": SGLD(learning_rate=1e-4, burn_in=0.5, **chains),
-        "sghmc": SGHMC(learning_rate=1e-4, burn_in=0.5, **chains),
-        "cyclical": Cyclical(learning_rate=1e-4, num_cycles=4, **chains),
-    }
-
-
-def quick(recipe: DenseRecipe, num_images: int = 8) -> DenseRecipe:
-    """The same experiment in two or three minutes on two cores: half as many networks, and half as many images."""
-    domains = {name: each.model_copy(update={"num_images": num_images}) for name, each in recipe.data.domains.items()}
-    return recipe.model_copy(
-        update={
-            "name": recipe.name + QUICK,
-            "about": f"{recipe.about}; quick",
-            "minutes": 3,
-            "members": (1, 2, 4),
-            "draws": 5,
-            "data": recipe.data.model_copy(update={"domains": domains}),
-            "ensemble": recipe.ensemble.model_copy(update={"num_members": 5}),
-            "mc_dropout": recipe.mc_dropout.model_copy(update={"num_networks": 2, "num_passes": 4}),
-        }
-    )

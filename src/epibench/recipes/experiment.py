@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from epibench.imported import load_object
-from epibench.methods import METHODS, Method
+from epibench.methods import METHODS, MemberTable, Method
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.plans import Plan
 from epibench.recipes.settings import describe
+from epibench.training.rules import Pace
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # names become files
 
@@ -67,6 +70,12 @@ def check_method(name: str, method: Method) -> None:
     if method.num_trained < 1:
         raise ValueError(f"{key}.num_trained is {method.num_trained}; at least one network must be trained")
     table = method.members(range(method.num_trained))
+    if not isinstance(table, MemberTable) or table.plan not in get_args(Plan):
+        raise ValueError(f"{key}.members gives no MemberTable with a plan of {', '.join(get_args(Plan))}")
+    if any(each.snapshot not in range(len(keep)) or each.network >= method.num_trained for each in table.members):
+        raise ValueError(f"{key}.members: networks and snapshots are counted from 0, up to num_trained and len(keep)")
+    if not isinstance(method.schedule(1, method.num_epochs), Pace):
+        raise ValueError(f"{key}.schedule: give a function of (step, number of steps) that returns a Pace")
     apart = table.group if table.plan in ("prefix", "spread") else None
     most = len(table.members) if apart is None else min(Counter(apart).values(), default=0)
     if method.largest_draw > most:
@@ -139,6 +148,11 @@ class Recipe(Options):
                     f"members to draw from"
                 )
         return self
+
+    def changed(self, options: Mapping[str, Mapping[str, Any]], **values: Any) -> Self:
+        """The same with other values, and with other options of its parts, by their names; nothing is validated."""
+        parts = {name: getattr(self, name).model_copy(update=dict(change)) for name, change in options.items()}
+        return self.model_copy(update={**values, **parts})
 
     def method(self, name: str) -> Method:
         """The method of that name with its options, or the variant."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -23,16 +24,10 @@ def apply_settings(recipe: Model, settings: Sequence[str]) -> Model:
     for setting in settings:
         key, value = parse_setting(setting)
         _put(values, recipe, key, value)
-        values = _filled(type(recipe), values)
+        # With the defaults of a new entry, so that further settings can name them; unless it is not valid yet.
+        with suppress(ValidationError, UnicodeEncodeError):
+            values = type(recipe).model_validate(values).model_dump(mode="json")
     return validated(type(recipe), values)
-
-
-def _filled(model: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
-    """The same with the defaults of a new entry, so that further settings can name them; unless it is not valid yet."""
-    try:
-        return model.model_validate(values).model_dump(mode="json")
-    except (ValidationError, UnicodeEncodeError):
-        return values
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -85,10 +80,13 @@ def _put(values: dict[str, Any], recipe: BaseModel, key: str, value: Any) -> Non
     types: list[Any] = [type(recipe)]
     for part in path:
         types = list(_entry_types(types, inner, part))
+        if isinstance(inner, dict) and any(get_origin(each) is dict for each in types):
+            inner.setdefault(part, {})  # as the options of a variant that is not valid yet
         inner = inner.get(part) if isinstance(inner, dict) else None
     if not any(_entry_types(types, inner, last)):
         nearest = difflib.get_close_matches(key, sorted(set(known_keys(values))), 1, 0.0)
-        raise InputError(f"--set {key}: {recipe_name(recipe)} has no such setting; the nearest is {nearest[0]}")
+        name = getattr(recipe, "name", type(recipe).__name__)
+        raise InputError(f"--set {key}: recipe '{name}' has no such setting; the nearest is {nearest[0]}")
     inner[last] = value
 
 
@@ -118,11 +116,6 @@ def known_keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from known_keys(value, f"{prefix}{name}.")
 
 
-def recipe_name(recipe: BaseModel) -> str:
-    """What to call a recipe in a message."""
-    return f"recipe '{getattr(recipe, 'name', type(recipe).__name__)}'"
-
-
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Every key whose values differ, with both."""
     for name in dict.fromkeys((*old, *new)):
@@ -143,10 +136,3 @@ def _without_folders(data: Any) -> Any:
     if not isinstance(data, Mapping):
         return data
     return {name: _without_folders(value) for name, value in data.items() if name not in (*FOLDERS, "cache")}
-
-
-def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """The first key whose values differ, with both, as `sgld.num_epochs (9600 there, 38400 now)`."""
-    for key, before, now in differences(old, new):
-        return f"{key} ({json.dumps(before)} there, {json.dumps(now)} now)"
-    return None

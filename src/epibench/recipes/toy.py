@@ -70,9 +70,6 @@ class ToyRecipe(Recipe):
         return self
 
 
-COMPARED = ("ensemble", "mc_dropout", "sgld", "sghmc")
-
-
 def toy_regression() -> ToyRecipe:
     """Section 4.1, regression: Adam for ensembling and MC-dropout; each method's pictures."""
     return ToyRecipe(
@@ -104,79 +101,60 @@ def toy_classification() -> ToyRecipe:
     )
 
 
-def _sgd(base: ToyRecipe, optimiser: str, rate: float, about: str) -> ToyRecipe:
-    """Another optimiser for ensembling and MC-dropout, with poly decay; dropout rate 0.2 on both problems."""
+def with_optimiser(base: ToyRecipe, optimiser: str, rate: float) -> ToyRecipe:
+    """Appendix B: SGD or momentum for ensembling and MC-dropout, with poly decay; dropout rate 0.2 on both problems."""
     # The rates are published for a loss of U/N in classification and 2U/N in regression.
     rate = 2 * rate if base.problem == "toy-regression" else rate
     change = {"optimiser": optimiser, "learning_rate": rate, "decay": "poly"}
-    return base.model_copy(
-        update={
-            "name": f"{base.name}-{optimiser}",
-            "about": about,
-            "minutes": 10,
-            "methods": COMPARED,
-            "ensemble": base.ensemble.model_copy(update=change),
-            "mc_dropout": base.mc_dropout.model_copy(update={**change, "rate": 0.2}),
-        }
+    return base.changed(
+        {"ensemble": change, "mc_dropout": {**change, "rate": 0.2}},
+        name=f"{base.name}-{optimiser}",
+        about=f"SGD {'instead of Adam' if optimiser == 'sgd' else 'with momentum'} for ensembling and MC-dropout",
+        minutes=10,
+        methods=("ensemble", "mc_dropout", "sgld", "sghmc"),
     )
 
 
-def toy_regression_sgd() -> ToyRecipe:
-    """Appendix B, regression: SGD."""
-    return _sgd(toy_regression(), "sgd", 0.01, "SGD instead of Adam for ensembling and MC-dropout")
-
-
-def toy_classification_sgd() -> ToyRecipe:
-    """Appendix B, classification: SGD."""
-    return _sgd(toy_classification(), "sgd", 0.05, "SGD instead of Adam for ensembling and MC-dropout")
-
-
-def toy_regression_momentum() -> ToyRecipe:
-    """Appendix B, regression: SGD with momentum."""
-    return _sgd(toy_regression(), "momentum", 0.001, "SGD with momentum for ensembling and MC-dropout")
-
-
-def toy_classification_momentum() -> ToyRecipe:
-    """Appendix B, classification: SGD with momentum."""
-    return _sgd(toy_classification(), "momentum", 0.01, "SGD with momentum for ensembling and MC-dropout")
-
-
-def toy_regression_less_training() -> ToyRecipe:
+def less_training(momentum: ToyRecipe) -> ToyRecipe:
     """Appendix B: SGLD and SGHMC trained 64 instead of 256 times as long as an ensemble member."""
-    base = toy_regression_momentum()
     less = {"num_epochs": 64 * 150}
-    return base.model_copy(
-        update={
-            "name": "toy-regression-less-training",
-            "about": "SGD with momentum; SGLD and SGHMC trained for a quarter of the epochs",
-            "minutes": 4,
-            "sgld": base.sgld.model_copy(update=less),
-            "sghmc": base.sghmc.model_copy(update=less),
-        }
+    return momentum.changed(
+        {"sgld": less, "sghmc": less},
+        name=f"{momentum.problem}-less-training",
+        about="SGD with momentum; SGLD and SGHMC trained for a quarter of the epochs",
+        minutes=4,
     )
 
 
-def _dropout_rates(base: ToyRecipe, rates: tuple[float, ...]) -> ToyRecipe:
-    """MC-dropout at several rates, with Adam."""
+def dropout_rates(base: ToyRecipe, *rates: float) -> ToyRecipe:
+    """Appendix B: MC-dropout at several rates, with Adam."""
     variants = {
-        f"mc_dropout_{round(100 * rate)}": Variant(
+        f"mc_dropout_{100 * rate:.0f}": Variant(
             method="mc_dropout", label=f"MC-dropout, p = {rate}", options={"rate": rate}
         )
         for rate in rates
     }
     about = f"MC-dropout (Adam) at rates {', '.join(map(str, rates))}"
-    update = {"name": f"{base.name}-dropout", "about": about, "minutes": 2}
-    return base.model_copy(update={**update, "methods": tuple(variants), "variants": variants})
+    return base.changed(
+        {}, name=f"{base.name}-dropout", about=about, minutes=2, methods=tuple(variants), variants=variants
+    )
 
 
-def toy_regression_dropout() -> ToyRecipe:
-    """Appendix B, regression: dropout rates."""
-    return _dropout_rates(toy_regression(), (0.05, 0.1, 0.2))
-
-
-def toy_classification_dropout() -> ToyRecipe:
-    """Appendix B, classification: dropout rates."""
-    return _dropout_rates(toy_classification(), (0.05, 0.1, 0.2, 0.5))
+def all_recipes() -> tuple[ToyRecipe, ...]:
+    """One for each figure."""
+    regression, classification = toy_regression(), toy_classification()
+    momentum = with_optimiser(regression, "momentum", 0.001)
+    return (
+        regression,
+        with_optimiser(regression, "sgd", 0.01),
+        momentum,
+        less_training(momentum),
+        dropout_rates(regression, 0.05, 0.1, 0.2),
+        classification,
+        with_optimiser(classification, "sgd", 0.05),
+        with_optimiser(classification, "momentum", 0.01),
+        dropout_rates(classification, 0.05, 0.1, 0.2, 0.5),
+    )
 
 
 def quick(recipe: ToyRecipe) -> ToyRecipe:
@@ -184,22 +162,22 @@ def quick(recipe: ToyRecipe) -> ToyRecipe:
 
     Chains are cut most: they show that everything works, not how good SG-MCMC is.
     """
-    chains = {"num_chains": 4, "num_snapshots": 64}
     epochs = 300 if recipe.sgld.num_epochs < 256 * 150 else 600
-    return recipe.model_copy(
-        update={
-            "name": recipe.name + QUICK,
-            "about": f"{recipe.about}; quick",
-            "minutes": 1,
-            "members": (8, 16, 32, 64),
-            "draws": 16,
-            "test_points": 200,
-            "map": recipe.map.model_copy(update={"num_restarts": 4}),
-            "ml": recipe.ml.model_copy(update={"num_restarts": 4}),
-            "ensemble": recipe.ensemble.model_copy(update={"num_members": 128}),
-            "mc_dropout": recipe.mc_dropout.model_copy(update={"num_networks": 6, "num_passes": 64, "repeats": 1}),
-            "sgld": recipe.sgld.model_copy(update={**chains, "num_epochs": epochs}),
-            "sghmc": recipe.sghmc.model_copy(update={**chains, "num_epochs": epochs}),
-            "cyclical": recipe.cyclical.model_copy(update={**chains, "num_epochs": 640, "num_cycles": 4}),
-        }
+    chains = {"num_chains": 4, "num_snapshots": 64, "num_epochs": epochs}
+    return recipe.changed(
+        {
+            "map": {"num_restarts": 4},
+            "ml": {"num_restarts": 4},
+            "ensemble": {"num_members": 128},
+            "mc_dropout": {"num_networks": 6, "num_passes": 64, "repeats": 1},
+            "sgld": chains,
+            "sghmc": chains,
+            "cyclical": {**chains, "num_epochs": 640, "num_cycles": 4},
+        },
+        name=recipe.name + QUICK,
+        about=f"{recipe.about}; quick",
+        minutes=1,
+        members=(8, 16, 32, 64),
+        draws=16,
+        test_points=200,
     )

@@ -2,6 +2,11 @@
 
 Batches with even numbers start from the prior; those with odd numbers from trained networks, which are heated first.
 Each then cools a population of its own. Where both agree, the start has been forgotten.
+
+NUTS (NumPyro) runs many chains at once, with one mass matrix and one step size for all of them. Warm-up goes in rounds:
+the mass matrix is made from where the chains are, then the step size follows the acceptance of all chains. For the
+samples both stay as they are. Every step size is drawn from a fixed distribution around that: a chain in a narrow place
+needs a short one now and then.
 """
 
 from __future__ import annotations
@@ -9,18 +14,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from numpyro.infer.hmc import hmc
 
 from epibench.data.sets.toy import ToyProblem
 from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT
-from epibench.reference.model import Array, Posterior, posterior_of
-from epibench.reference.nuts import Draws, run_nuts
-from epibench.reference.settings import ReferenceSettings
+from epibench.reference.model import Array, Posterior, inverse_root, posterior_of
+from epibench.reference.settings import NutsSettings, ReferenceSettings
 from epibench.reference.starts import Population, cool, log_likelihoods, prior_start, resampled, shaken, trained_start
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -28,6 +34,9 @@ Progress = Callable[[str], None]
 
 # Trained networks get so many times the moves of a temperature to forget where they come from.
 HEATING = 6
+# Steps are scaled by e^u, u uniform in this interval.
+JITTER = (-2.0, 0.0)
+TARGET_ACCEPTANCE = 0.85
 
 
 @dataclass(frozen=True)
@@ -41,9 +50,8 @@ class Posteriors:
 def posteriors_of(problem: ToyProblem, settings: ReferenceSettings) -> Posteriors:
     """Both posteriors of a problem; make them once, since compiled functions belong to them."""
     exact = posterior_of(problem, settings.prior_scale)
-    return Posteriors(
-        exact, posterior_of(problem, settings.prior_scale, settings.group) if settings.group > 1 else exact
-    )
+    grouped = settings.group > 1
+    return Posteriors(exact, posterior_of(problem, settings.prior_scale, settings.group) if grouped else exact)
 
 
 def run_batch(
@@ -56,8 +64,7 @@ def run_batch(
     started = time.perf_counter() - began
     kept = Kept(problem, posteriors.exact, settings)
     step_size = run_nuts(posteriors.exact, starts, chain_key, settings.nuts, step_size, kept.add, progress)
-    numbers = {"start_seconds": started, "seconds": time.perf_counter() - began}
-    numbers |= {"step_size": step_size}
+    numbers = {"start_seconds": started, "seconds": time.perf_counter() - began, "step_size": step_size}
     return {**kept.arrays(), **{name: np.array(value) for name, value in numbers.items()}}
 
 
@@ -79,6 +86,81 @@ def start_population(
     population = cool(rough, population, cooling, tempering, begin, progress)
     difference = log_likelihoods(exact, population.networks) - log_likelihoods(rough, population.networks)
     return resampled(population.networks, difference, draw, settings.chains), population.step_size
+
+
+@dataclass(frozen=True)
+class Draws:
+    """One draw of all chains, each (chain, …)."""
+
+    parameters: Array
+    potential: Array
+    diverging: Array
+    num_steps: Array
+    acceptance: Array
+
+
+def run_nuts(
+    posterior: Posterior,
+    starts: Array,
+    key: Array,
+    settings: NutsSettings,
+    step_size: float,
+    collect: Callable[[Draws], None],
+    progress: Progress = lambda words: None,
+) -> float:
+    """Warm up, then hand each draw of all chains to `collect`; returns the step size that was found."""
+    start, step = _compiled(posterior, settings.max_tree_depth)
+    positions = starts
+    *round_keys, last_key = jax.random.split(key, settings.rounds + 1)
+    for round_key in round_keys:
+        root = inverse_root(posterior, positions)
+        state = start(positions, jax.random.split(round_key, len(positions)), root)
+        for _ in range(settings.warmup):
+            state, draws = step(state, positions, root, step_size)
+            step_size *= float(jnp.exp(0.5 * (jnp.mean(draws.acceptance) - TARGET_ACCEPTANCE)))
+            progress("warm-up")
+        positions = draws.parameters
+    root = inverse_root(posterior, positions)
+    state = start(positions, jax.random.split(last_key, len(positions)), root)
+    for _ in range(settings.samples):
+        state, draws = step(state, positions, root, step_size)
+        collect(draws)
+        progress("samples")
+    return step_size
+
+
+@lru_cache(maxsize=4)
+def _compiled(posterior: Posterior, max_tree_depth: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The first state and the next draw of all chains, with θ = origin + R·z and R the inverse root of the mass matrix.
+
+    A chain's own origin keeps z small, and so precise in float32.
+    """
+
+    def potential_of(origin: Array, root: Array) -> Callable[[Array], Array]:
+        return lambda z: posterior.potential(origin + root @ z)
+
+    init, sample = hmc(potential_fn_gen=potential_of, algo="NUTS")
+    begin = partial(init, num_warmup=0, adapt_step_size=False, adapt_mass_matrix=False, max_tree_depth=max_tree_depth)
+
+    def start(position: Array, key: Array, root: Array) -> Any:
+        return begin(jnp.zeros_like(position), model_args=(position, root), rng_key=key)
+
+    def step(state: Any, origin: Array, root: Array, step_size: Array) -> tuple[Any, tuple[Array, ...]]:
+        jitter_key, rng_key = jax.random.split(state.rng_key)
+        jittered = step_size * jnp.exp(jax.random.uniform(jitter_key, minval=JITTER[0], maxval=JITTER[1]))
+        state = state._replace(rng_key=rng_key, adapt_state=state.adapt_state._replace(step_size=jittered))
+        state = sample(state, (origin, root))
+        position = origin + root @ state.z
+        return state, (position, state.potential_energy, state.diverging, state.num_steps, state.accept_prob)
+
+    all_start = jax.jit(jax.vmap(start, in_axes=(0, 0, None)))
+    all_step = jax.jit(jax.vmap(step, in_axes=(0, 0, None, None)))
+
+    def next_draws(*arguments: Any) -> tuple[Any, Draws]:
+        state, values = all_step(*arguments)
+        return state, Draws(*values)
+
+    return all_start, next_draws
 
 
 class Kept:
@@ -139,10 +221,8 @@ def summed(posterior: Posterior, parameters: Array, centre: Array) -> dict[str, 
     """Sums over members of what they predict on the grid; `mean` and its squares relative to `centre`."""
     predicted = jax.vmap(posterior.predict)(parameters)
     if "probs" in predicted:
-        return {
-            "mean": predicted["probs"][:, :, 0].sum(0) - len(parameters) * centre,
-            "probs": predicted["probs"].sum(0),
-        }
+        probs = predicted["probs"]
+        return {"mean": probs[:, :, 0].sum(0) - len(parameters) * centre, "probs": probs.sum(0)}
     mean, log_variance = predicted["mean"] - centre, predicted["log_variance"]
     return {
         "mean": mean.sum(0),

@@ -1,15 +1,27 @@
-"""Make a reference: run all batches, put their predictions together, say how well they agree."""
+"""Make a reference: run all batches, put their predictions together, say how well they agree.
+
+Each batch is written to a file when it is done, so that an interrupted run goes on from there.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import json
+import multiprocessing
+import os
+import platform
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
+from importlib import metadata
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import numpy as np
@@ -17,14 +29,15 @@ import numpy.typing as npt
 import torch
 
 from epibench import __version__
-from epibench.data.sets.toy import ToyProblem
+from epibench.data.sets.toy import ToyProblem, read_arrays
 from epibench.errors import InputError
-from epibench.reference.batches import run_batches
+from epibench.files import replacing, write_json
 from epibench.reference.predictions import Reference, write_reference
 from epibench.reference.settings import HIDDEN, ReferenceSettings
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
+Progress = Callable[[int, str], None]
 
 OUTPUTS = {"gaussian": ("mean", "log_variance"), "categorical": ("probability",)}
 R_HAT_LIMIT = 1.05
@@ -36,13 +49,12 @@ def make_reference(
     out: Path,
     command: str,
     device: str = "cpu",
-    progress: Callable[[int, str], None] = lambda batch, words: None,
+    progress: Progress = lambda batch, words: None,
 ) -> Reference:
     """Sample and write a reference. Finished batches lie beside it until all are there: the same call goes on."""
     check_installed()
     folder = work_folder(out)
-    batches = run_batches(problem, settings, folder, device, progress)
-    reference = assemble(problem, settings, out, command, batches)
+    reference = assemble(problem, settings, out, command, run_batches(problem, settings, folder, device, progress))
     write_reference(reference)
     shutil.rmtree(folder)
     return reference
@@ -60,6 +72,106 @@ def check_installed() -> None:
         raise InputError(f"a reference needs {', '.join(missing)}: pip install 'epibench[reference]'")
 
 
+def run_batches(
+    problem: ToyProblem, settings: ReferenceSettings, folder: Path, device: str, progress: Progress
+) -> list[Arrays]:
+    """Run what is missing in the folder, and read all of it. On a CPU: one process per core."""
+    prepare_folder(folder, problem, settings)
+    missing = [number for number in range(settings.batches) if not batch_file(folder, number).exists()]
+    if missing:
+        run = _run_in_processes if device == "cpu" else _run_here
+        run(problem, settings, folder, missing, progress)
+    numbers = range(settings.batches)
+    return [read_arrays(batch_file(folder, number), "remove it, and it is made anew") for number in numbers]
+
+
+def batch_file(folder: Path, number: int) -> Path:
+    """Where a finished batch is kept."""
+    return folder / f"batch-{number}.npz"
+
+
+def prepare_folder(folder: Path, problem: ToyProblem, settings: ReferenceSettings) -> None:
+    """Make the folder, or check that what it holds belongs to the same settings and data."""
+    data = hashlib.blake2b(digest_size=8)
+    for tensor in (problem.train.inputs, problem.train.target):
+        data.update(np.round(tensor.double().numpy(), 4).tobytes())
+    # No batch depends on how many there are: more of them may join those that are there.
+    fixed = {name: value for name, value in asdict(settings).items() if name != "batches"}
+    wanted = {"problem": problem.name, "data": data.hexdigest(), **fixed}
+    file = folder / "settings.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        write_json(file, wanted)
+        return
+    try:
+        made_with = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file}: not readable ({error}); remove {folder} or give another --out") from None
+    for key, value in wanted.items():
+        if made_with.get(key) != value:
+            other = f"{key} {made_with.get(key)}, not {value}"
+            raise InputError(f"{folder}: holds batches made with {other}; remove it or give another --out")
+
+
+def origin() -> dict[str, str]:
+    """Versions and device behind a batch."""
+    import jax
+
+    first = jax.devices()[0]
+    versions = {name: metadata.version(name) for name in ("jax", "numpyro", "numpy")}
+    return {"python": platform.python_version(), **versions, "device": f"{first.platform} {first.device_kind}"}
+
+
+def _run_here(
+    problem: ToyProblem, settings: ReferenceSettings, folder: Path, missing: list[int], progress: Progress
+) -> None:
+    import jax
+
+    from epibench.reference.chains import posteriors_of, run_batch
+
+    # A GPU would multiply with 10 bits of mantissa, which is coarser than the posterior is wide.
+    with jax.default_matmul_precision("highest"):
+        posteriors = posteriors_of(problem, settings)
+        for number in missing:
+            arrays = run_batch(problem, posteriors, settings, number, partial(progress, number))
+            with replacing(batch_file(folder, number)) as stream:
+                np.savez_compressed(stream, allow_pickle=False, origin=np.array(json.dumps(origin())), **arrays)
+
+
+def _run_in_processes(
+    problem: ToyProblem, settings: ReferenceSettings, folder: Path, missing: list[int], progress: Progress
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        messages = manager.Queue()
+        workers = min(len(missing), os.cpu_count() or 1)
+        with ProcessPoolExecutor(workers, context, _prepare_worker) as pool:
+            waiting: set[Future[None]] = {
+                pool.submit(_work, problem, settings, folder, number, messages) for number in missing
+            }
+            try:
+                while waiting:
+                    finished, waiting = wait(waiting, timeout=0.2)
+                    for future in finished:
+                        future.result()
+                    with suppress(Empty):
+                        while True:
+                            progress(*messages.get_nowait())
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)  # what has not begun is not waited for
+                raise
+
+
+def _prepare_worker() -> None:
+    # One thread per process: results must not depend on how sums are shared among threads.
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
+    os.environ["JAX_PLATFORMS"] = "cpu"
+
+
+def _work(problem: ToyProblem, settings: ReferenceSettings, folder: Path, number: int, messages: Any) -> None:
+    _run_here(problem, settings, folder, [number], lambda batch, text: messages.put((batch, text)))
+
+
 def assemble(
     problem: ToyProblem, settings: ReferenceSettings, out: Path, command: str, batches: Sequence[Arrays]
 ) -> Reference:
@@ -72,7 +184,7 @@ def assemble(
         "epibench": __version__,
         "prior_scale": settings.prior_scale,
         "hidden": list(HIDDEN),
-        "members": int(sum(int(batch["members"]) for batch in batches)),
+        "members": sum(int(batch["members"]) for batch in batches),
         "halves": "batches started from the prior, and from trained networks",
         "settings": asdict(settings),
         "diagnostics": diagnose(problem, batches, settings),
@@ -87,26 +199,19 @@ def pooled(batches: Sequence[Arrays]) -> dict[str, npt.NDArray[np.float64]]:
     shares = members / members.sum()
 
     def average(name: str) -> npt.NDArray[np.float64]:
-        mean_over_members: npt.NDArray[np.float64] = sum(
-            share * batch[name] / number for share, number, batch in zip(shares, members, batches, strict=True)
-        )
-        return mean_over_members
+        sums = (share * batch[name] / number for share, number, batch in zip(shares, members, batches, strict=True))
+        total: npt.NDArray[np.float64] = sum(sums)
+        return total
 
     if "sum_probs" in batches[0]:
         probs = average("sum_probs")
         return {"probs": probs / probs.sum(-1, keepdims=True)}
     means = [batch["centre"] + batch["sum_mean"] / number for number, batch in zip(members, batches, strict=True)]
     mean = np.average(means, axis=0, weights=shares)
-    within = average("sum_squares") - sum(
-        share * np.square(batch["sum_mean"] / number)
-        for share, number, batch in zip(shares, members, batches, strict=True)
-    )
+    own_means = (batch["sum_mean"] / number for number, batch in zip(members, batches, strict=True))
+    within = average("sum_squares") - sum(share * np.square(own) for share, own in zip(shares, own_means, strict=True))
     between = sum(share * np.square(own - mean) for share, own in zip(shares, means, strict=True))
-    return {
-        "mean": mean,
-        "epistemic": within + between,
-        "aleatoric": average("sum_variance_clipped"),
-    }
+    return {"mean": mean, "epistemic": within + between, "aleatoric": average("sum_variance_clipped")}
 
 
 def diagnose(problem: ToyProblem, batches: Sequence[Arrays], settings: ReferenceSettings) -> dict[str, Any]:
@@ -115,16 +220,21 @@ def diagnose(problem: ToyProblem, batches: Sequence[Arrays], settings: Reference
     report: dict[str, Any] = {"traced_points": len(inside), "traced_points_inside": int(inside.sum())}
     for number, output in enumerate(OUTPUTS[problem.kind]):
         traces = np.concatenate([batch["trace"][number] for batch in batches])
-        report[output] = {
-            region: summary(traces[:, :, points]) for region, points in (("train", inside), ("outside", ~inside))
-        }
+        report[output] = {"train": summary(traces[:, :, inside]), "outside": summary(traces[:, :, ~inside])}
     report["batches"] = [batch_summary(number, batch, settings) for number, batch in enumerate(batches)]
     return report
 
 
 def summary(traces: Array) -> dict[str, float]:
-    """R-hat and effective sample size over grid points. traces: (chain, draw, point)."""
-    r_hat, size = r_hat_and_size(traces)
+    """Rank-normalised split R-hat and bulk effective sample size over grid points (Vehtari et al. 2021).
+
+    traces: (chain, draw, point).
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its coming refactoring
+        arviz: Any = importlib.import_module("arviz")
+        data = arviz.convert_to_dataset({"prediction": traces.astype(np.float64)})
+        r_hat, size = arviz.rhat(data)["prediction"].values, arviz.ess(data)["prediction"].values
     return {
         "r_hat_median": float(np.median(r_hat)),
         "r_hat_95": float(np.quantile(r_hat, 0.95)),
@@ -135,32 +245,17 @@ def summary(traces: Array) -> dict[str, float]:
     }
 
 
-def r_hat_and_size(traces: Array) -> tuple[Array, Array]:
-    """Rank-normalised split R-hat and bulk effective sample size of each point (Vehtari et al. 2021)."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its coming refactoring
-        arviz: Any = importlib.import_module("arviz")
-        data = arviz.convert_to_dataset({"prediction": traces.astype(np.float64)})
-        return arviz.rhat(data)["prediction"].values, arviz.ess(data)["prediction"].values
-
-
 def batch_summary(number: int, batch: Arrays, settings: ReferenceSettings) -> dict[str, Any]:
     """Energies and trees of one batch."""
-    low, middle, high = np.quantile(batch["energy"], (0.05, 0.5, 0.95))
     draws = settings.nuts.samples * settings.chains
-    first, last = batch["energy_first_and_last"]
+    quantiles = zip(("5", "median", "95"), np.quantile(batch["energy"], (0.05, 0.5, 0.95)), strict=True)
+    thirds = zip(("first_third", "last_third"), batch["energy_first_and_last"], strict=True)
     return {
         "start": "prior" if number % 2 == 0 else "trained",
-        "energy_5": float(low),
-        "energy_median": float(middle),
-        "energy_95": float(high),
-        "energy_first_third": float(first),
-        "energy_last_third": float(last),
+        **{f"energy_{name}": float(energy) for name, energy in (*quantiles, *thirds)},
         "divergences": float(batch["diverging"].sum() / draws),
         "full_trees": float(batch["saturated"].sum() / draws),
         "acceptance": float(batch["acceptance"].mean()),
-        "step_size": float(batch["step_size"]),
-        "seconds": float(batch["seconds"]),
-        "start_seconds": float(batch["start_seconds"]),
+        **{name: float(batch[name]) for name in ("step_size", "seconds", "start_seconds")},
         **json.loads(str(batch["origin"])),
     }

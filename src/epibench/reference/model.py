@@ -66,8 +66,7 @@ def posterior_of(problem: ToyProblem, prior_scale: float = 1.0, group: int = 1) 
             lambda parameters: gaussian_score_factors(parameters, points),
             lambda parameters: dict(zip(("mean", "log_variance"), gaussian_network(parameters, grid), strict=True)),
         )
-    inputs = jnp.asarray(problem.train.inputs.numpy().T)
-    classes = jnp.asarray(problem.train.target.numpy())
+    inputs, classes = jnp.asarray(problem.train.inputs.numpy().T), jnp.asarray(problem.train.target.numpy())
     return Posterior(
         num_weights(2, 2),
         prior_scale,
@@ -113,8 +112,7 @@ def local_slope(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], at: npt.
 
 def num_weights(num_inputs: int, num_outputs: int) -> int:
     """Weights and biases of one network."""
-    sizes = (num_inputs, *HIDDEN, num_outputs)
-    return sum((before + 1) * after for before, after in pairwise(sizes))
+    return sum((before + 1) * after for before, after in pairwise((num_inputs, *HIDDEN, num_outputs)))
 
 
 def network(parameters: Array, inputs: Array, num_outputs: int) -> Array:
@@ -123,9 +121,8 @@ def network(parameters: Array, inputs: Array, num_outputs: int) -> Array:
     Layout of the parameters: weights (output, input) row by row, then biases, layer after layer, as in PyTorch. Points
     lie last, so that many networks at once are long rows for a GPU.
     """
-    sizes = (inputs.shape[0], *HIDDEN, num_outputs)
     values, start = inputs, 0
-    for layer, (before, after) in enumerate(pairwise(sizes)):
+    for layer, (before, after) in enumerate(pairwise((inputs.shape[0], *HIDDEN, num_outputs))):
         weights = parameters[start : start + before * after].reshape(after, before)
         biases = parameters[start + before * after : start + (before + 1) * after]
         # One input is an outer product, which fuses with what follows; a matrix product does not.

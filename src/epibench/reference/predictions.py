@@ -50,9 +50,9 @@ class Reference:
     def predictive(self, row: int = WHOLE) -> dict[str, Tensor]:
         """`mean`, `aleatoric`, `epistemic` and `variance`, (point,), or `probs`, (point, class), in float64."""
         values = {name: value[row] for name, value in self.values.items()}
-        if self.kind == "categorical":
-            return values
-        return {**values, "variance": values["aleatoric"] + values["epistemic"]}
+        if self.kind == "gaussian":
+            values["variance"] = values["aleatoric"] + values["epistemic"]
+        return values
 
     def halves(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
         """The predictives of two disjoint halves of the chains, if they are known."""
@@ -68,18 +68,14 @@ class Reference:
 
     def floor(self) -> dict[str, dict[str, dict[str, float | None]]]:
         """The KL between the two halves, by convention, direction and region; the first half is the reference."""
+        halves = self.halves()
+        if halves is None:
+            return {each: {direction: dict.fromkeys(REGIONS) for direction in DIRECTIONS} for each in CONVENTIONS}
+        drawn = {name: value[None] for name, value in halves[1].items()}
         floors: dict[str, dict[str, dict[str, float | None]]] = {}
         for convention in CONVENTIONS:
-            halves = self.halves()
-            if halves is None:
-                floors[convention] = {direction: dict.fromkeys(REGIONS) for direction in DIRECTIONS}
-                continue
-            drawn = {name: value[None] for name, value in halves[1].items()}
             trees = divergences(halves[0], drawn, self.inside, convention)
-            floors[convention] = {
-                direction: {region: value.item() for region, value in regions.items()}
-                for direction, regions in trees.items()
-            }
+            floors[convention] = {name: {at: kl.item() for at, kl in tree.items()} for name, tree in trees.items()}
         return floors
 
 
@@ -105,8 +101,8 @@ def load_reference(path: Path) -> Reference:
     try:
         return _foreign(path, arrays) if "about" not in arrays else _own(path, arrays)
     except KeyError as error:
-        there = ", ".join(arrays) or "nothing"
-        raise InputError(f"{path}: no array {error} in this reference; it holds {there}") from None
+        held = ", ".join(arrays) or "nothing"
+        raise InputError(f"{path}: no array {error} in this reference; it holds {held}") from None
 
 
 def _own(path: Path, arrays: Mapping[str, Array]) -> Reference:
@@ -115,9 +111,8 @@ def _own(path: Path, arrays: Mapping[str, Array]) -> Reference:
         if not isinstance(about, dict):
             raise ValueError("not an object")
     except (ValueError, RecursionError):
-        raise InputError(
-            f"{path}: what it says about itself is not JSON; make it anew with epibench reference"
-        ) from None
+        complaint = "what it says about itself is not JSON; make it anew with epibench reference"
+        raise InputError(f"{path}: {complaint}") from None
     kind = "categorical" if "probs" in arrays else "gaussian"
     names = ("probs",) if kind == "categorical" else GAUSSIAN
     values = {name: _finite(path, name, arrays[name]) for name in names}
@@ -174,10 +169,9 @@ def check_fits(
 def _check_values(reference: Reference) -> None:
     """Refuse predictions that are none, before hours are spent on training."""
     path, points = reference.path, len(reference.inputs)
-    tails = {"probs": (points, 2)}
     rows = {len(value) for value in reference.values.values()}
     for name, value in reference.values.items():
-        if value.shape[1:] != tails.get(name, (points,)) or rows not in ({1}, {3}):
+        if value.shape[1:] != ((points, 2) if name == "probs" else (points,)) or rows not in ({1}, {3}):
             raise InputError(f"{path}: '{name}' has shape {tuple(value.shape)}, for {points} grid points")
     predicted = reference.predictive()
     if "probs" in predicted:

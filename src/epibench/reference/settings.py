@@ -74,13 +74,8 @@ DEFAULTS = {
     ),
 }
 # About a minute on two cores: enough to see that everything works, too little to have converged.
+_SHORT = NutsSettings(rounds=1, warmup=10, samples=20, max_tree_depth=6)
 QUICK = {
-    name: replace(
-        settings,
-        batches=2,
-        chains=16,
-        tempering=TemperingSettings(64, 0.4, 2, 8),
-        nuts=NutsSettings(rounds=1, warmup=10, samples=20, max_tree_depth=6),
-    )
+    name: replace(settings, batches=2, chains=16, tempering=TemperingSettings(64, 0.4, 2, 8), nuts=_SHORT)
     for name, settings in DEFAULTS.items()
 }

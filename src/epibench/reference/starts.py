@@ -8,7 +8,7 @@ at the new β. Del Moral, Doucet & Jasra (2006), with the temperatures of Jasra 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -40,10 +40,8 @@ def trained_start(posterior: Posterior, num_networks: int, key: Array) -> Array:
     def adam(step: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         parameters, first, second = state
         gradient = slope(parameters)
-        first = 0.9 * first + 0.1 * gradient
-        second = 0.999 * second + 0.001 * jnp.square(gradient)
-        count = step + 1.0
-        rate = LEARNING_RATE * (1 - step / TRAINING_STEPS)
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * jnp.square(gradient)
+        count, rate = step + 1.0, LEARNING_RATE * (1 - step / TRAINING_STEPS)
         scaled = first / (1 - 0.9**count) / (jnp.sqrt(second / (1 - 0.999**count)) + 1e-8)
         return parameters - rate * scaled, first, second
 
@@ -75,10 +73,8 @@ def cool(
         log_likelihood = log_likelihoods(posterior, population.networks)
         following = next_inverse_temperature(log_likelihood, inverse_temperature, settings.effective_share)
         networks = resampled(population.networks, (following - inverse_temperature) * log_likelihood, draw)
-        inverse_temperature = following
-        population = shaken(
-            posterior, replace(population, networks=networks), shake, inverse_temperature, settings.moves, settings
-        )
+        population, inverse_temperature = Population(networks, population.step_size), following
+        population = shaken(posterior, population, shake, inverse_temperature, settings.moves, settings)
         progress(f"cooling, β = {inverse_temperature:.1e}")
     return population
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from epibench.report.entries import Entry, metric_names, overlap_warnings, title_with_unit
@@ -26,40 +26,26 @@ from epibench.report.figures import (
 from epibench.report.metric_info import HEADLINES
 from epibench.report.numbers import MISSING, count, duration, m_equals, significant
 from epibench.report.page import Option, Switch, switch_rules
-from epibench.report.pictures.classes import ClassPanels
-from epibench.report.pictures.depth import DepthPanels
-from epibench.report.pictures.panels import PanelRow
+from epibench.report.pictures.dense import ClassPanels, DepthPanels
 from epibench.report.runs import (
     EvalDomain,
     Run,
     RunMethod,
     class_styles,
-    domains_of,
     entries_on,
     featured,
     headline_names,
     scored_domains,
 )
 from epibench.report.tables import class_section, class_tables, metric_tables
-from epibench.report.verdicts import GainBlock, confidence_sentence, finding, member_gains, shift_costs, verdict
-from epibench.results import Picture
+from epibench.report.verdicts import confidence_sentence, finding, member_gains, shift_costs, verdict
+from epibench.results import ToyPictures
 
 SCALES = Switch("scale", "Scales", [Option("common", "common to all domains", True), Option("own", "each its own")])
 SIZES = {"gaussian": (FOURTH, FOURTH), "categorical": (LARGE, PANEL)}  # of charts of calibration and sparsification
 MAX_IMAGES = 4
 PANELS: dict[str, type[DepthPanels | ClassPanels]] = {"gaussian": DepthPanels, "categorical": ClassPanels}
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-MEBIBYTE = 2.0**20
-COST_COLUMNS = (
-    "Parameters",
-    "Operations per pass",
-    "Image",
-    "Networks or chains",
-    "Members",
-    "Draws",
-    "Training, all",
-    "Prediction",
-)
 
 
 def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: str) -> dict[str, Any] | None:
@@ -80,16 +66,16 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         for book in picture_books(run, methods, [*first, *others], f"{identity}-pictures{number}")
     ]
     classes = class_section(*([(d, entries[d.name]) for d in of_them] for of_them in (first, others)))
-    gains = [GainBlock(f"{d.label} ({d.role})", member_gains(entries[d.name], names)) for d in first]
-    rules = [rule for book in books for rule in switch_rules(book.identity, [book.switch])]
+    gains = [{"title": f"{d.label} ({d.role})", "rows": member_gains(entries[d.name], names)} for d in first]
+    rules = [rule for book in books for rule in switch_rules(book["identity"], [book["switch"]])]
     rules += switch_rules(f"{identity}-scales", [SCALES]) if len(layers) > 1 else []
-    rules += switch_rules(f"{identity}-per-class", [classes.switch]) if classes else []
+    rules += switch_rules(f"{identity}-per-class", [classes["switch"]]) if classes else []
     return {
         "headlines": [title_with_unit(name, entries[domains[0].name]) for name in names],
         "findings": [_finding(domain, entries[domain.name], names) for domain in first],
         "other_findings": [_finding(domain, entries[domain.name], names) for domain in others],
         "shift": _shift(first, entries, names),
-        "gains": [block for block in gains if block.rows],
+        "gains": [block for block in gains if block["rows"]],
         "overlaps": overlap_warnings(entries[domains[0].name]),
         "scales": SCALES,
         "layers": layers,
@@ -98,8 +84,8 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         "classes": classes,
         "shown_curves": [one for one in shown if one["curves"] or one["reliability"]],
         "other_curves": [one for one in hidden if one["curves"] or one["reliability"]],
-        "books": [book for book in books if book.domain in first],
-        "other_books": [book for book in books if book.domain in others],
+        "books": [book for book in books if book["domain"] in first],
+        "other_books": [book for book in books if book["domain"] in others],
         "cost": cost_section(methods, first, names),
         "training": training_figures(methods),
         "warnings": [*_data_warnings(runs, domains), *_class_warnings(runs, first)],
@@ -136,11 +122,10 @@ def _data_warnings(runs: Sequence[Run], domains: Sequence[EvalDomain]) -> list[s
     warnings = []
     for domain in domains:
         data = set()
-        for run in runs:
-            for one in domains_of([run]):
-                if one.name == domain.name:
-                    source = (run.results.recipe.get("data") or {}).get("domains", {}).get(one.name)
-                    data.add(str([source, run.results.data_versions.get(one.name), one.num_pixels]))
+        for results in (run.results for run in runs):
+            if facts := results.domains.get(domain.name):
+                source = (results.recipe.get("data") or {}).get("domains", {}).get(domain.name)
+                data.add(str([source, results.data_versions.get(domain.name), facts.num_pixels]))
         if len(data) > 1:
             warnings.append(
                 f"What is called {domain.name} is not the same data in all runs: their numbers there "
@@ -228,75 +213,49 @@ def _band_range(name: str, entries: Sequence[Entry]) -> list[float]:
     return [min(ends), max(ends)] if ends else []
 
 
-@dataclass(frozen=True)
-class PictureLayer:
-    """All panels of one image."""
-
-    option: Option
-    caption: str
-    rows: list[PanelRow]
-
-
-@dataclass(frozen=True)
-class PictureBook:
-    """Some images of one domain, to switch between."""
-
-    identity: str
-    domain: EvalDomain
-    run: Run
-    switch: Switch
-    layers: list[PictureLayer]
-
-
 def picture_books(
     run: Run, methods: Sequence[RunMethod], domains: Sequence[EvalDomain], identity: str
-) -> list[PictureBook]:
+) -> list[dict[str, Any]]:
     """The pictures of a run on each domain, on scales that are common to all; empty where it has none."""
     pictures = run.results.pictures
-    if not isinstance(pictures, dict):
+    if isinstance(pictures, ToyPictures):
         return []
     shown = {domain.name: pictures.get(domain.name, [])[:MAX_IMAGES] for domain in domains}
     panels = PANELS[run.results.kind](run, [picture for of_domain in shown.values() for picture in of_domain])
     own = [method for method in methods if method.run is run]
     books = []
     for number, domain in enumerate(domains):
-        layers = [_picture_layer(panels, i, one, domain, own) for i, one in enumerate(shown[domain.name])]
+        layers: list[dict[str, Any]] = []
+        for i, picture in enumerate(shown[domain.name]):
+            members = ", ".join(m_equals(m) for m in sorted({one.M for one in picture.methods.values()}))
+            caption = f"{domain.label}, image {picture.image}{f', predictions at {members}' if members else ''}"
+            option = Option(str(i), str(picture.image), i == 0)
+            layers.append({"option": option, "caption": caption, "rows": list(panels.rows(picture, own, domain))})
         if layers:
-            switch = Switch("image", "Image", [layer.option for layer in layers])
-            books.append(PictureBook(f"{identity}-{number}", domain, run, switch, layers))
+            switch = Switch("image", "Image", [layer["option"] for layer in layers])
+            book = {"identity": f"{identity}-{number}", "domain": domain, "run": run}
+            books.append({**book, "switch": switch, "layers": layers})
     return books
-
-
-def _picture_layer(
-    panels: DepthPanels | ClassPanels, number: int, picture: Picture, domain: EvalDomain, methods: Sequence[RunMethod]
-) -> PictureLayer:
-    members = ", ".join(m_equals(m) for m in sorted({one.M for one in picture.methods.values()}))
-    caption = f"{domain.label}, image {picture.image}{f', predictions at {members}' if members else ''}"
-    option = Option(str(number), str(picture.image), number == 0)
-    return PictureLayer(option, caption, list(panels.rows(picture, methods, domain)))
 
 
 def cost_section(methods: Sequence[RunMethod], domains: Sequence[EvalDomain], names: Sequence[str]) -> dict[str, Any]:
     """Members and cost of every method, and its quality on some domains for that cost."""
     seconds = [(method, _per_image(method, "seconds")) for method in methods]
-    peaks = [(method, _per_image(method, "peak_bytes", 1 / MEBIBYTE)) for method in methods]
     flops = [
         (method, {m: 1e-9 * m * cost.flops for m in per_image} if (cost := method.cost) and cost.flops else {})
         for method, per_image in seconds
     ]
-    in_ms = [(method, {m: 1e3 * value for m, value in per_image.items()}) for method, per_image in seconds]
+    in_ms = [(method, _per_image(method, "seconds", 1e3)) for method in methods]
+    peaks = [(method, _per_image(method, "peak_bytes", 2.0**-20)) for method in methods]
     figures = [
         cost_figure(flops, "Operations (GFLOP)", "All M passes over one image."),
         cost_figure(in_ms, "Time (ms)", "All M passes over one image."),
         cost_figure(peaks, "Peak memory (MiB)", "While predicting one image."),
     ]
-    quality = [
-        (domain, [figure for name in names if (figure := quality_figure(name, domain, seconds)) is not None])
-        for domain in domains
-    ]
+    quality = [(domain, [quality_figure(name, domain, seconds) for name in names]) for domain in domains]
     return {
-        "figures": [figure for figure in figures if figure is not None],
-        "quality": [(domain, charts) for domain, charts in quality if charts],
+        "figures": [figure for figure in figures if figure],
+        "quality": [(domain, kept) for domain, charts in quality if (kept := [chart for chart in charts if chart])],
     }
 
 
@@ -309,31 +268,27 @@ def _per_image(method: RunMethod, part: str, factor: float = 1.0) -> dict[int, f
 
 def cost_table(methods: Sequence[RunMethod]) -> list[tuple[RunMethod, dict[str, str]]]:
     """Members and cost of every method, by the title of the column; columns of which nothing is known are left out."""
-    rows = [(method, _costs(method)) for method in methods]
-    known = [title for title in COST_COLUMNS if any(costs[title] != MISSING for _, costs in rows)]
-    return [(method, {title: costs[title] for title in known}) for method, costs in rows]
-
-
-def _costs(method: RunMethod) -> dict[str, str]:
-    cost, facts = method.cost, method.facts
-    cells = [
-        with_prefix(cost.parameters if cost else None),
-        with_prefix(cost.flops if cost else None, "FLOP"),
-        " × ".join(count(side) for side in cost.image_size) if cost and cost.image_size else MISSING,
-        count(facts.num_networks),
-        count(facts.num_members),
-        facts.plan,
-        duration(cost.train_seconds if cost else None),
-        duration(cost.predict_seconds if cost else None),
-    ]
-    return dict(zip(COST_COLUMNS, cells, strict=True))
+    rows = []
+    for method in methods:
+        cost, facts = method.cost, method.facts
+        costs = {
+            "Parameters": with_prefix(cost.parameters if cost else None),
+            "Operations per pass": with_prefix(cost.flops if cost else None, "FLOP"),
+            "Image": " × ".join(count(side) for side in cost.image_size) if cost and cost.image_size else MISSING,
+            "Networks or chains": count(facts.num_networks),
+            "Members": count(facts.num_members),
+            "Draws": facts.plan,
+            "Training, all": duration(cost.train_seconds if cost else None),
+            "Prediction": duration(cost.predict_seconds if cost else None),
+        }
+        rows.append((method, costs))
+    known = {title for _, costs in rows for title, text in costs.items() if text != MISSING}
+    return [(method, {title: text for title, text in costs.items() if title in known}) for method, costs in rows]
 
 
 def with_prefix(value: float | None, unit: str = "") -> str:
     """A large number as 41 G, with its unit."""
     if value is None:
         return MISSING
-    for size, prefix in PREFIXES:
-        if value >= size:
-            return f"{significant(value / size, 3)}\u00a0{prefix}{unit}"
-    return f"{significant(value, 3)}\u00a0{unit}".rstrip()
+    size, prefix = next(((size, prefix) for size, prefix in PREFIXES if value >= size), (1.0, ""))
+    return f"{significant(value / size, 3)}\u00a0{prefix}{unit}".rstrip()

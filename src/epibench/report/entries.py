@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from epibench.data.classes import class_colour
-from epibench.published import PoolSize
 from epibench.report.metric_info import PER_CLASS, metric_info, ordered, sort_key
 from epibench.report.numbers import fixed, listed, m_equals, measured, percent, significant, spread_text, value_text
 from epibench.results import RGB, ClassStat, CurveFamilies, Draw, FileResults, Number, ScoreResults, Stat, Summary
+from epibench.standard_errors import PoolSize
 
 MUCH_OVERLAP = 0.5
 NO_STAT = Stat(mean=None, std=None, n=0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from markupsafe import Markup
 
@@ -17,8 +19,7 @@ from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import count, duration, m_equals, measured, percent, significant
 from epibench.report.page import Option
 from epibench.report.runs import DIRECTIONS, EvalDomain, RunMethod, View, entries_on
-from epibench.report.verdicts import Bar, value_bars
-from epibench.results import TrainingLog
+from epibench.report.verdicts import value_bars
 
 Size = tuple[float, float]
 
@@ -44,7 +45,7 @@ class Figure:
     meaning: str
     better: str = ""
     chart: Markup | None = None
-    bars: list[Bar] = field(default_factory=list)
+    bars: list[dict[str, Any]] = field(default_factory=list)
     style: int | None = None
 
 
@@ -106,18 +107,13 @@ def published_figure(method: RunMethod, cells: Sequence[PublishedCell], metric: 
     """A method's numbers over M, and the published line in grey; those of a metric are named after it."""
     title = f"{method.label}: {metric}" if metric else method.label
     x = [cell.row.members for cell in cells]
-    theirs = Series(
-        "published",
-        method.index,
-        x,
-        [cell.row.mean for cell in cells],
-        [cell.row.std for cell in cells],
-        [measured(cell.row.mean, cell.row.std) for cell in cells],
-        look="published",
-    )
-    means: Values = [cell.mean or None for cell in cells]
+    texts = [measured(cell.row.mean, cell.row.std) for cell in cells]
+    means, stds = [cell.row.mean for cell in cells], [cell.row.std for cell in cells]
+    theirs = Series("published", method.index, x, means, stds, texts, look="published")
     texts = [measured(cell.mean, cell.std) for cell in cells]
-    both = [theirs, Series("ours", method.index, x, means, [cell.std for cell in cells], texts)]
+    # Zero is not on a logarithmic axis.
+    ours = Series("ours", method.index, x, [cell.mean or None for cell in cells], [cell.std for cell in cells], texts)
+    both = [theirs, ours]
     ends = band_ends(both) if metric else list(_log_ends(both))
     y_axis = nice_axis(min(ends), max(ends)) if metric else log_axis(min(ends) / 1.15, max(ends) * 1.15)
     chart = _over_m(both, x, y_axis, f"{title}, ours and published over M", PUBLISHED, Decor(markers=True))
@@ -228,7 +224,14 @@ def sparsification_figures(
     x_label = "most uncertain pixels removed"
     together = _curves_figure(having, choices, _sparsification_error, caption, x_label, size, Decor())
     panels = []
-    layers = {e.label: [_layer(_curve_and_oracle(e, _chosen_m(c, e)), c, "removed") for c in choices] for e in having}
+    layers: dict[str, list[Layer]] = {entry.label: [] for entry in having}
+    for entry, choice in itertools.product(having, choices):
+        curve, oracle = (entry.curve("sparsification", part, _chosen_m(choice, entry)) for part in ("curve", "oracle"))
+        both = [
+            _curve_series(curve, "by uncertainty", entry.index, "solid"),
+            _curve_series(oracle, "by error (oracle)", entry.index, "oracle"),
+        ]
+        layers[entry.label].append(_layer(both, choice, "removed"))
     highest = max([1.0, *band_ends(one for of_entry in layers.values() for layer in of_entry for one in layer.series)])
     for entry in having:
         chart = line_chart(
@@ -241,16 +244,6 @@ def sparsification_figures(
         )
         panels.append(Figure(entry.label, "", chart=chart, style=entry.index))
     return ([together] if len(having) > 1 else []), panels
-
-
-def _curve_and_oracle(entry: Entry, m: int) -> list[Series | None]:
-    looks: list[tuple[str, str, Look]] = [
-        ("curve", "by uncertainty", "solid"),
-        ("oracle", "by error (oracle)", "oracle"),
-    ]
-    return [
-        _curve_series(entry.curve("sparsification", part, m), label, entry.index, look) for part, label, look in looks
-    ]
 
 
 def _curve_series(curve: CurveAt | None, label: str, style: int, look: Look = "file") -> Series | None:
@@ -280,8 +273,7 @@ def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option], siz
     units = {entry.unit for entry in having}
     unit = f", in {units.pop()}" if len(units) == 1 and "" not in units else ""
     sides: list[Remark] = [(0.02, 0.93, "start", "↑ under-confident"), (0.98, 0.05, "end", "↓ over-confident")]
-    length = f"Mean length of the interval{unit}. Short is good only where the coverage holds."
-    parts: list[tuple[str, str, Callable[[Entry, int], Series | None], Decor, tuple[float, float]]] = [
+    makers: list[tuple[str, str, Callable[[Entry, int], Series | None], Decor, tuple[float, float]]] = [
         (
             "Coverage",
             "Share of pixels inside the interval, against its level; ideal on the diagonal.",
@@ -298,7 +290,7 @@ def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option], siz
         ),
         (
             "Interval length",
-            length,
+            f"Mean length of the interval{unit}. Short is good only where the coverage holds.",
             lambda entry, m: _curve_series(entry.curve("calibration", "interval_length", m), entry.label, entry.index),
             Decor(),
             (0.0, 0.0),
@@ -306,7 +298,7 @@ def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option], siz
     ]
     return [
         _curves_figure(having, choices, make, (title, meaning), "level of the interval", size, decor, include)
-        for title, meaning, make, decor, include in parts
+        for title, meaning, make, decor, include in makers
     ]
 
 
@@ -347,12 +339,12 @@ def _curves_figure(
 
 def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
     """A reliability diagram per entry."""
-    having = [entry for entry in entries if entry.curve("reliability", "accuracy", entry.members[-1])]
-    layers = {entry.label: [(c.key, _chosen_m(c, entry), c.chosen) for c in choices] for entry in having}
-    return [
-        Figure(entry.label, "", chart=reliability_chart(entry, layers[entry.label]), style=entry.index)
-        for entry in having
-    ]
+    figures = []
+    for entry in entries:
+        if entry.curve("reliability", "accuracy", entry.members[-1]):
+            layers = [(choice.key, _chosen_m(choice, entry), choice.chosen) for choice in choices]
+            figures.append(Figure(entry.label, "", chart=reliability_chart(entry, layers), style=entry.index))
+    return figures
 
 
 def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Figure]:
@@ -405,9 +397,12 @@ def training_figures(methods: Sequence[RunMethod]) -> list[Figure]:
     """For each method with logged losses: a line per network over steps, which shows whether any failed to train."""
     figures = []
     for method in methods:
-        series = [
-            _loss_line(log, method.index) for log in method.run.results.training.get(method.name, []) if log.steps
-        ]
+        series = []
+        for log in method.run.results.training.get(method.name, []):
+            if log.steps:
+                label, texts = f"network {log.network}", [significant(value) for value in log.loss]
+                stds = [None] * len(texts)
+                series.append(Series(label, method.index, log.steps, log.loss, stds, texts, look="thin"))
         if ends := band_ends(series):
             steps = sorted({step for line in series for step in line.x})
             heads = {step: f"step {count(step)}" for step in steps} if len(series) <= MOST_READ_OUT else {}
@@ -423,28 +418,17 @@ def training_figures(methods: Sequence[RunMethod]) -> list[Figure]:
     return figures
 
 
-def _loss_line(log: TrainingLog, style: int) -> Series:
-    texts = [significant(value) for value in log.loss]
-    return Series(f"network {log.network}", style, log.steps, [*log.loss], [None] * len(texts), texts, look="thin")
-
-
 def cost_figure(costs: Sequence[tuple[RunMethod, dict[int, float]]], title: str, meaning: str) -> Figure | None:
     """A cost over M, on a scale from zero; None where fewer than two M are known."""
     members = sorted({m for _, values in costs for m in values})
     if len(members) < 2:
         return None
-    series = [
-        Series(
-            method.label,
-            method.index,
-            list(values),
-            [*values.values()],
-            [None] * len(values),
-            [significant(value, 3) for value in values.values()],
-        )
-        for method, values in costs
-        if values
-    ]
+    series = []
+    for method, values in costs:
+        if values:
+            texts = [significant(value, 3) for value in values.values()]
+            x, y, stds = list(values), list(values.values()), [None] * len(values)
+            series.append(Series(method.label, method.index, x, y, stds, texts))
     description = f"{title} over {m_equals(members[0])} to {members[-1]}"
     y_axis = nice_axis(0.0, max(band_ends(series)))
     chart = _over_m(series, members, y_axis, description, LARGE, Decor(markers=True))

@@ -3,7 +3,8 @@
 Differences are measured in standard errors of independent draws: those of one network or chain count once, and so do
 sets that share members. A difference is clear from two standard errors on, narrow from one, and below that a tie. It is
 also a tie where it lies within the numerical error of a metric, or where both KLs lie at the noise floor of their
-reference. An uncertainty that ranks errors no better than chance leads nothing, however small its AUSE.
+reference. Without a standard error of both, a lead is unknown: it is no tie, and is said to be not certain. An
+uncertainty that ranks errors no better than chance leads nothing, however small its AUSE.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from epibench.published import combined_error, independent_draws, standard_error
 from epibench.report.entries import Entry, common_members
 from epibench.report.metric_info import metric_info, sort_key
 from epibench.results import Number
+from epibench.standard_errors import combined_error, independent_draws, standard_error
 
 CLEAR, CLOSE = 2.0, 1.0  # standard errors
 MOST_OF_IT = 0.9  # of a gain
@@ -119,8 +120,9 @@ class Ranking:
 
     @property
     def best(self) -> set[str]:
-        """The label of the only leader where there is someone to lead; empty for ties."""
-        return {self.leaders[0].label} if len(self.leaders) == 1 and len(self.ordered) > 1 else set()
+        """The label of the only leader, where its lead is known to be one; empty for ties and unknown leads."""
+        known = self.lead is None or self.lead.certainty != "unknown"
+        return {self.leaders[0].label} if known and len(self.leaders) == 1 and len(self.ordered) > 1 else set()
 
     @property
     def tied(self) -> set[str]:

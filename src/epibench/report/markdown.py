@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from epibench.published import PublishedCell, compare, distinct, grounds_of, totals, warnings_of
 from epibench.report.entries import Entry, all_members, title_with_unit
@@ -18,7 +19,7 @@ from epibench.report.runs import (
     methods_of,
     scored_domains,
 )
-from epibench.report.tables import ClassTable, class_tables
+from epibench.report.tables import class_tables
 
 PUBLISHED_COLUMNS = ("M", "published", "n", "ours", "n", "ours − published", "in std", "in errors")
 
@@ -32,7 +33,7 @@ def render_markdown(runs: Sequence[Run]) -> str:
             entries = entries_on(methods, domain.name)
             parts.append(f"### {group[0].results.problem}: {domain.label} ({domain.role})\n\n{domain_table(entries)}")
             for table in class_tables(entries)[:1]:
-                parts.append(f"#### {table.title} {table.m}\n\n{class_table(table, entries)}")
+                parts.append(f"#### {table['title']} {table['m']}\n\n{class_table(table, entries)}")
         for view in VIEWS:
             if entries := kl_entries(methods, view):
                 parts.append(f"### {group[0].results.problem}: {view.name}\n\n{kl_table(entries)}")
@@ -86,13 +87,13 @@ def _bold(text: str, bold: bool) -> str:
     return f"**{text}**" if bold else text
 
 
-def class_table(table: ClassTable, entries: Sequence[Entry]) -> str:
+def class_table(table: dict[str, Any], entries: Sequence[Entry]) -> str:
     """A row for each class; the leader is bold."""
     rows = []
-    for row in table.rows:
-        texts = [f"{cell.value.strip()} {cell.spread.removesuffix(' ≈')}".strip() for cell in row.cells]
-        cells = [_bold(_escaped(text), cell.best) for text, cell in zip(texts, row.cells, strict=True)]
-        rows.append([_escaped(row.style.name), row.pixels, *cells])
+    for row in table["rows"]:
+        texts = [f"{cell.value.strip()} {cell.spread.removesuffix(' ≈')}".strip() for cell in row["cells"]]
+        cells = [_bold(_escaped(text), cell.best) for text, cell in zip(texts, row["cells"], strict=True)]
+        rows.append([_escaped(row["style"].name), row["pixels"], *cells])
     return markdown_table(["class", "share of pixels", *(_escaped(entry.label) for entry in entries)], 1, rows)
 
 

@@ -11,30 +11,9 @@ PER_CLASS = "_per_class"  # how metrics that have a value for each class end
 HEADLINES = {"gaussian": ("ause", "auce", "rmse"), "categorical": ("ause", "ece", "miou")}
 # On a page these come first; metrics that are not named here follow as they came.
 ORDER = (
-    "ause",
-    "auce",
-    "auce_signed",
-    "ece",
-    "ece_adaptive",
-    "ence",
-    "interval_length",
-    "rmse",
-    "mae",
-    "miou",
-    "accuracy",
-    "brier",
-    "nll",
-    "nll_gaussian",
-    "crps",
-    "crps_gaussian",
-    "interval_score",
-    "iou_per_class",
-    "accuracy_per_class",
-    "ause_per_class",
-    "ece_per_class",
-    "brier_per_class",
-    "nll_per_class",
-    "share_per_class",
+    *("ause", "auce", "auce_signed", "ece", "ece_adaptive", "ence", "interval_length"),
+    *("rmse", "mae", "miou", "accuracy", "brier", "nll", "nll_gaussian", "crps", "crps_gaussian", "interval_score"),
+    *(f"{name}{PER_CLASS}" for name in ("iou", "accuracy", "ause", "ece", "brier", "nll", "share")),
 )
 BETTER_TEXT: dict[Better, str] = {
     "lower": "↓ lower is better",

@@ -73,7 +73,7 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
     has_kl = bool(kl_entries(methods, VIEWS[0]))
     rules = [*(switch_rules(f"{identity}-kl", SWITCHES) if has_kl else []), *(dense["rules"] if dense else [])]
     for book in pictures:
-        rules += switch_rules(book.identity, [book.switch])
+        rules += switch_rules(book["identity"], [book["switch"]])
     return {
         "id": identity,
         "title": PROBLEMS.get(runs[0].results.problem, runs[0].results.problem),

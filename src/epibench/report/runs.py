@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from epibench.published import PoolSize
 from epibench.report.entries import ClassStyles, Entry, mean_error
 from epibench.report.metric_info import HEADLINES
 from epibench.report.page import Option, Switch, layer_key
 from epibench.results import Cost, DomainFacts, MethodFacts, RunResults, Stat, printable
+from epibench.standard_errors import PoolSize
 
 CONVENTIONS = {"pooled": "mean of pointwise KLs", "gustafsson2020": "as published"}
 DIRECTIONS = {"reference_to_method": "KL(reference ‖ method)", "method_to_reference": "KL(method ‖ reference)"}
@@ -130,14 +130,9 @@ def class_styles(results: RunResults, domain: str) -> ClassStyles:
     return ClassStyles(source.class_names or (), source.class_colours or ())
 
 
-def recipe_name(results: RunResults) -> str:
-    """The name of the recipe, or else that of the problem."""
-    return str(results.recipe.get("name") or results.problem)
-
-
 def read_runs(results: Sequence[RunResults], names: Sequence[str] = ()) -> list[Run]:
     """Runs with names of their own: that of the recipe, with the given one where recipes repeat."""
-    recipes = [recipe_name(one) for one in results]
+    recipes = [str(one.recipe.get("name") or one.problem) for one in results]
     given = list(names) or [str(number) for number in range(1, len(recipes) + 1)]
     seen = Counter(recipes)
     labels = [

@@ -30,7 +30,7 @@ from epibench.report.page import Switch, render, switch_rules
 from epibench.report.run_page import plain
 from epibench.report.runs import headline_names
 from epibench.report.tables import class_tables, metric_tables
-from epibench.report.verdicts import GainBlock, cards, confidence_sentence, member_gains
+from epibench.report.verdicts import cards, confidence_sentence, member_gains
 from epibench.results import FileResults, ScoreResults
 
 KIND_TITLES = {"gaussian": "Regression", "categorical": "Classification"}
@@ -90,10 +90,12 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
         "title": KIND_TITLES[kind],
         "files": files,
         "entries": entries,
-        "groups": [_comparison(group, headlines) for group in _ranked_groups(entries)],
+        "groups": [
+            {"title": _group_title(group), "cards": cards(headlines, group)} for group in _ranked_groups(entries)
+        ],
         "headlines": [title_with_unit(name, entries) for name in headlines],
         "several_members": several,
-        "gains": [GainBlock("", gains)] if gains else [],
+        "gains": [{"title": "", "rows": gains}] if gains else [],
         "confidence": [(entry, text) for entry in entries if (text := confidence_sentence(entry))],
         "main_figures": [metric_figure(name, entries, LARGE) for name in headlines] if several else [],
         "more_figures": [metric_figure(name, entries, SMALL) for name in names if name not in headlines],
@@ -118,10 +120,9 @@ def _ranked_groups(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
     return list(groups)
 
 
-def _comparison(entries: Sequence[Entry], headlines: Sequence[str]) -> dict[str, Any]:
+def _group_title(entries: Sequence[Entry]) -> str:
     unit = f"in {entries[0].unit}" if entries[0].unit else ""
-    title = " ".join(part for part in (entries[0].domain, unit) if part)
-    return {"title": title or "no domain given", "cards": cards(headlines, entries)}
+    return " ".join(part for part in (entries[0].domain, unit) if part) or "no domain given"
 
 
 def _file_facts(entry: Entry, file: FileResults) -> dict[str, Any]:

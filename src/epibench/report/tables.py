@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from epibench.metrics.info import GROUPS, MetricInfo
 from epibench.report.entries import (
-    ClassStyle,
     ClassStyles,
     Entry,
     all_members,
@@ -18,26 +18,15 @@ from epibench.report.entries import (
 )
 from epibench.report.judge import compared_at, judge, judge_at
 from epibench.report.metric_info import BETTER_TEXT, PER_CLASS, metric_info, ordered, sort_key
-from epibench.report.numbers import (
-    MISSING,
-    aligned,
-    change,
-    fixed,
-    listed,
-    m_equals,
-    percent,
-    significant,
-)
+from epibench.report.numbers import aligned, change, fixed, listed, m_equals, percent, significant
 from epibench.report.page import Option, Switch
 from epibench.report.runs import EvalDomain
 from epibench.results import Stat
 
 OVERLAP_MARK, TIE_MARK = "°", " ≈"
 SHARE = "share_per_class"
-FIRST_OF_CLASSES = tuple(f"{name}{PER_CLASS}" for name in ("iou", "accuracy", "ause", "ece", "brier", "nll"))
 UP_TO_ONE = ("iou_per_class", "accuracy_per_class")  # their bars end at 1, those of the others at the largest value
 MOST_NAMED = 3  # classes in a sentence
-THREE_DECIMALS_BELOW = 10.0
 
 
 @dataclass(frozen=True)
@@ -51,55 +40,27 @@ class TableCell:
     share: float | None = None
 
 
-@dataclass(frozen=True)
-class TableRow:
-    """One method's numbers; aside: what chance would score, or the noise floor. only: in place of cells."""
-
-    label: str
-    style: int
-    cells: list[TableCell]
-    aside: str = ""
-    only: str = ""
-
-
-@dataclass(frozen=True)
-class Block:
-    """One metric's rows."""
-
-    title: str
-    better: str
-    meaning: str
-    numerical_error: str
-    rows: list[TableRow]
-
-
-@dataclass(frozen=True)
-class MetricTable:
-    """A group of metrics over all M."""
-
-    title: str
-    columns: list[int]
-    spread_width: int
-    blocks: list[Block]
-
-
-def metric_tables(entries: Sequence[Entry]) -> list[MetricTable]:
-    """One table for each group of metrics."""
-    names, columns = metric_names(entries), all_members(entries)
-    tables = []
+def metric_tables(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """One table for each group of metrics, over all M."""
+    columns, tables = all_members(entries), []
     for group in GROUPS:
-        blocks = [_block(name, entries, columns) for name in names if metric_info(name).group == group]
+        blocks: list[dict[str, Any]] = []
+        for name in metric_names(entries):
+            if (info := metric_info(name)).group == group:
+                block = {"title": title_with_unit(name, entries), "better": BETTER_TEXT[info.better]}
+                meaning = f"{info.meaning} {_numerical_error(name, entries)}"
+                blocks.append({**block, "meaning": meaning, "rows": _rows(name, entries, columns)})
         if blocks:
-            width = spread_width(row.cells for block in blocks for row in block.rows)
-            tables.append(MetricTable(group, columns, width, blocks))
+            width = spread_width(row["cells"] for block in blocks for row in block["rows"])
+            tables.append({"title": group, "columns": columns, "spread_width": width, "blocks": blocks})
     return tables
 
 
-def kl_table(entries: Sequence[Entry]) -> MetricTable:
+def kl_table(entries: Sequence[Entry]) -> dict[str, Any]:
     """Every KL of one view, beside the noise floor; that of a point estimate is told in words."""
     columns = several_members(entries)
     rows = _rows("kl", entries, columns)
-    return MetricTable("KL at every M", columns, spread_width(row.cells for row in rows), [Block("", "", "", "", rows)])
+    return {"columns": columns, "spread_width": spread_width(row["cells"] for row in rows), "rows": rows}
 
 
 def spread_width(rows: Iterable[Sequence[TableCell]]) -> int:
@@ -107,25 +68,15 @@ def spread_width(rows: Iterable[Sequence[TableCell]]) -> int:
     return max((len(cell.spread) for row in rows for cell in row if cell.spread.startswith("±")), default=0)
 
 
-def _block(name: str, entries: Sequence[Entry], columns: list[int]) -> Block:
-    info = metric_info(name)
-    rows, errors = _rows(name, entries, columns), _numerical_error(name, entries)
-    return Block(title_with_unit(name, entries), BETTER_TEXT[info.better], info.meaning, errors, rows)
-
-
-def _rows(name: str, entries: Sequence[Entry], columns: Sequence[int]) -> list[TableRow]:
+def _rows(name: str, entries: Sequence[Entry], columns: Sequence[int]) -> list[dict[str, Any]]:
+    """Each method's numbers; aside: what chance would score, or the noise floor. only: in place of cells."""
     by_column = [_column(name, entries, m) for m in columns]
     rows = []
     for i, entry in enumerate(entries):
-        aside = (
-            (MISSING if entry.floor is None else significant(entry.floor, 2))
-            if name == "kl"
-            else entry.chance_text(name)
-        )
-        last = entry.members[-1]
-        outside = not set(entry.members) & set(columns)
+        last, outside = entry.members[-1], not set(entry.members) & set(columns)
         only = f"{entry.infinite_text(name, last) or entry.text(name, last)} at {m_equals(last)}" if outside else ""
-        rows.append(TableRow(entry.label, entry.index, [column[i] for column in by_column], aside, only))
+        aside = significant(entry.floor, 2) if name == "kl" else entry.chance_text(name)
+        rows.append({"entry": entry, "cells": [column[i] for column in by_column], "aside": aside, "only": only})
     return rows
 
 
@@ -163,76 +114,45 @@ def _numerical_error(name: str, entries: Sequence[Entry]) -> str:
     return f"Numerical error: {', '.join(texts)}." if texts else ""
 
 
-@dataclass(frozen=True)
-class ClassRow:
-    """The values of one class. pixels: the share of pixels; empty where that is not known."""
-
-    style: ClassStyle
-    pixels: str
-    cells: list[TableCell]
-
-
-@dataclass(frozen=True)
-class ClassTable:
-    """One metric of every class and method, at the M where methods are compared."""
-
-    title: str
-    better: str
-    meaning: str
-    m: str
-    spread_width: int
-    rows: list[ClassRow]
-    with_pixels: bool
-    coloured: bool
-
-
 def per_class_names(entries: Sequence[Entry]) -> list[str]:
     """The metrics that any entry has for each class, in the order of the page; not the share of pixels."""
     names = dict.fromkeys(name for entry in entries for metrics in entry.summary.values() for name in metrics)
     per_class = [name for name in ordered(names, "categorical") if name.endswith(PER_CLASS) and name != SHARE]
-    having = [name for name in per_class if any(entry.per_class(name, m) for entry in entries for m in entry.members)]
-    return [*(name for name in FIRST_OF_CLASSES if name in having), *(n for n in having if n not in FIRST_OF_CLASSES)]
+    return [name for name in per_class if any(entry.per_class(name, m) for entry in entries for m in entry.members)]
 
 
-def class_tables(entries: Sequence[Entry]) -> list[ClassTable]:
-    """A table for each metric, at the M where entries are compared."""
+def class_tables(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """A table for each metric of every class and method, at the M where entries are compared."""
     return [table for name in per_class_names(entries) if (table := _class_table(name, entries)) is not None]
 
 
-def _class_table(name: str, entries: Sequence[Entry]) -> ClassTable | None:
+def _class_table(name: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
     m, m_of = compared_at(entries)
     columns = _class_columns(name, entries)
     number = max(len(column) for column in columns)
     if number == 0:
         return None
-    info, styles, pixels = metric_info(name), _styles(entries), _pixel_shares(entries, number)
+    styles, pixels = _styles(entries), _pixel_shares(entries, number)
     end = _bar_end(name, [stat.mean for column in columns for stat in column])
     of_class = [[entry.of_class(name, k) for entry in entries] for k in range(number)]
     texts = [[entry.texts(name, m_of[entry.label]) for entry in row] for row in of_class]
     values = [aligned([row[i][0] for row in texts]) for i in range(len(entries))]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for k, row in enumerate(of_class):
-        ranking = judge(name, row, m_of)
-        cells = [
-            TableCell(
-                values[i][k],
-                texts[k][i][1] + (TIE_MARK if entry.label in ranking.tied else ""),
-                entry.label in ranking.best,
-                share=_bar_share(entry.mean(name, m_of[entry.label]), end),
-            )
-            for i, entry in enumerate(row)
-        ]
-        rows.append(ClassRow(styles.of(k), _pixel_text(pixels[k]), cells))
-    return ClassTable(
-        info.title,
-        BETTER_TEXT[info.better],
-        info.meaning,
-        f"at {m_equals(m)}" if m is not None else "at the largest M of each",
-        spread_width(row.cells for row in rows),
-        rows,
-        any(share is not None for share in pixels),
-        bool(styles.colours),
-    )
+        ranking, cells = judge(name, row, m_of), []
+        for i, entry in enumerate(row):
+            spread = texts[k][i][1] + (TIE_MARK if entry.label in ranking.tied else "")
+            share = _bar_share(entry.mean(name, m_of[entry.label]), end)
+            cells.append(TableCell(values[i][k], spread, entry.label in ranking.best, share=share))
+        rows.append({"style": styles.of(k), "pixels": _pixel_text(pixels[k]), "cells": cells})
+    return {
+        "title": metric_info(name).title,
+        "m": f"at {m_equals(m)}" if m is not None else "at the largest M of each",
+        "spread_width": spread_width(row["cells"] for row in rows),
+        "rows": rows,
+        "with_pixels": any(share is not None for share in pixels),
+        "coloured": bool(styles.colours),
+    }
 
 
 def _class_columns(name: str, entries: Sequence[Entry]) -> list[list[Stat]]:
@@ -267,93 +187,37 @@ def _bar_share(value: float | None, end: float) -> float | None:
     return None if value is None else min(max(value / end, 0.0), 1.0)
 
 
-@dataclass(frozen=True)
-class ShiftCell:
-    """What a shift does to one class of a method: both values, and what lies between them on a bar."""
-
-    text: str
-    change: str
-    tone: str
-    low: float = 0.0
-    high: float = 0.0
-
-
-@dataclass(frozen=True)
-class ShiftRow:
-    """One class of a domain, for every method."""
-
-    style: ClassStyle
-    pixels: str
-    cells: list[ShiftCell]
-    lost: float | None  # the mean over methods; the larger, the worse
-    nothing: bool  # whether there was nothing to lose
-
-
-@dataclass(frozen=True)
-class ShiftTable:
-    """Every class of a domain, those that suffer most first; beside the domain trained for where there is one."""
-
-    domain: EvalDomain
-    before: EvalDomain | None
-    entries: Sequence[Entry]
-    finding: str
-    with_pixels: bool
-    rows: list[ShiftRow]
-
-
-@dataclass(frozen=True)
-class ClassLayer:
-    """All tables of one metric: that of the hardest shift, and those of other domains."""
-
-    option: Option
-    title: str
-    better: str
-    meaning: str
-    shown: list[ShiftTable]
-    others: list[ShiftTable]
-
-
-@dataclass(frozen=True)
-class ClassSection:
-    """A layer for each metric, to switch between."""
-
-    switch: Switch
-    layers: list[ClassLayer]
-
-
 Scored = tuple[EvalDomain, Sequence[Entry]]  # a domain, and the entries on it
 
 
-def class_section(first: Sequence[Scored], others: Sequence[Scored]) -> ClassSection | None:
+def class_section(first: Sequence[Scored], others: Sequence[Scored]) -> dict[str, Any] | None:
     """Classes of the hardest shift beside the domain trained for; None where no metric has values for classes.
 
     first: the domain that methods were trained for and the hardest shift, or one of them.
     """
     before = next((scored for scored in first if not scored[0].shifted), None)
-    layers: list[ClassLayer] = []
+    layers: list[dict[str, Any]] = []
     for name in per_class_names([entry for _, entries in (*first, *others) for entry in entries]):
         # The domain trained for is one side of every table, so it needs none of its own but where it is alone.
-        shown, *rest = (
-            shift_table(name, before if after[0].shifted else None, after) for after in (first[-1], *others)
+        shown, rest = (
+            [table for a in afters if (table := shift_table(name, before if a[0].shifted else None, a))]
+            for afters in (first[-1:], others)
         )
-        info = metric_info(name)
-        title = info.title.removesuffix(" per class")
-        option = Option(str(len(layers)), title, not layers)
-        layer = ClassLayer(
-            option,
-            title,
-            BETTER_TEXT[info.better],
-            info.meaning,
-            [] if shown is None else [shown],
-            [table for table in rest if table is not None],
-        )
-        if layer.shown or layer.others:
-            layers.append(layer)
-    return ClassSection(Switch("metric", "Metric", [layer.option for layer in layers]), layers) if layers else None
+        if shown or rest:
+            info = metric_info(name)
+            title = info.title.removesuffix(" per class")
+            words = {"title": title, "better": BETTER_TEXT[info.better], "meaning": info.meaning}
+            option = Option(str(len(layers)), title, not layers)
+            layers.append({"option": option, **words, "shown": shown, "others": rest})
+    switch = Switch("metric", "Metric", [layer["option"] for layer in layers])
+    return {"switch": switch, "layers": layers} if layers else None
 
 
-def shift_table(name: str, before: Scored | None, after: Scored) -> ShiftTable | None:
-    """A metric of every class of one domain beside that of the classes of the same name of another."""
+def shift_table(name: str, before: Scored | None, after: Scored) -> dict[str, Any] | None:
+    """A metric of every class of one domain beside that of the classes of the same name of another; the worst first.
+
+    lost: in the mean over methods, the larger, the worse. nothing: whether there was nothing to lose.
+    """
     domain, entries = after
     columns, starts = _class_columns(name, entries), _starts(name, before, entries)
     number = max((len(column) for column in columns), default=0)
@@ -362,17 +226,20 @@ def shift_table(name: str, before: Scored | None, after: Scored) -> ShiftTable |
     info, styles, pixels = metric_info(name), _styles(entries), _pixel_shares(entries, number)
     means = [stat.mean for column in columns for stat in column]
     end = _bar_end(name, [*means, *(mean for start in starts for mean in start.values())])
-    rows = []
+    rows: list[dict[str, Any]] = []
     for k in range(number):
         style = styles.of(k)
         values = [column[k].mean if k < len(column) else None for column in columns]
         olds = [start.get(style.name) for start in starts]
         cells = [_shift_cell(info, old, value, end) for old, value in zip(olds, values, strict=True)]
+        row = {"style": style, "pixels": _pixel_text(pixels[k]), "cells": cells}
         nothing = info.better == "higher" and set(olds) == {0.0}
-        rows.append(ShiftRow(style, _pixel_text(pixels[k]), cells, _lost(info, olds, values, any(starts)), nothing))
-    rows.sort(key=lambda row: (row.lost is None, row.nothing, -(row.lost or 0.0), -(pixels[row.style.number] or 0.0)))
+        rows.append({**row, "lost": _lost(info, olds, values, any(starts)), "nothing": nothing})
+    rows.sort(key=lambda r: (r["lost"] is None, r["nothing"], -(r["lost"] or 0.0), -(pixels[r["style"].number] or 0.0)))
     shown = before[0] if before and any(starts) else None
-    return ShiftTable(domain, shown, entries, _class_finding(info, rows, shown), any(row.pixels for row in rows), rows)
+    found, with_pixels = _class_finding(info, rows, shown), any(row["pixels"] for row in rows)
+    table = {"domain": domain, "before": shown, "entries": entries, "finding": found}
+    return {**table, "with_pixels": with_pixels, "rows": rows}
 
 
 def _starts(name: str, before: Scored | None, entries: Sequence[Entry]) -> list[dict[str, float | None]]:
@@ -387,19 +254,20 @@ def _starts(name: str, before: Scored | None, entries: Sequence[Entry]) -> list[
     return starts
 
 
-def _shift_cell(info: MetricInfo, old: float | None, value: float | None, end: float) -> ShiftCell:
+def _shift_cell(info: MetricInfo, old: float | None, value: float | None, end: float) -> dict[str, Any]:
+    """What a shift does to one class of a method: both values, and what lies between them on a bar."""
+    share = _bar_share(value, end) or 0.0
     if value is None or old is None:
-        share = _bar_share(value, end) or 0.0
-        return ShiftCell(_digits(value), "", "same", share, share)
-    low, high = sorted((_bar_share(old, end) or 0.0, _bar_share(value, end) or 0.0))
+        return {"text": _digits(value), "change": "", "tone": "same", "low": share, "high": share}
+    low, high = sorted((_bar_share(old, end) or 0.0, share))
     lost = sort_key(info.better, value) - sort_key(info.better, old)
     tone = "same" if info.better == "neither" or lost == 0 else "bad" if lost > 0 else "good"
     changed = change(old, value) if old != value else ""
-    return ShiftCell(f"{_digits(old)} → {_digits(value)}", changed, tone, low, high)
+    return {"text": f"{_digits(old)} → {_digits(value)}", "change": changed, "tone": tone, "low": low, "high": high}
 
 
 def _digits(value: float | None) -> str:
-    return fixed(value, 3) if value is not None and abs(value) < THREE_DECIMALS_BELOW else significant(value, 3)
+    return fixed(value, 3) if value is not None and abs(value) < 10 else significant(value, 3)
 
 
 def _lost(info: MetricInfo, olds: Sequence[float | None], values: Sequence[float | None], beside: bool) -> float | None:
@@ -413,15 +281,15 @@ def _lost(info: MetricInfo, olds: Sequence[float | None], values: Sequence[float
     return sum(losses) / len(losses) if losses else None
 
 
-def _class_finding(info: MetricInfo, rows: Sequence[ShiftRow], before: EvalDomain | None) -> str:
+def _class_finding(info: MetricInfo, rows: Sequence[dict[str, Any]], before: EvalDomain | None) -> str:
     """The classes that suffer most, in a sentence; empty without another domain, or where none does."""
-    known = [row for row in rows if row.lost is not None and not row.nothing]
-    worse = [row.style.name for row in known if row.lost is not None and row.lost > 0][:MOST_NAMED]
+    known = [row for row in rows if row["lost"] is not None and not row["nothing"]]
+    worse = [row["style"].name for row in known if row["lost"] > 0][:MOST_NAMED]
     if before is None or not worse:
         return ""
-    title, spared = info.title.removesuffix(" per class"), known[-1].style.name
+    title, spared = info.title.removesuffix(" per class"), known[-1]["style"].name
     rest = f", {spared} least" if spared not in worse else ""
     verb = "suffers" if len(worse) == 1 else "suffer"
-    number = sum(row.nothing for row in rows)
+    number = sum(row["nothing"] for row in rows)
     nothing = f" {number} of {len(rows)} classes have {title} 0 on {before.label} already." if number else ""
     return f"By {title}, {listed(worse)} {verb} most{rest}.{nothing}"

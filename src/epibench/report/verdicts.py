@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from markupsafe import Markup
-
-from epibench.published import independent_draws
 from epibench.report.charts.lines import lollipop
 from epibench.report.entries import Entry, comparable, title_with_unit
 from epibench.report.judge import (
@@ -27,17 +25,9 @@ from epibench.report.judge import (
     settled_from,
 )
 from epibench.report.metric_info import BETTER_TEXT, metric_info
-from epibench.report.numbers import (
-    MISSING,
-    NO_BREAK_SPACE,
-    change,
-    listed,
-    m_equals,
-    percent,
-    significant,
-    value_text,
-)
+from epibench.report.numbers import MISSING, NO_BREAK_SPACE, change, listed, m_equals, percent, significant, value_text
 from epibench.results import Stat
+from epibench.standard_errors import independent_draws
 
 MOST_NAMED = 3  # methods in a headline
 TIMES = f"{NO_BREAK_SPACE}×"
@@ -55,34 +45,12 @@ QUESTIONS = {
     "rmse": "How large are the errors?",
     "miou": "How good are the predictions?",
 }
+STANDING_COLUMNS = ("rank", "value", "error", "floors", "gap", "gap_errors", "gap_floors", "gain_up_to")
 DOUBTS: dict[Certainty, str] = {  # what speaks against a lead
     "narrow": "narrowly",
     "unknown": "not certain",
     "within floor": "by less than the noise floor",
 }
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One method's value in a card."""
-
-    label: str
-    style: int
-    strip: Markup
-    text: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Card:
-    """One metric's values, with the verdict in words."""
-
-    title: str
-    better: str
-    question: str
-    headline: str
-    bars: list[Bar]
-    sentences: list[str]
 
 
 @dataclass(frozen=True)
@@ -92,7 +60,7 @@ class Verdict:
     name: str
     m: int | None
     ranking: Ranking
-    card: Card
+    card: dict[str, Any]
 
     @property
     def finding(self) -> tuple[str, str]:
@@ -116,11 +84,10 @@ def verdict(name: str, entries: Sequence[Entry]) -> Verdict:
     ranking = judge(name, entries, m_of)
     ranked = [one.entry for one in ranking.ordered]
     bars = value_bars(name, ranked, m_of) if len(ranked) > 1 else []
-    sentences = _sentences(name, ranking)
-    return Verdict(name, m, ranking, _card(name, entries, headline(name, ranking), bars, sentences))
+    return Verdict(name, m, ranking, _card(name, entries, headline(name, ranking), bars, _sentences(name, ranking)))
 
 
-def unranked_card(name: str, entries: Sequence[Entry]) -> Card:
+def unranked_card(name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     """Entries of different domains side by side."""
     m_of = compared_at(entries)[1]
     means = [mean for entry in entries if (mean := entry.mean(name, m_of[entry.label])) is not None]
@@ -129,30 +96,33 @@ def unranked_card(name: str, entries: Sequence[Entry]) -> Card:
     return _card(name, entries, headline, value_bars(name, entries, m_of), sentences)
 
 
-def cards(names: Sequence[str], entries: Sequence[Entry]) -> list[Card]:
+def cards(names: Sequence[str], entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """A card for each metric; entries that all differ in domain are not ranked."""
     if len(comparable(entries)) > 1:
         return [unranked_card(name, entries) for name in names]
     return [verdict(name, entries).card for name in names]
 
 
-def _card(name: str, entries: Sequence[Entry], headline: str, bars: list[Bar], sentences: list[str]) -> Card:
+def _card(
+    name: str, entries: Sequence[Entry], headline: str, bars: list[dict[str, Any]], sentences: list[str]
+) -> dict[str, Any]:
     info = metric_info(name)
+    card = {"title": title_with_unit(name, entries), "better": BETTER_TEXT[info.better]}
     question = QUESTIONS.get(name, info.meaning)
-    return Card(title_with_unit(name, entries), BETTER_TEXT[info.better], question, headline, bars, sentences)
+    return {**card, "question": question, "headline": headline, "bars": bars, "sentences": sentences}
 
 
-def value_bars(name: str, entries: Sequence[Entry], m_of: dict[str, int], log: bool = False) -> list[Bar]:
+def value_bars(name: str, entries: Sequence[Entry], m_of: dict[str, int], log: bool = False) -> list[dict[str, Any]]:
     """Each entry's value at an M as a lollipop on a common scale: one that includes zero, or a logarithmic one."""
     stats = [entry.stat(name, m_of[entry.label]) for entry in entries]
-    lower, upper = _log_range(name, entries, m_of) if log else _linear_range(stats)
+    lower, upper = _log_range(stats, entries) if log else _linear_range(stats)
     bars = []
     for entry, stat in zip(entries, stats, strict=True):
         m = m_of[entry.label]
-        words = f"{entry.label}: {entry.text(name, m)} at {m_equals(m)}"
+        text, note = entry.text(name, m), entry.infinite_text(name, m) or entry.chance_text(name)
+        words = f"{entry.label}: {text} at {m_equals(m)}"
         strip = lollipop(stat, entry.index, lower, upper, words, entry.overlaps_much(m), log)
-        note = entry.infinite_text(name, m) or entry.chance_text(name)
-        bars.append(Bar(entry.label, entry.index, strip, entry.text(name, m), note))
+        bars.append({"entry": entry, "strip": strip, "text": text, "note": note})
     return bars
 
 
@@ -161,15 +131,12 @@ def _linear_range(stats: Sequence[Stat]) -> tuple[float, float]:
     return min([0.0, *ends]), max([0.0, *ends])
 
 
-def _log_range(name: str, entries: Sequence[Entry], m_of: dict[str, int]) -> tuple[float, float]:
+def _log_range(stats: Sequence[Stat], entries: Sequence[Entry]) -> tuple[float, float]:
     """From the noise floor, or below the smallest value, to the end of the largest band."""
-    stats = [entry.stat(name, m_of[entry.label]) for entry in entries]
-    means = [stat.mean for stat in stats if stat.mean]
-    smallest = min(means, default=1.0)
+    smallest = min((stat.mean for stat in stats if stat.mean), default=1.0)
     floors = [entry.floor for entry in entries if entry.floor and entry.floor > smallest / 100]
-    return min([smallest / 2, *floors]), max(
-        (stat.mean + (stat.std or 0.0) for stat in stats if stat.mean), default=1.0
-    )
+    largest = max((stat.mean + (stat.std or 0.0) for stat in stats if stat.mean), default=1.0)
+    return min([smallest / 2, *floors]), largest
 
 
 def headline(name: str, ranking: Ranking) -> str:
@@ -219,16 +186,13 @@ def next_sentence(first: Candidate, second: Candidate) -> str:
         lead += ". One independent draw alone does not tell whether another would turn them round."
         return f"{lead[:-1]}, and within the numerical error." if behind.certainty == "within bound" else lead
     floors = f", {significant(behind.floors, 2)}{TIMES} the noise floor" if behind.floors is not None else ""
-    lead += f": {_count(behind.errors)}{_errors_from(first, second)}{floors}"
+    errors = "more than 10" if behind.errors > 10 else significant(behind.errors, 2)
+    lead += f": {errors} standard errors{_errors_from(first, second)}{floors}"
     if behind.certainty == "within bound":
         return f"{lead}. The gap is within the numerical error of the streamed values."
     if behind.certainty == "within floor":
         return f"{lead}, so less than another reference could change."
     return f"{lead}."
-
-
-def _count(errors: float) -> str:
-    return "more than 10 standard errors" if errors > 10 else f"{significant(errors, 2)} standard errors"
 
 
 def _errors_from(first: Candidate, second: Candidate) -> str:
@@ -247,11 +211,9 @@ def _behind(best: float, other: float) -> str:
     way = "higher" if other > best else "lower"
     if best <= 0 or other <= 0:
         return f"{significant(abs(other - best), 2)} {way}"
-    return (
-        f"{significant(other / best, 2)} times as high"
-        if other >= 2 * best
-        else f"{percent(abs(other / best - 1))} {way}"
-    )
+    if other >= 2 * best:
+        return f"{significant(other / best, 2)} times as high"
+    return f"{percent(abs(other / best - 1))} {way}"
 
 
 def finding(verdicts: Sequence[Verdict]) -> str:
@@ -270,58 +232,33 @@ def finding(verdicts: Sequence[Verdict]) -> str:
     return f"At {'the largest M of each' if m is None else m_equals(m)}, {'; '.join(parts)}."
 
 
-@dataclass(frozen=True)
-class Standing:
-    """One method's row in the table of ranks by KL."""
-
-    entry: Entry
-    verdict: str
-    rank: str = MISSING
-    value: str = MISSING
-    error: str = MISSING
-    floors: str = MISSING
-    gap: str = MISSING
-    gap_errors: str = MISSING
-    gap_floors: str = MISSING
-    gain_up_to: str = MISSING
-
-
-@dataclass(frozen=True)
-class KlVerdict:
-    """Who is closest to the reference by one view: in words, and as a table at one M."""
-
-    headline: str
-    sentences: list[str]
-    where: str
-    bars: list[Bar]
-    standings: list[Standing]
-
-
-def kl_verdict(entries: Sequence[Entry]) -> KlVerdict:
-    """Who is closest at the largest M that methods have in common, and how sure that is."""
+def kl_verdict(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Who is closest at the largest M that methods have in common, and how sure that is: in words, and as a table."""
     m, m_of = compared_at(entries)
     ranking = judge("kl", entries, m_of)
     where = f"At {m_equals(m)}" if m is not None else "At the largest M of each"
     ordered = ranking.ordered
     if not ordered:
-        return KlVerdict(headline("kl", ranking), [f"{where}, every KL is infinite or undefined."], where, [], [])
-    sentences = [_height(ordered[0]), *([next_sentence(*ordered[:2])] if len(ordered) > 1 else [])]
-    bars = value_bars("kl", [one.entry for one in ordered if one.mean > 0], m_of, log=True)
-    first = ordered[0].entry
-    others: dict[str, list[str]] = {}
-    for size in first.members:
-        there = judge_at("kl", entries, size).ordered
-        if len(there) > 1 and size != m_of[first.label] and there[0].label != first.label:
-            others.setdefault(there[0].label, []).append(str(size))
-    sentences += [
-        f"At M{NO_BREAK_SPACE}={NO_BREAK_SPACE}{listed(sizes)}, {label} has the smallest mean."
-        for label, sizes in others.items()
-    ]
-    standings = _standings(ranking, m)
-    ranked = {one.label for one in ordered}
-    rest = [entry for entry in entries if entry.label not in ranked]
-    standings += [Standing(entry, entry.infinite_text("kl", m_of[entry.label]) or "infinite") for entry in rest]
-    return KlVerdict(headline("kl", ranking), sentences, where, bars, standings)
+        sentences, bars, standings = [f"{where}, every KL is infinite or undefined."], [], []
+    else:
+        sentences = [_height(ordered[0]), *([next_sentence(*ordered[:2])] if len(ordered) > 1 else [])]
+        sentences += _other_leaders(ordered[0], entries)
+        bars = value_bars("kl", [one.entry for one in ordered if one.mean > 0], m_of, log=True)
+        ranked = {one.label for one in ordered}
+        standings = [*_standings(ranking, m), *(_unranked(e, m_of[e.label]) for e in entries if e.label not in ranked)]
+    words = {"headline": headline("kl", ranking), "sentences": sentences, "where": where}
+    return {**words, "bars": bars, "standings": standings}
+
+
+def _other_leaders(best: Candidate, entries: Sequence[Entry]) -> list[str]:
+    """Who has the smallest mean where that is not the best one."""
+    sizes: dict[str, list[str]] = {}
+    for m in best.entry.members:
+        there = judge_at("kl", entries, m).ordered
+        if len(there) > 1 and m != best.m and there[0].label != best.label:
+            sizes.setdefault(there[0].label, []).append(str(m))
+    equals = f"M{NO_BREAK_SPACE}={NO_BREAK_SPACE}"
+    return [f"At {equals}{listed(texts)}, {label} has the smallest mean." for label, texts in sizes.items()]
 
 
 def _height(best: Candidate) -> str:
@@ -338,7 +275,7 @@ def _in_floors(mean: float, floor: float) -> str:
     return f"{significant(mean / floor, 2)}{TIMES}" if floor else "infinitely many ×"
 
 
-def _standings(ranking: Ranking, m: int | None) -> list[Standing]:
+def _standings(ranking: Ranking, m: int | None) -> list[dict[str, Any]]:
     best, position, standings = ranking.groups[0][0], 1, []
     for group in ranking.groups:
         mark = f"{position}{NO_BREAK_SPACE}=" if len(group) > 1 else str(position)
@@ -347,26 +284,25 @@ def _standings(ranking: Ranking, m: int | None) -> list[Standing]:
     return standings
 
 
-def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candidate, m: int | None) -> Standing:
-    lead, behind = gap(best, one), one is not best
-    stat, words = one.entry.stat("kl", one.m), _judgement(one, group, best, lead)
-    number = independent_draws(stat.n, one.m, one.entry.pool)
+def _unranked(entry: Entry, m: int) -> dict[str, Any]:
+    missing = dict.fromkeys(STANDING_COLUMNS, MISSING)
+    return {**missing, "entry": entry, "verdict": entry.infinite_text("kl", m) or "infinite"}
+
+
+def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candidate, m: int | None) -> dict[str, Any]:
+    """One method's row in the table of ranks."""
+    lead, words = gap(best, one), _judgement(one, group, best, gap(best, one))
+    number = independent_draws(one.entry.stat("kl", one.m).n, one.m, one.entry.pool)
     error = "none" if one.error is None else significant(one.error.value, 2)
     own = one.error is None or one.error.m == one.m
     from_where = f"n\u00a0=\u00a0{number}" if own else f"from {m_equals(one.error.m if one.error else one.m)}"
     floors = "unknown" if one.floor is None else "at the floor" if one.at_floor else _in_floors(one.mean, one.floor)
-    return Standing(
-        entry=one.entry,
-        verdict=words if one.m == m else f"{words}, at {m_equals(one.m)}",
-        rank=rank,
-        value=one.entry.text("kl", one.m),
-        error=f"{error} ({from_where})",
-        floors=floors,
-        gap=significant(lead.difference, 2) if behind else MISSING,
-        gap_errors=significant(lead.errors, 2) if behind else MISSING,
-        gap_floors=significant(lead.floors, 2) if behind else MISSING,
-        gain_up_to=gain_up_to(one.entry),
-    )
+    gaps = [MISSING] * 3
+    if one is not best:
+        gaps = [significant(number, 2) for number in (lead.difference, lead.errors, lead.floors)]
+    cells = [rank, one.entry.text("kl", one.m), f"{error} ({from_where})", floors, *gaps, gain_up_to(one.entry)]
+    verdict = words if one.m == m else f"{words}, at {m_equals(one.m)}"
+    return {"entry": one.entry, "verdict": verdict, **dict(zip(STANDING_COLUMNS, cells, strict=True))}
 
 
 def _judgement(one: Candidate, group: Sequence[Candidate], best: Candidate, lead: Gap) -> str:
@@ -391,48 +327,17 @@ def gain_up_to(entry: Entry) -> str:
     return f"{settled}, the largest" if settled == entry.members[-1] else str(settled)
 
 
-@dataclass(frozen=True)
-class Gain:
-    """What going from one M or domain to another did to one metric of one method."""
-
-    values: str
-    change: str
-    judgement: str
-    tone: str
-    reached: str = ""
-
-
-@dataclass(frozen=True)
-class GainRow:
-    """One method's changes of each metric, and from where to where."""
-
-    entry: Entry
-    step: str
-    gains: list[Gain | None]
-
-
-@dataclass(frozen=True)
-class GainBlock:
-    """Rows under a common heading."""
-
-    title: str
-    rows: list[GainRow]
-
-
-def member_gains(entries: Sequence[Entry], names: Sequence[str]) -> list[GainRow]:
+def member_gains(entries: Sequence[Entry], names: Sequence[str]) -> list[dict[str, Any]]:
     """From the smallest to the largest M of each entry; without those that have one M only."""
-    return [
-        GainRow(
-            entry,
-            f"{m_equals(entry.members[0])} → {entry.members[-1]}",
-            [member_gain(entry, name) for name in names],
-        )
-        for entry in entries
-        if len(entry.members) > 1
-    ]
+    rows = []
+    for entry in entries:
+        if len(entry.members) > 1:
+            step = f"{m_equals(entry.members[0])} → {entry.members[-1]}"
+            rows.append({"entry": entry, "step": step, "gains": [member_gain(entry, name) for name in names]})
+    return rows
 
 
-def member_gain(entry: Entry, name: str) -> Gain | None:
+def member_gain(entry: Entry, name: str) -> dict[str, str] | None:
     """What more members bought; None for undefined values."""
     smallest, largest = entry.members[0], entry.members[-1]
     moved = member_change(entry, name, smallest, largest)
@@ -440,15 +345,14 @@ def member_gain(entry: Entry, name: str) -> Gain | None:
         return None
     gain = _gain(name, moved, (entry, smallest), (entry, largest))
     best, most = better_between(entry, name), mostly_reached(entry, name)
-    reached = ""
     if best is not None:
-        reached = f"best at {m_equals(best)}: {entry.texts(name, best)[0]}"
-    elif gain.tone == "good" and most is not None:
-        reached = f"{percent(0.9)} by {m_equals(most)}"
-    return Gain(gain.values, gain.change, gain.judgement, gain.tone, reached)
+        gain["reached"] = f"best at {m_equals(best)}: {entry.texts(name, best)[0]}"
+    elif gain["tone"] == "good" and most is not None:
+        gain["reached"] = f"{percent(0.9)} by {m_equals(most)}"
+    return gain
 
 
-def shift_costs(inside: Sequence[Entry], outside: Sequence[Entry], names: Sequence[str]) -> list[GainRow]:
+def shift_costs(inside: Sequence[Entry], outside: Sequence[Entry], names: Sequence[str]) -> list[dict[str, Any]]:
     """From one domain to another at the M where methods are compared, for each method that was scored on both."""
     before = {entry.label: entry for entry in inside}
     after = [entry for entry in outside if entry.label in before]
@@ -458,21 +362,24 @@ def shift_costs(inside: Sequence[Entry], outside: Sequence[Entry], names: Sequen
         start, m = before[entry.label], m_of[entry.label]
         changes = {name: domain_change(start, entry, name, m) for name in names}
         costs = [_gain(name, one, (start, m), (entry, m)) if one else None for name, one in changes.items()]
-        rows.append(GainRow(entry, m_equals(m), costs))
+        rows.append({"entry": entry, "step": m_equals(m), "gains": costs})
     return rows
 
 
-def _gain(name: str, moved: Change, before: tuple[Entry, int], after: tuple[Entry, int]) -> Gain:
+def _gain(name: str, moved: Change, before: tuple[Entry, int], after: tuple[Entry, int]) -> dict[str, str]:
     """A change in words, both values with the digits of the larger std."""
     stds = [std for entry, m in (before, after) if (std := entry.stat(name, m).std) is not None]
     spread = max(stds, default=None)
     texts = [value_text(entry.mean(name, m), spread, entry.bound(name, m)) for entry, m in (before, after)]
     word, tone = ("better", "good") if moved.gained > 0 else ("worse", "bad")
     judgement = {"clear": word, "narrow": f"narrowly {word}", "none": "no clear change", "unknown": "not certain"}
-    certain = moved.certainty in ("clear", "narrow")
-    return Gain(
-        " → ".join(texts), change(moved.start, moved.end), judgement[moved.certainty], tone if certain else "same"
-    )
+    return {
+        "from_to": " → ".join(texts),
+        "change": change(moved.start, moved.end),
+        "judgement": judgement[moved.certainty],
+        "tone": tone if moved.certainty in ("clear", "narrow") else "same",
+        "reached": "",
+    }
 
 
 def confidence_sentence(entry: Entry) -> str:

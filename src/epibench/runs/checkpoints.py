@@ -6,12 +6,10 @@ Every file carries the fingerprint of what decided it and a checksum of what it 
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from epibench.errors import InputError
-from epibench.files import fingerprint, replacing, write_text
+from epibench.files import fingerprint, write_bytes, write_text
 from epibench.training.state import LogRow, TrainingState, Weights
 
 MADE_ANEW = "remove it, and it is made anew"
@@ -40,13 +38,6 @@ class TensorFile:
     tensors: dict[str, Tensor]
     notes: dict[str, Any]
 
-    def tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A tensor of float32 in the shape that it must have."""
-        tensor = self.tensors.get(name)
-        if tensor is None or tensor.shape != shape or tensor.dtype != torch.float32:
-            raise self.complaint(f"its '{name}' are not float32 in the shape {shape}")
-        return tensor
-
     def number(self, name: str) -> float:
         """A number that is 0 or more."""
         value = self.notes.get(name)
@@ -61,9 +52,8 @@ class TensorFile:
     def log(self) -> tuple[LogRow, ...]:
         """The log of a training in the notes."""
         try:
-            return tuple(
-                LogRow(int(step), float(loss), float(rate)) for step, loss, rate in self.notes.get("log") or []
-            )
+            rows = self.notes.get("log") or []
+            return tuple(LogRow(int(step), float(loss), float(rate)) for step, loss, rate in rows)
         except (TypeError, ValueError):
             raise self.complaint("its log cannot be read") from None
 
@@ -74,40 +64,28 @@ class TensorFile:
 
 def save_tensors(path: Path, tensors: Weights, notes: Mapping[str, Any]) -> None:
     """Write tensors and notes in one step, with checksums; nothing in such a file is ever executed."""
-    plain = _separate(tensors)
-    text = json.dumps(dict(notes), sort_keys=True)
-    metadata = {"notes": text, "checksum": checksum(plain), "notes_checksum": _digest([text.encode()])}
-    with replacing(path) as stream:
-        stream.write(save(plain, metadata))
-
-
-def _separate(tensors: Weights) -> dict[str, Tensor]:
-    """Tensors as a file takes them; those that share memory, as tied weights do, are copied."""
-    plain: dict[str, Tensor] = {}
-    seen = set[int]()
+    plain, seen = dict[str, Tensor](), set[int]()
     for name, tensor in tensors.items():
         kept = tensor.detach().cpu().contiguous()
-        plain[name] = kept.clone() if kept.data_ptr() in seen else kept
+        plain[name] = kept.clone() if kept.data_ptr() in seen else kept  # tied weights share memory: a file cannot
         seen.add(kept.data_ptr())
-    return plain
+    text = json.dumps(dict(notes), sort_keys=True)
+    metadata = {"notes": text, "checksum": checksum(plain), "notes_checksum": text_checksum(text)}
+    write_bytes(path, save(plain, metadata))
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> str:
     """A hash of tensors with their names, kinds and shapes."""
-
-    def parts() -> Iterable[bytes | memoryview]:
-        for name, tensor in sorted(tensors.items()):
-            yield f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode()
-            yield tensor.contiguous().flatten().view(torch.uint8).numpy().data.cast("B")
-
-    return _digest(parts())
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data.cast("B"))
+    return digest.hexdigest()
 
 
-def _digest(parts: Iterable[bytes | memoryview]) -> str:
-    found = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        found.update(part)
-    return found.hexdigest()
+def text_checksum(text: str) -> str:
+    """A hash of the notes of a file."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def is_earlier(path: Path) -> bool:
@@ -134,7 +112,7 @@ def load_tensors(path: Path, fingerprint: str, only_notes: bool = False) -> Tens
     loaded = TensorFile(path, tensors, notes if isinstance(notes, dict) else {})
     if "checksum" not in metadata:
         raise loaded.complaint("it has no checksum: an earlier version of epibench wrote it")
-    damaged = metadata.get("notes_checksum") != _digest([metadata.get("notes", "").encode()])
+    damaged = metadata.get("notes_checksum") != text_checksum(metadata.get("notes", ""))
     if damaged or (not only_notes and metadata["checksum"] != checksum(tensors)):
         raise loaded.complaint("damaged: its checksum does not fit what it holds")
     if loaded.notes.get("fingerprint") != fingerprint:
@@ -165,25 +143,14 @@ class Checkpoints:
         epoch = f".{self.keep[snapshot]:06d}" if len(self.keep) > 1 else ""
         return self.folder / f"{self.name}{epoch}.safetensors"
 
+    def path(self, ending: str) -> Path:
+        """A file of the whole training: `diverged.txt`, why it has failed; `csv`, its log; `lock`, of who trains it."""
+        return self.folder / f"{self.name}.{ending}"
+
     @property
     def unfinished(self) -> Path:
         """Where training stands."""
-        return self.folder / f"{self.name}.unfinished.safetensors"
-
-    @property
-    def diverged(self) -> Path:
-        """That training has failed, and how."""
-        return self.folder / f"{self.name}.diverged.txt"
-
-    @property
-    def log(self) -> Path:
-        """Losses and rates as a table."""
-        return self.folder / f"{self.name}.csv"
-
-    @property
-    def claim(self) -> Path:
-        """Locked by the process that trains it."""
-        return self.folder / f"{self.name}.lock"
+        return self.path("unfinished.safetensors")
 
     def posterior(self, network: int) -> Path:
         """What the method has fitted to a trained network."""
@@ -192,14 +159,14 @@ class Checkpoints:
     def failure(self) -> str | None:
         """Why this training has failed; None if it has not, or the file is damaged or of other settings."""
         try:
-            text, _, check = self.diverged.read_text(encoding="utf-8").strip().rpartition("\n")
+            text, _, check = self.path("diverged.txt").read_text(encoding="utf-8").strip().rpartition("\n")
         except (OSError, ValueError):
             return None
         return text if check == self._failure_check(text) else None
 
     def save_failure(self, text: str) -> None:
         """Keep why training has failed; its unfinished state is not needed any more."""
-        write_text(self.diverged, f"{text}\n{self._failure_check(text)}\n")
+        write_text(self.path("diverged.txt"), f"{text}\n{self._failure_check(text)}\n")
         self.unfinished.unlink(missing_ok=True)
 
     def _failure_check(self, text: str) -> str:
@@ -259,16 +226,10 @@ class Checkpoints:
             raise saved.complaint(f"its log ends at step {state.log[-1].step}, not at {state.step}")
         seconds = saved.number("seconds")
         if (there := saved.notes.get("machine")) != machine:
-            raise InputError(
-                f"{self.unfinished}: this training began on {there}, not on {machine}; go on there (--device), "
-                f"or remove the file to begin anew"
-            )
+            remedy = "go on there (--device), or remove the file to begin anew"
+            raise InputError(f"{self.unfinished}: this training began on {there}, not on {machine}; {remedy}")
         return state, seconds
 
     def write_log(self, log: Sequence[LogRow]) -> None:
         """Write the whole log so far as a table."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(LogRow._fields)
-        writer.writerows(log)
-        write_text(self.log, text.getvalue())
+        write_text(self.path("csv"), "".join(",".join(map(str, row)) + "\n" for row in (LogRow._fields, *log)))

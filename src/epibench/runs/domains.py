@@ -19,20 +19,18 @@ from epibench.progress import Reporter
 from epibench.recipes.dense import DenseRecipe
 from epibench.street import StreetDataset
 
-Groups = tuple[tuple[int, ...], ...]
-
 
 @dataclass(frozen=True)
 class DomainData:
     """A domain to evaluate on.
 
-    classes: those that it is scored in; groups: of the classes that networks predict, for each of those, None where
-    they are the same.
+    classes: those that it is scored in; class_groups: for each of them the predicted classes that it stands for, None
+    where they are the same.
     """
 
     samples: Samples
     classes: ClassTable | None = None
-    groups: Groups | None = None
+    class_groups: tuple[tuple[int, ...], ...] | None = None
     about: str | None = None  # what is common, and what is left out
 
 
@@ -65,21 +63,11 @@ def open_data(recipe: DenseRecipe) -> ImageData:
     return ImageData(train, classes, domains, opened)
 
 
-def draw_scenes(data: ImageData, reporter: Reporter) -> None:
-    """Draw the street scenes that are not in the cache."""
-    for key, samples in data.opened.items():
-        if isinstance(samples, StreetDataset):
-            draw_missing(key, samples, reporter)
-
-
 @dataclass(frozen=True)
 class DrawnScenes(Dataset["int | Failure"]):
     """Drawing a scene keeps it; only its number comes back."""
 
     scenes: StreetDataset
-
-    def __len__(self) -> int:
-        return len(self.scenes)
 
     def __getitem__(self, index: int) -> int | Failure:
         try:
@@ -89,17 +77,16 @@ class DrawnScenes(Dataset["int | Failure"]):
         return index
 
 
-def draw_missing(name: str, scenes: StreetDataset, reporter: Reporter) -> None:
-    """Draw what is missing; nothing if all is there."""
-    missing = scenes.missing()
-    if not missing:
-        return
-    with reporter.step(f"draw scenes of {name}", len(missing)) as advance:
-        workers = min(len(os.sched_getaffinity(0)), len(missing))
-        for drawn in DataLoader(DrawnScenes(scenes), batch_size=None, sampler=missing, num_workers=workers):
-            if isinstance(drawn, Failure):
-                raise InputError(drawn.text)
-            advance(1)
+def draw_scenes(data: ImageData, reporter: Reporter) -> None:
+    """Draw the street scenes that are not in the cache."""
+    for key, scenes in data.opened.items():
+        if isinstance(scenes, StreetDataset) and (missing := scenes.missing()):
+            workers = min(len(os.sched_getaffinity(0)), len(missing))
+            with reporter.step(f"draw scenes of {key}", len(missing)) as advance:
+                for drawn in DataLoader(DrawnScenes(scenes), batch_size=None, sampler=missing, num_workers=workers):
+                    if isinstance(drawn, Failure):
+                        raise InputError(drawn.text)
+                    advance(1)
 
 
 def classes_of(samples: Samples) -> ClassTable:

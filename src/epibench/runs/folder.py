@@ -59,11 +59,13 @@ class RunFolder:
         """Write the recipe; where there is one already, it must train the same networks: then the run goes on."""
         try:
             self._claim(recipe)
-            self._check_parts()
+            for path in (self.members, self.path / "evaluation", self.path / "predictions"):
+                if path.exists() and not path.is_dir():
+                    raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
             remove_leftovers(self.path)
         except OSError as error:
-            place = error.filename or self.path
-            raise InputError(f"--out {place}: cannot be used ({error.strerror}); give another --out") from None
+            path = error.filename or self.path
+            raise InputError(f"--out {path}: cannot be used ({error.strerror}); give another --out") from None
 
     def check_version(self) -> None:
         """Refuse trained networks of an earlier version: they have no checksum, and other names for toy problems."""
@@ -89,12 +91,6 @@ class RunFolder:
             raise InputError(f"--out {self.path} is not empty and holds no run: give a new folder")
         write_json(self.recipe, wanted)
 
-    def _check_parts(self) -> None:
-        """Refuse files where folders belong."""
-        for path in (self.members, self.path / "evaluation", self.path / "predictions"):
-            if path.exists() and not path.is_dir():
-                raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
-
     def _read_recipe(self, kind: type[Recipe]) -> Recipe:
         try:
             content: Any = json.loads(self.recipe.read_text(encoding="utf-8"))
@@ -111,13 +107,10 @@ class RunFolder:
         """The first setting by which networks that may be there would come out otherwise, with both values."""
         if there.problem != wanted.problem:
             return f'problem ("{there.problem}" there, "{wanted.problem}" now)'
-        for name in (
-            name
-            for name in wanted.methods
-            if name in there.methods and any((self.members / name).glob("*.safetensors"))
-        ):
-            for key, before, now in differences(there.training_settings(name), wanted.training_settings(name)):
-                return f"{key} ({json.dumps(before)} there, {json.dumps(now)} now)"
+        for name in wanted.methods:
+            if name in there.methods and any((self.members / name).glob("*.safetensors")):
+                for key, before, now in differences(there.training_settings(name), wanted.training_settings(name)):
+                    return f"{key} ({json.dumps(before)} there, {json.dumps(now)} now)"
         return None
 
 

@@ -1,12 +1,15 @@
-"""Evaluate a method on the domains of a run with images, each found finished, gone on with, or begun."""
+"""A run on images: check the recipe and its data, evaluate every method on every domain, collect the results.
+
+A domain that is finished is read from the run folder; one that was interrupted goes on where it stopped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from pydantic import ValidationError
@@ -19,7 +22,7 @@ from epibench.data.classes import ClassTable
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.loop import Evaluation, Progressed
-from epibench.evaluation.suite import SuiteSettings
+from epibench.evaluation.suite import METRICS, SuiteSettings
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, write_json
 from epibench.imported import error_in_words
@@ -29,17 +32,15 @@ from epibench.plans import centres
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import Cost, DomainFacts, DomainResults, PassCost, Picture, TrainingLog
 from epibench.runs.checkpoints import load_tensors, save_tensors
-from epibench.runs.domains import DomainData, ImageData, draw_scenes, open_data
-from epibench.runs.evaluated import Evaluated, draws_of, method_facts
+from epibench.runs.domains import ImageData, draw_scenes, open_data
 from epibench.runs.folder import locked, share_work
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
-from epibench.runs.train import Run, Trained
+from epibench.runs.train import Evaluated, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import augment_of, check_log, prepare_weights
 from epibench.training.state import Pacer
 
 SHARE_OF_MEMORY = 0.3  # for the weights of members
-MEAN_AND_LOG_VARIANCE = 2
-UNFINISHED = ".unfinished.safetensors"
+Kept = TypeVar("Kept", Cost, DomainResults)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class ImagesEvaluated(Evaluated):
 
 
 @dataclass(frozen=True)
-class Fitted:
+class DrawnMethod:
     """A method whose networks are trained: its members, and the draws that are evaluated."""
 
     name: str
@@ -66,7 +67,7 @@ class Fitted:
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
         # Any option may decide the weights of a member, also one that decides nothing in training.
         method = self.trained.method.model_dump(mode="json", exclude={"diverged"})
-        names = [self.pool.method, self.pool.seed]
+        names = [self.pool.method, self.pool.seed, *METRICS[recipe.likelihood]]
         return fingerprint(self.trained.fingerprints, members, names, method, self.draws.sets, options, *more)
 
 
@@ -92,7 +93,8 @@ class ImageExperiment:
         recipe, data = self.recipe, self.data
         for domain in data.domains.values():
             domain.samples[0]
-        check_crop_fits(recipe, data.train[0])
+        smallest = recipe.training.scale[0]
+        replace(augment_of(recipe), scale=(smallest, smallest))(data.train[0], 0)  # the crop must fit then too
         check_network(recipe, data)
         check_log(recipe.training.log)
         weights = recipe.training.class_weights
@@ -108,28 +110,28 @@ class ImageExperiment:
         for name, domain in self.data.domains.items():
             if domain.about is not None:
                 self.run.reporter.say(f"{name}: {domain.about}")
-        machine, members = self.run.machine, self.run.folder.members
-        prepare_weights(self.recipe, members, self.data.train, machine.workers, self.run.reporter)
+        run = self.run
+        prepare_weights(self.recipe, run.folder.members, self.data.train, run.machine.workers, run.reporter)
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImagesEvaluated:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
         method = trained.method
         if trained.diverged and (method.diverged == "stop" or not trained.networks):
             raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
-        fitted = self.fit(name, trained)
+        fitted = self.make_pool(name, trained)
         scored = self.evaluate_domains(fitted, failed)
         return ImagesEvaluated(
             facts=method_facts(self.recipe, name, len(trained.networks), fitted.pool, self.notes_on(fitted)),
             summary={domain: each.summary for domain, each in scored.items()},
             curves={domain: each.curves for domain, each in scored.items()},
-            entries={domain: each.draws for domain, each in scored.items()},
+            draws={domain: each.draws for domain, each in scored.items()},
             cost=self.cost(fitted, scored),
             domains=scored,
             overlap={size: fitted.draws.overlap(size) for size in fitted.draws.sizes},
             training=trained.logs,
         )
 
-    def fit(self, name: str, trained: Trained) -> Fitted:
+    def make_pool(self, name: str, trained: Trained) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them."""
         recipe, machine, method = self.recipe, self.run.machine, trained.method
         build = recipe.builder(self.data.num_classes)
@@ -149,13 +151,13 @@ class ImageExperiment:
             overlap=recipe.evaluation.overlap,
         )
         try:
-            return Fitted(name, trained, pool, draws_of(recipe, name, pool))
+            return DrawnMethod(name, trained, pool, draws_of(recipe, name, pool))
         except InputError as error:
             lost = f"{len(trained.diverged)} of {method.num_trained} networks diverged; " if trained.diverged else ""
             raise InputError(f"{name}: {lost}{error}") from None
 
-    def evaluate_domains(self, fitted: Fitted, failed: dict[str, str]) -> dict[str, DomainResults]:
-        """Every domain: found in the folder, or evaluated to the end, here or by another process on this folder."""
+    def evaluate_domains(self, fitted: DrawnMethod, failed: dict[str, str]) -> dict[str, DomainResults]:
+        """Every domain: read from the folder, or evaluated to the end, here or by another process on this folder."""
         tasks = {name: DomainTask(self, fitted, name) for name in self.data.domains}
         for name, task in tasks.items():
             if task.results() is not None:
@@ -182,10 +184,9 @@ class ImageExperiment:
         if len(broken) == len(tasks):
             raise InputError(next(iter(broken.values())))
         failed |= {f"{fitted.name} on {domain}": text for domain, text in broken.items()}
-        results = {name: task.results() for name, task in tasks.items() if name not in broken}
-        return {name: each for name, each in results.items() if each is not None}
+        return {name: each for name, task in tasks.items() if name not in broken and (each := task.results())}
 
-    def notes_on(self, fitted: Fitted) -> list[str]:
+    def notes_on(self, fitted: DrawnMethod) -> list[str]:
         """What is to be said about a method's numbers."""
         recipe, method, group = self.recipe, fitted.trained.method, fitted.pool.group
         groups, drawn = len(set(group or ())), len(fitted.draws.of_size(fitted.draws.sizes[0]))
@@ -198,37 +199,35 @@ class ImageExperiment:
             notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
         return notes
 
-    def cost(self, fitted: Fitted, scored: Mapping[str, DomainResults]) -> Cost:
-        """Parameters, FLOPs, time and memory of one image; found in the folder if it was measured."""
+    def cost(self, fitted: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
+        """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
         file = self.run.folder.path / "evaluation" / f"{fitted.name}.cost.json"
         first = next(iter(self.data.domains))
         key = fitted.fingerprint(self.recipe, self.recipe.data.domains[first].model_dump(mode="json"))
 
-        def measured() -> Cost | None:
-            known: Cost | None = read_checked(file, key, Cost)
-            return known
+        def done(lock: Path) -> bool:
+            return read_checked(file, key, Cost) is not None
 
         def work(todo: Sequence[Path]) -> None:
             with locked(lock) as mine:
-                if mine and measured() is None:
+                if mine and not done(lock):
                     with self.run.reporter.step(f"measure the cost of {fitted.name}", 1) as advance:
                         write_checked(file, key, self.measure_cost(fitted, self.data.domains[first].samples[0]))
                         advance(1)
 
         lock = file.with_suffix(".lock")
-        share_work([file], lambda _: measured() is not None, lambda _: lock, work, self.run.reporter)
-        cost = measured()
+        share_work([lock], done, lambda lock: lock, work, self.run.reporter)
+        cost = read_checked(file, key, Cost)
         assert cost is not None
         passes = {domain: each.cost for domain, each in scored.items()}
         return cost.model_copy(update={"train_seconds": fitted.trained.seconds, "evaluation": passes})
 
-    def measure_cost(self, fitted: Fitted, sample: Batch) -> Cost:
+    def measure_cost(self, fitted: DrawnMethod, sample: Batch) -> Cost:
         """What one image costs."""
         pool = fitted.pool
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
-        network = pool.build().to(pool.device).eval()
         windows = pool.windows(image_size(inputs))
-        of_window = network_cost(network, cut(inputs, windows[0]))
+        of_window = network_cost(pool.build().to(pool.device).eval(), cut(inputs, windows[0]))
         return Cost(
             parameters=of_window["parameters"],
             flops=len(windows) * of_window["flops"],
@@ -256,13 +255,13 @@ class ImageExperiment:
     def domain_facts(self, name: str, evaluated: Mapping[str, ImagesEvaluated]) -> DomainFacts:
         """What a reader should know of a domain before its numbers."""
         recipe, data = self.recipe, self.data.domains[name]
-        source, train = recipe.data.domains[name], recipe.data.train
+        source = recipe.data.domains[name]
         shared = [each.label for each in recipe.data.domains.values()].count(source.label) > 1
         scored = next((each.domains[name] for each in evaluated.values() if name in each.domains), None)
-        own = class_facts(data.classes) | {"classes": data.about} if data.groups is not None else {}
+        own = class_facts(data.classes) | {"classes": data.about} if data.class_groups is not None else {}
         return DomainFacts(
             label=f"{source.label} ({name})" if shared else source.label,
-            role="in-domain" if source.origin == train.origin else "shifted",
+            role="in-domain" if source.origin == recipe.data.train.origin else "shifted",
             severity=source.shift,
             num_images=None if scored is None else scored.num_images,
             num_pixels=None if scored is None else scored.num_pixels,
@@ -287,86 +286,69 @@ def pictures_on(domain: str, evaluated: Mapping[str, ImagesEvaluated]) -> list[P
     return list(pictures.values())
 
 
-@dataclass(frozen=True)
 class DomainTask:
-    """The evaluation of a method on one domain."""
+    """The evaluation of a method on one domain: its results in a file, and all predictions in a store if asked for."""
 
-    experiment: ImageExperiment
-    fitted: Fitted
-    domain: str
-    finished: list[DomainResults] = field(default_factory=list)  # once they are there, they are read once
-
-    @property
-    def data(self) -> DomainData:
-        """The images, and the classes that they are scored in."""
-        return self.experiment.data.domains[self.domain]
-
-    @property
-    def file(self) -> Path:
-        """Where its results are kept."""
-        return self.experiment.run.folder.path / "evaluation" / self.fitted.name / f"{self.domain}.json"
-
-    @property
-    def unfinished(self) -> Path:
-        """Where it stands."""
-        return self.file.with_suffix(UNFINISHED)
-
-    @property
-    def lock(self) -> Path:
-        """Locked by the process that carries it out."""
-        return self.file.with_suffix(".lock")
-
-    @property
-    def store(self) -> Path:
-        """Where all predictions are stored, if that is asked for."""
-        return self.experiment.run.folder.path / "predictions" / self.fitted.name / f"{self.domain}.zarr"
-
-    @cached_property
-    def key(self) -> str:
-        """The fingerprint of everything that decides its numbers."""
-        source = self.experiment.recipe.data.domains[self.domain]
+    def __init__(self, experiment: ImageExperiment, fitted: DrawnMethod, domain: str):
+        self.run, self.recipe, self.data = experiment.run, experiment.recipe, experiment.data.domains[domain]
+        self.fitted, self.domain = fitted, domain
+        self.file = self.run.folder.path / "evaluation" / fitted.name / f"{domain}.json"
+        self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
+        self.store = self.run.folder.path / "predictions" / fitted.name / f"{domain}.zarr"
+        self.classes = None if self.data.classes is None else self.data.classes.num_classes
+        source = self.recipe.data.domains[domain]
         settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
-        return self.fitted.fingerprint(self.experiment.recipe, settings, source.version, len(self.data.samples))
+        self.key = fitted.fingerprint(self.recipe, settings, source.version, len(self.data.samples))
+        self.finished: DomainResults | None = None
 
     def results(self) -> DomainResults | None:
-        """What came out, if it is finished, undamaged and of the same settings."""
-        if not self.finished:
-            if self.experiment.recipe.evaluation.store and not is_whole(self.store):
-                return None
-            if (known := read_checked(self.file, self.key, DomainResults)) is None:
-                return None
-            self.finished.append(known)
-        return self.finished[0]
+        """What came out, if it is finished, undamaged and of the same settings; from then on it is not read again."""
+        if self.finished is None and (not self.recipe.evaluation.store or is_whole(self.store)):
+            self.finished = read_checked(self.file, self.key, DomainResults)
+        return self.finished
 
     def carry_out(self) -> None:
         """Go through all images that are left, and keep what comes out."""
-        recipe, run = self.experiment.recipe, self.experiment.run
-        if recipe.evaluation.store and not self.store.exists():
+        options, draws = self.recipe.evaluation, self.fitted.draws
+        if options.store and not self.store.exists():
             self.unfinished.unlink(missing_ok=True)  # what it says to be stored is gone
         gallery, observers = self.observers()
         domain = NetworksOnImages(
             self.fitted.pool,
             self.data.samples,
-            recipe.evaluation.batch_size,
-            run.machine.workers,
+            options.batch_size,
+            self.run.machine.workers,
             observers,
-            None if self.data.classes is None else self.data.classes.num_classes,
-            self.data.groups,
+            self.classes,
+            self.data.class_groups,
         )
-        evaluation = Evaluation(domain, self.fitted.draws, self.suite_settings())
-        self.evaluate(evaluation)
+        settings = SuiteSettings(
+            self.recipe.likelihood,
+            options.convention,
+            check_uncertainty(self.recipe.likelihood, options.uncertainty),
+            exact=False,
+            num_images=len(self.data.samples),
+            num_classes=self.classes,
+        )
+        evaluation = Evaluation(domain, draws, settings)
+        try:
+            self.evaluate(evaluation)
+        except BaseException:
+            for observer in observers:
+                observer.stop()
+            raise
         for observer in observers:
             observer.close()
-        if recipe.evaluation.store and not is_whole(self.store):
+        if options.store and not is_whole(self.store):
             raise InputError(f"{self.store}: some of its files are missing; remove it, and it is made anew")
         values, curves = evaluation.results()
-        sets, done = self.fitted.draws.sets, evaluation.done
+        done = evaluation.done
         results = DomainResults(
             num_images=done.images,
             num_pixels=done.pixels,
-            summary=summarise(sets, values),
-            curves=summarise_curves(sets, curves),
-            draws=per_draw(sets, values),
+            summary=summarise(draws.sets, values),
+            curves=summarise_curves(draws.sets, curves),
+            draws=per_draw(draws.sets, values),
             pictures=gallery.pictures(self.fitted.name),
             cost=PassCost(forward_seconds=done.forward_seconds, scoring_seconds=done.scoring_seconds),
         )
@@ -375,36 +357,21 @@ class DomainTask:
 
     def observers(self) -> tuple[Gallery, list[Observer]]:
         """Who keeps pictures, and everybody who sees outputs."""
-        recipe, run, draws = self.experiment.recipe, self.experiment.run, self.fitted.draws
-        images = centres(len(self.data.samples), recipe.evaluation.pictures)
-        gallery = Gallery(images, draws.sets[draws.of_size(draws.sizes[-1])[0]], recipe.likelihood)
-        observers: list[Observer] = [gallery]
-        if recipe.evaluation.store:
-            size = largest_size(self.data.samples, run.machine.workers, run.reporter)
-            name, domain = self.fitted.name, self.domain
-            begun = self.unfinished.exists()
-            observers.append(StoreObserver(self.store, recipe, name, domain, self.fitted.pool, self.data, size, begun))
-        return gallery, observers
-
-    def suite_settings(self) -> SuiteSettings:
-        """All metrics of the kind, streamed."""
-        recipe, classes = self.experiment.recipe, self.data.classes
-        kind, options = recipe.likelihood, recipe.evaluation
-        return SuiteSettings(
-            kind,
-            options.convention,
-            check_uncertainty(kind, options.uncertainty),
-            exact=False,
-            num_images=len(self.data.samples),
-            num_classes=None if classes is None else classes.num_classes,
-        )
+        recipe, fitted, data = self.recipe, self.fitted, self.data
+        images, largest = centres(len(data.samples), recipe.evaluation.pictures), fitted.draws.sizes[-1]
+        gallery = Gallery(images, fitted.draws.sets[fitted.draws.of_size(largest)[0]], recipe.likelihood)
+        if not recipe.evaluation.store:
+            return gallery, [gallery]
+        size, begun = largest_size(data.samples, self.run.machine.workers, self.run.reporter), self.unfinished.exists()
+        store = StoreObserver(self.store, recipe, fitted.name, self.domain, fitted.pool, data, size, begun)
+        return gallery, [gallery, store]
 
     def evaluate(self, evaluation: Evaluation) -> None:
         """Go on from what was saved, and save now and then."""
         name, total = f"{self.fitted.name} on {self.domain}", len(self.data.samples)
         self.resume(evaluation)
         pacer = Pacer()
-        with self.experiment.run.reporter.step(f"evaluate {name}", total, evaluation.done.images) as advance:
+        with self.run.reporter.step(f"evaluate {name}", total, evaluation.done.images) as advance:
 
             def after_shard(images: int) -> None:
                 advance(images)
@@ -427,12 +394,8 @@ class DomainTask:
         saved = load_tensors(self.unfinished, self.key)
         if saved is None:
             return
-        done = Progressed(
-            int(saved.number("images")),
-            int(saved.number("pixels")),
-            saved.number("forward_seconds"),
-            saved.number("scoring_seconds"),
-        )
+        images, pixels, *seconds = (saved.number(each.name) for each in fields(Progressed))
+        done = Progressed(int(images), int(pixels), *seconds)
         if not 0 < done.images < len(self.data.samples):
             raise saved.complaint(f"its 'images' is {done.images}, of {len(self.data.samples)}")
         try:
@@ -447,7 +410,7 @@ def write_checked(file: Path, key: str, content: Cost | DomainResults) -> None:
     write_json(file, {"fingerprint": key, "checksum": fingerprint(plain), **plain})
 
 
-def read_checked(file: Path, key: str, kind: type[Any]) -> Any:
+def read_checked(file: Path, key: str, kind: type[Kept]) -> Kept | None:
     """Results that were kept; None where there are none, or they are damaged or of other settings: then made anew."""
     plain = read_json(file)
     try:
@@ -466,16 +429,8 @@ def check_batches(recipe: DenseRecipe) -> None:
         if size % devices:
             raise InputError(f"{key}: take a multiple of {devices}, among which a batch is shared")
         if size // devices < smallest:
-            raise InputError(
-                f"{key}: {recipe.network.kind} needs batches of {smallest} or more images, on each device, for its "
-                f"batch norm"
-            )
-
-
-def check_crop_fits(recipe: DenseRecipe, sample: Batch) -> None:
-    """The crop fits into a training sample at its smallest scale."""
-    augment, smallest = augment_of(recipe), recipe.training.scale[0]
-    replace(augment, scale=(smallest, smallest))(sample, 0)
+            needed = f"batches of {smallest} or more images, on each device, for its batch norm"
+            raise InputError(f"{key}: {recipe.network.kind} needs {needed}")
 
 
 def check_network(recipe: DenseRecipe, data: ImageData) -> None:
@@ -488,7 +443,7 @@ def check_network(recipe: DenseRecipe, data: ImageData) -> None:
     if any(isinstance(each, UninitializedParameter) for each in network.parameters()):
         raise InputError(f"network.name: {recipe.network.name} has lazy modules; give them their sizes")
     sample = augment_of(recipe)(data.train[0], 0)
-    wanted = MEAN_AND_LOG_VARIANCE if data.num_classes is None else data.num_classes
+    wanted = 2 if data.num_classes is None else data.num_classes  # mean and log variance, or a logit for each class
     try:
         with torch.inference_mode():
             raw = network({name: values[None] for name, values in sample.inputs.items()})

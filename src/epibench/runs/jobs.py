@@ -13,8 +13,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from epibench.errors import InputError
 
@@ -48,82 +49,68 @@ def run_jobs(
     Jobs are plain data and `work` is a function of a module, so that they can be sent to another process. A job that
     raises an InputError does not stop the others. With one process, everything runs in this one.
     """
-    if num_processes <= 1 or len(jobs) <= 1:
-        return _run_here(jobs, work, receive)
-    return _Team(jobs, work, min(num_processes, len(jobs))).run(receive)
-
-
-def _run_here(
-    jobs: Sequence[Job], work: Callable[[Job, Send], None], receive: Callable[[int, Any], None]
-) -> dict[int, str]:
+    if num_processes > 1 and len(jobs) > 1:
+        return _run_in_processes(jobs, work, min(num_processes, len(jobs)), receive)
     errors = {}
     for number, job in enumerate(jobs):
         try:
-            work(job, lambda content, number=number: receive(number, content))  # type: ignore[misc]
+            work(job, partial(receive, number))
         except InputError as error:
             errors[number] = str(error)
     return errors
 
 
-class _Team(Generic[Job]):
-    """Processes that take jobs from one queue."""
-
-    def __init__(self, jobs: Sequence[Job], work: Callable[[Job, Send], None], size: int):
-        context = multiprocessing.get_context("spawn")
-        self.waiting: Any = context.Queue()
-        self.messages: Any = context.Queue()
-        for pair in enumerate(jobs):
-            self.waiting.put(pair)
-        for _ in range(size):
-            self.waiting.put(None)
-        self.left = len(jobs)
-        self.checked = time.monotonic()
-        arguments = (self.waiting, self.messages, work, os.getpid())
-        self.processes: list[BaseProcess] = [context.Process(target=_serve, args=arguments) for _ in range(size)]
-
-    def run(self, receive: Callable[[int, Any], None]) -> dict[int, str]:
-        """Wait until all jobs have ended; the processes are stopped whatever happens."""
-        errors: dict[int, str] = {}
-        try:
-            with interrupts_ignored():  # new processes inherit this until they ignore it themselves
-                for process in self.processes:
-                    process.start()
-            while self.left:
-                message = self._next()
-                if not message.ended:
-                    receive(message.number, message.content)
-                    continue
-                self.left -= 1
-                if message.error is not None:
-                    errors[message.number] = message.error
-        finally:
-            for process in self.processes:
-                if self.left and process.pid is not None:
-                    process.terminate()
-                if process.pid is not None:
-                    process.join()
-        return errors
-
-    def _next(self) -> Message:
-        while True:
-            if time.monotonic() > self.checked + POLL_SECONDS:  # also while others send many messages
-                self._check_alive()
-                self.checked = time.monotonic()
-            try:
-                message: Message | str = self.messages.get(timeout=POLL_SECONDS)
-            except queue.Empty:
+def _run_in_processes(
+    jobs: Sequence[Job], work: Callable[[Job, Send], None], size: int, receive: Callable[[int, Any], None]
+) -> dict[int, str]:
+    """Processes take jobs from one queue until all have ended; they are stopped whatever happens."""
+    context, left, errors = multiprocessing.get_context("spawn"), len(jobs), dict[int, str]()
+    waiting: Any = context.Queue()
+    messages: Any = context.Queue()
+    for pair in (*enumerate(jobs), *[None] * size):
+        waiting.put(pair)
+    arguments = (waiting, messages, work, os.getpid())
+    processes: list[BaseProcess] = [context.Process(target=_serve, args=arguments) for _ in range(size)]
+    try:
+        with interrupts_ignored():  # new processes inherit this until they ignore it themselves
+            for process in processes:
+                process.start()
+        incoming = _messages_of(processes, messages)
+        while left:
+            message = next(incoming)
+            if not message.ended:
+                receive(message.number, message.content)
                 continue
-            if isinstance(message, str):
-                raise JobFailedError(message)
-            return message
+            left -= 1
+            if message.error is not None:
+                errors[message.number] = message.error
+    finally:
+        for process in processes:
+            if process.pid is not None:
+                if left:
+                    process.terminate()
+                process.join()
+    return errors
 
-    def _check_alive(self) -> None:
-        for process in self.processes:
-            if process.exitcode not in (None, 0):
-                raise JobFailedError(
-                    f"a process that trained a network has died (status {process.exitcode}; was memory short?); "
-                    f"the same command goes on from what is saved"
-                )
+
+def _messages_of(processes: Sequence[BaseProcess], messages: Any) -> Iterator[Message]:
+    checked = time.monotonic()
+    while True:
+        if time.monotonic() > checked + POLL_SECONDS:  # also while others send many messages
+            for process in processes:
+                if process.exitcode not in (None, 0):
+                    raise JobFailedError(
+                        f"a process that trained a network has died (status {process.exitcode}; was memory short?); "
+                        f"the same command goes on from what is saved"
+                    )
+            checked = time.monotonic()
+        try:
+            message: Message | str = messages.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            continue
+        if isinstance(message, str):
+            raise JobFailedError(message)
+        yield message
 
 
 @contextmanager
@@ -154,17 +141,10 @@ def _serve(waiting: Any, messages: Any, work: Callable[[Any, Send], None], paren
     """Do jobs until there is none left; end at once if the process that started this one is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles it, and stops this one
     end_with(parent)
-    while True:
-        pair = waiting.get()
-        if pair is None:
-            return
+    while (pair := waiting.get()) is not None:
         number, job = pair
-
-        def send(content: Any, number: int = number) -> None:
-            messages.put(Message(number, content))
-
         try:
-            work(job, send)
+            work(job, lambda content, number=number: messages.put(Message(number, content)))  # type: ignore[misc]
             messages.put(Message(number, ended=True))
         except InputError as error:
             messages.put(Message(number, ended=True, error=str(error)))

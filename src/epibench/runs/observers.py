@@ -25,7 +25,7 @@ from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.likelihoods import categorical, gaussian
 from epibench.members.maps import Maps
-from epibench.members.networks import NetworkPool
+from epibench.members.networks import NetworkPool, Observer
 from epibench.progress import Reporter
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import Grid, Picture, PredictedPicture
@@ -38,11 +38,6 @@ MAX_WIDTH = 512
 COUNTS = 2**16 - 1
 DEPTH_SCALE = 1 / 64  # metres per count: finer steps are noise that no picture shows
 ENTROPY_SCALE = 1 / 256  # nats per count
-
-
-def step_for(width: int) -> int:
-    """Every how many-th pixel of an image of some width is shown."""
-    return -(-width // MAX_WIDTH)
 
 
 def thinned(values: Tensor, step: int) -> Tensor:
@@ -99,7 +94,7 @@ class DepthPictures:
         return {name: torch.zeros(num_members, *values.shape) for name, values in outputs.items()}
 
     def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
-        """Put what a member predicts, (row, column), where it belongs; number: its place in the draw."""
+        """Keep what a member predicts, (row, column); number: of the member within the draw."""
         for name, values in outputs.items():
             kept[name][number] = values.cpu().float()
 
@@ -122,17 +117,15 @@ class ClassPictures:
     def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
         """The image and the true classes, IGNORE where there are none."""
         target = torch.where(batch.valid[number], batch.target[number], IGNORE)
-        return {
-            "image": thinned(batch.inputs["image"][number], step),
-            "target": thinned(target, step).to(torch.uint8),
-        }
+        image = batch.inputs["image"][number]
+        return {"image": thinned(image, step), "target": thinned(target, step).to(torch.uint8)}
 
     def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
         """No probability yet. outputs: of the first member, logits (row, column, class)."""
         return {"sum": torch.zeros(outputs["logits"].shape)}
 
     def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
-        """Add the probabilities of a member; number: its place in the draw."""
+        """Add the probabilities of a member; number: of the member within the draw."""
         kept["sum"].add_(torch.softmax(outputs["logits"].float(), -1).cpu())
 
     def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], PredictedPicture]:
@@ -149,7 +142,7 @@ PICTURES: dict[str, DepthPictures | ClassPictures] = {"gaussian": DepthPictures(
 
 
 @dataclass
-class Gallery:
+class Gallery(Observer):
     """Keeps what the members of one draw predict for some images, while a pass over a domain goes by."""
 
     images: Sequence[int]
@@ -162,27 +155,22 @@ class Gallery:
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Keep outputs of the members that are drawn, and the images themselves."""
-        drawn = [number for number, member in enumerate(self.members) if members.start <= member < members.stop]
         for image in self.images:
-            if image in images:
-                for number in drawn:
-                    member = self.members[number] - members.start
-                    self._see_member(batch, image, image - images.start, number, member, maps)
+            for number, member in enumerate(self.members):
+                if image in images and members.start <= member < members.stop:
+                    self._see_member(batch, image, image - images.start, number, member - members.start, maps)
 
     def _see_member(self, batch: Batch, image: int, row: int, number: int, member: int, maps: Maps) -> None:
         """row: of the image in the batch; number: of the member within the draw; member: its number in the maps."""
         of_kind, (height, width) = PICTURES[self.kind], batch.target.shape[-2:]
-        step = step_for(width)
+        step = -(-width // MAX_WIDTH)
         full = maps.rows(row, slice(0, height), slice(member, member + 1))
         outputs = {name: values[0, ::step, ::step] for name, values in full.items()}
         if number == 0:
-            self._keep(image, of_kind.show(batch, row, step))
-            self._keep(image, of_kind.begin(outputs, len(self.members)))
+            kept = of_kind.show(batch, row, step) | of_kind.begin(outputs, len(self.members))
+            self.kept |= {f"{image}.{name}": values for name, values in kept.items()}
         of_kind.add(self._of_image(image), outputs, number)
         self.kept[f"{image}.seen"] = torch.tensor(number + 1)
-
-    def _keep(self, image: int, tensors: Mapping[str, Tensor]) -> None:
-        self.kept |= {f"{image}.{name}": values for name, values in tensors.items()}
 
     def _of_image(self, image: int) -> dict[str, Tensor]:
         start = f"{image}."
@@ -196,22 +184,17 @@ class Gallery:
         """Go on from what was kept; what was saved stays as it is."""
         self.kept = {name: values.clone() for name, values in saved.items()}
 
-    def close(self) -> None:
-        """There is nothing to close."""
-
     def pictures(self, method: str) -> list[Picture]:
         """The images that all members have seen, with what the draw of a method predicts."""
-        return [self._picture(image, method) for image in self.images if self._seen(image) == len(self.members)]
-
-    def _seen(self, image: int) -> int:
-        return int(self.kept.get(f"{image}.seen", torch.tensor(0)))
-
-    def _picture(self, image: int, method: str) -> Picture:
-        kept = self._of_image(image)
-        height, width = kept["image"].shape[-2:]
-        known, predicted = PICTURES[self.kind].picture(kept, len(self.members))
-        shown = {"image": image, "height": height, "width": width, "photo": photo(kept["image"])}
-        return Picture(**shown, **known, methods={method: predicted})
+        pictures = []
+        for image in self.images:
+            kept = self._of_image(image)
+            if int(kept.get("seen", 0)) == len(self.members):
+                height, width = kept["image"].shape[-2:]
+                known, predicted = PICTURES[self.kind].picture(kept, len(self.members))
+                shown = {"image": image, "height": height, "width": width, "photo": photo(kept["image"])}
+                pictures.append(Picture(**shown, **known, methods={method: predicted}))
+        return pictures
 
 
 def largest_size(samples: Samples, workers: int, reporter: Reporter) -> tuple[int, ...]:
@@ -240,14 +223,7 @@ def is_whole(path: Path) -> bool:
         return False
 
 
-def discard_store(path: Path) -> None:
-    """Remove a store that is made anew; what is no store is left to the user."""
-    if not (path / "zarr.json").is_file():
-        raise InputError(f"{path}: not a prediction store; remove it, and it is made anew")
-    shutil.rmtree(path)
-
-
-class StoreObserver:
+class StoreObserver(Observer):
     """Writes every output of every member. begun: after an interruption it goes on in the same store."""
 
     def __init__(
@@ -262,7 +238,9 @@ class StoreObserver:
         begun: bool,
     ):
         if not begun and path.exists():
-            discard_store(path)
+            if not (path / "zarr.json").is_file():
+                raise InputError(f"{path}: not a prediction store; remove it, and it is made anew")
+            shutil.rmtree(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         kind: Any = recipe.likelihood
         try:
@@ -292,13 +270,10 @@ class StoreObserver:
                 outputs = maps.rows(row, rows, slice(number, number + 1))
                 self.writer.write(member, image, **{name: values[0].cpu() for name, values in outputs.items()})
 
-    def state(self) -> dict[str, Tensor]:
-        """Everything is in the store."""
-        return {}
-
-    def load_state(self, saved: Mapping[str, Tensor]) -> None:
-        """The store knows what it has."""
-
     def close(self) -> None:
         """Say that the store is complete."""
         self.writer.close()
+
+    def stop(self) -> None:
+        """Leave the store to be gone on with."""
+        self.writer.stop()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from epibench.conventions import CONVENTIONS, check_uncertainty
@@ -29,8 +30,7 @@ from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergence
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
 from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
-from epibench.runs.evaluated import Evaluated, draws_of, method_facts
-from epibench.runs.train import Run, Trained
+from epibench.runs.train import Evaluated, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import stacked_training, toy_network, toy_problem
 from epibench.training.stacked import OBJECTIVES, Keys, trained
 
@@ -42,7 +42,7 @@ DIGITS = 4
 class ToyEvaluated(Evaluated):
     """What came out for one method, with what each draw predicts on the grid."""
 
-    draws: Draws
+    drawn: Draws
     grid: dict[str, Tensor]
     kl: dict[str, Any]
     kl_draws: dict[str, Any]
@@ -90,7 +90,9 @@ class ToyExperiment:
         try:
             evaluated = self._evaluate(name, networks)
         except ValueError as error:
-            about = f"{lost} of {number} networks diverged; " if lost else ""
+            if isinstance(error, InputError) and not lost:
+                raise InputError(f"{name}: {error}") from None
+            about = f"{lost} of {number} networks diverged; " if lost else ""  # or what is predicted is not finite
             raise InputError(f"{name}: {about}{error}; lower {self.recipe.setting(name, 'learning_rate')}") from None
         if lost:
             note = f"{lost} of {number} diverged and are left out."
@@ -103,39 +105,37 @@ class ToyExperiment:
         pool = self.pool(networks)
         draws = draws_of(recipe, name, pool)
         tests = fresh_points(recipe, toy)
-        summary: dict[str, Summary] = {}
-        curves: dict[str, CurveFamilies] = {}
-        entries: dict[str, list[Draw]] = {}
+        # All metrics under our convention; few points, so that sparsification can be exact.
+        settings = SuiteSettings(toy.kind, "pooled", check_uncertainty(toy.kind, None), exact=True, num_classes=2)
+        summary, curves, entries = dict[str, Summary](), dict[str, CurveFamilies](), dict[str, list[Draw]]()
         with self.run.reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:
             # The grid is small: what all draws predict on it is kept, for the divergences and the pictures.
-            grid = with_variance(
-                predict(pool, draws, toy.kind, toy.grid, math.exp(PREDICTED_LOG_VARIANCE_LIMIT), advance)
-            )
+            grid = predict(pool, draws, toy.kind, toy.grid, math.exp(PREDICTED_LOG_VARIANCE_LIMIT), advance)
+            if "mean" in grid:
+                grid["variance"] = grid["aleatoric"] + grid["epistemic"]
             predicted = time.perf_counter() - begun
             for domain, points in tests.items():
-                evaluation = Evaluation(StackedOnPoints(pool, points), draws, suite_settings(toy.kind))
+                evaluation = Evaluation(StackedOnPoints(pool, points), draws, settings)
                 evaluation.run(after_draws=advance)
                 values, families = evaluation.results()
                 summary[domain] = summarise(draws.sets, values)
                 curves[domain] = summarise_curves(draws.sets, families)
                 entries[domain] = per_draw(draws.sets, values)
-        kl = self.divergences(grid)
+        kl: dict[str, Any] = {}  # by convention, direction and region
+        if self.reference is not None:
+            predictive = self.reference.predictive()
+            kl = {each: divergences(predictive, grid, toy.inside, each) for each in CONVENTIONS}
+        parameters = pool.network.num_parameters
         return ToyEvaluated(
             facts=method_facts(recipe, name, len(networks.networks), pool),
             summary=summary,
             curves=curves,
-            entries=entries,
-            cost=Cost(
-                parameters=toy_network(recipe, toy).num_parameters,
-                train_seconds=networks.seconds,
-                predict_seconds=predicted,
-            ),
-            draws=draws,
+            draws=entries,
+            cost=Cost(parameters=parameters, train_seconds=networks.seconds, predict_seconds=predicted),
+            drawn=draws,
             grid=grid,
-            kl=over_leaves(
-                kl, lambda values: {m: of_m["kl"] for m, of_m in summarise(draws.sets, {"kl": values}).items()}
-            ),
-            kl_draws=over_leaves(kl, lambda values: {m: to_plain(values[draws.of_size(m)]) for m in draws.sizes}),
+            kl=over_leaves(kl, lambda kls: {m: each["kl"] for m, each in summarise(draws.sets, {"kl": kls}).items()}),
+            kl_draws=over_leaves(kl, lambda kls: {m: to_plain(kls[draws.of_size(m)]) for m in draws.sizes}),
         )
 
     def pool(self, networks: Trained) -> StackedPool:
@@ -156,52 +156,47 @@ class ToyExperiment:
             rate=method.dropout,
         )
 
-    def divergences(self, grid: Mapping[str, Tensor]) -> dict[str, Any]:
-        """KLs to the reference by convention, direction and region; none without a reference."""
-        if self.reference is None:
-            return {}
-        predictive = self.reference.predictive()
-        return {each: divergences(predictive, grid, self.toy.inside, each) for each in CONVENTIONS}
-
     def results(self, evaluated: Mapping[str, ToyEvaluated]) -> dict[str, Any]:
         """What a run writes that only toy problems have."""
+        path, reference, facts = self.recipe.reference.path, self.reference, None
+        if reference is not None:
+            notes = list(reference.notes)
+            facts = ReferenceFacts(path=path, about=reference.about, floor=reference.floor(), notes=notes)
         return {
             "problem": self.toy.name,
             "kind": self.toy.kind,
             "kl": {name: each.kl for name, each in evaluated.items()},
             "kl_draws": {name: each.kl_draws for name, each in evaluated.items()},
-            "reference": self.reference_facts(),
+            "reference": facts,
             "pictures": self.pictures(evaluated),
         }
-
-    def reference_facts(self) -> ReferenceFacts | None:
-        """What the results say of the reference."""
-        if self.reference is None:
-            return None
-        return ReferenceFacts(
-            path=self.recipe.reference.path,
-            about=self.reference.about,
-            floor=self.reference.floor(),
-            notes=list(self.reference.notes),
-        )
 
     def pictures(self, evaluated: Mapping[str, ToyEvaluated]) -> ToyPictures:
         """Grid, truth, data, reference, direct regression and, for each method and M, some draws."""
         toy, reference = self.toy, self.reference
-        regression = toy.kind == "gaussian"
-        axis = rounded(toy.grid[: GRID_SIDE[toy.name], 0])
+        inputs, target, direct = toy.train.inputs, toy.train.target, None
+        if toy.kind == "gaussian":
+            x = toy.grid[::EVERY, 0].double()
+            grid: Columns = {"x": rounded(x)}
+            truth: Columns = {"mean": rounded(true_mean(x.numpy())), "std": rounded(true_std(x.numpy()))}
+            data: Columns = {"x": rounded(inputs[:, 0]), "y": rounded(target)}
+            direct = {"mean": rounded(self.direct_regression()[::EVERY])}
+        else:
+            axis = rounded(toy.grid[: GRID_SIDE[toy.name], 0])
+            grid, truth = {"x1": axis, "x2": axis}, {"class": true_class(toy.grid).tolist()}
+            data = {"x1": rounded(inputs[:, 0]), "x2": rounded(inputs[:, 1]), "class": target.tolist()}
         return ToyPictures(
-            grid={"x": rounded(toy.grid[::EVERY, 0])} if regression else {"x1": axis, "x2": axis},
-            truth=regression_truth(toy) if regression else {"class": true_class(toy.grid).tolist()},
-            data=training_points(toy),
+            grid=grid,
+            truth=truth,
+            data=data,
             reference=None if reference is None else prediction(reference.predictive()),
-            direct={"mean": rounded(self.direct_regression()[::EVERY])} if regression else None,
+            direct=direct,
             methods={name: self.examples(each) for name, each in evaluated.items()},
         )
 
     def examples(self, evaluated: ToyEvaluated) -> dict[int, list[Columns]]:
         """The first draws of each M that is drawn; of a method without several M, its own."""
-        draws, options = evaluated.draws, self.recipe.pictures
+        draws, options = evaluated.drawn, self.recipe.pictures
         sizes = [size for size in options.members if size in draws.sizes] or list(draws.sizes[:1])
         return {
             size: [
@@ -220,11 +215,6 @@ class ToyExperiment:
         return training.objective.predict(training.network.outputs(parameters, inputs.T.expand(1, -1, -1)))["mean"][0]
 
 
-def suite_settings(kind: str) -> SuiteSettings:
-    """All metrics of a kind under our convention; few points, so that sparsification can be exact."""
-    return SuiteSettings(kind, "pooled", check_uncertainty(kind, None), exact=True, num_classes=2)
-
-
 def fresh_points(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, Points]:
     """Fresh points with true targets, inside and outside of the training region."""
     if not recipe.test_points:
@@ -235,13 +225,6 @@ def fresh_points(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, Points]:
     wide = sample(toy.name, "grid", 16 * recipe.test_points, seed)
     outside = torch.nonzero(~in_region(toy.name, wide.inputs)).flatten()[: recipe.test_points]
     return {"inside": inside, "outside": Points(wide.inputs[outside], wide.target[outside])}
-
-
-def with_variance(predicted: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The prediction with its total variance, if it is Gaussian."""
-    if "mean" not in predicted:
-        return predicted
-    return {**predicted, "variance": predicted["aleatoric"] + predicted["epistemic"]}
 
 
 def over_leaves(tree: Any, function: Callable[[Tensor], Any]) -> Any:
@@ -261,20 +244,6 @@ def prediction(predicted: Mapping[str, Tensor]) -> Columns:
     return {name: rounded(values[::EVERY]) for name, values in shown.items()}
 
 
-def regression_truth(toy: ToyProblem) -> Columns:
-    """True mean and standard deviation on the grid."""
-    x = toy.grid[::EVERY, 0].double().numpy()
-    return {"mean": rounded(torch.from_numpy(true_mean(x))), "std": rounded(torch.from_numpy(true_std(x)))}
-
-
-def training_points(toy: ToyProblem) -> Columns:
-    """The training data."""
-    inputs, target = toy.train.inputs, toy.train.target
-    if toy.kind == "gaussian":
-        return {"x": rounded(inputs[:, 0]), "y": rounded(target)}
-    return {"x1": rounded(inputs[:, 0]), "x2": rounded(inputs[:, 1]), "class": target.tolist()}
-
-
-def rounded(values: Tensor) -> list[int | float | None]:
+def rounded(values: Tensor | NDArray[np.float64]) -> list[int | float | None]:
     """Numbers for a picture."""
-    return [float(value) for value in np.round(values.double().cpu().numpy(), DIGITS)]
+    return [float(value) for value in np.round(torch.as_tensor(values).double().cpu().numpy(), DIGITS)]

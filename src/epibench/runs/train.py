@@ -1,4 +1,4 @@
-"""Train the networks of a method as independent jobs, several at once; none is trained twice."""
+"""Train the networks of a method as independent jobs, several at once, none twice; what every evaluation shares."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 import torch
 
 from epibench.errors import InputError
+from epibench.members.draws import Draws, make_draws
+from epibench.members.pool import Pool
 from epibench.methods.contract import Member, Method, TrainedNetwork
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe
-from epibench.results import TrainingLog
+from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary, TrainingLog
 from epibench.runs.folder import RunFolder, share_work
 from epibench.runs.jobs import run_jobs
 from epibench.runs.trainers import TrainJob, finite_networks, train_job, view_of
@@ -90,47 +92,36 @@ class Trained:
 
 def train_method(run: Run, name: str) -> Trained:
     """Train all networks of a method that are not trained yet."""
-    jobs = jobs_of(run, name)
-    finished = [job for job in jobs if job.over]
-    if finished:
-        run.reporter.say(f"{name}: {_number(finished)} of {_number(jobs)} networks trained already")
+    recipe, machine, networks = run.recipe, run.machine, range(run.recipe.method(name).num_trained)
+    # Stacked networks are trained together, large ones each by itself.
+    parts = [(network,) for network in networks] if isinstance(recipe, DenseRecipe) else [tuple(networks)]
+    jobs = [
+        TrainJob(recipe, name, part, run.folder.members, machine.device_of(number), machine.workers)
+        for number, part in enumerate(parts)
+    ]
+    if finished := sum(len(job.networks) for job in jobs if job.ended):
+        run.reporter.say(f"{name}: {finished} of {len(networks)} networks trained already")
     share_work(
         jobs,
-        done=lambda job: job.over,
-        lock=lambda job: job.files.claim,
+        done=lambda job: job.ended,
+        lock=lambda job: job.files.path("lock"),
         work=lambda todo: train_all(run, name, todo),
         reporter=run.reporter,
     )
-    return usable(run, name, jobs)
-
-
-def _number(jobs: Sequence[TrainJob]) -> int:
-    return sum(len(job.networks) for job in jobs)
-
-
-def jobs_of(run: Run, name: str) -> list[TrainJob]:
-    """The trainings of a method: stacked networks together, large ones each by itself."""
-    recipe, machine, number = run.recipe, run.machine, run.recipe.method(name).num_trained
-    networks: list[tuple[int, ...]] = [tuple(range(number))]
-    if isinstance(recipe, DenseRecipe):
-        networks = [(network,) for network in range(number)]
-    return [
-        TrainJob(recipe, name, each, run.folder.members, machine.device_of(place), machine.workers)
-        for place, each in enumerate(networks)
-    ]
+    return collect_trained(run, name, jobs)
 
 
 def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
     """Train these networks, less those that another process trains. One that diverges does not stop the others."""
     steps = run.recipe.training_steps(name)
     # What is trained may still have to be fitted.
-    stand = {n: job.files.step() if job.files.finished() is None else steps for n, job in enumerate(jobs)}
-    with run.reporter.step(f"train {name}", steps * len(jobs), sum(stand.values())) as advance:
+    steps_done = {n: job.files.step() if job.files.finished() is None else steps for n, job in enumerate(jobs)}
+    with run.reporter.step(f"train {name}", steps * len(jobs), sum(steps_done.values())) as advance:
 
         def receive(number: int, message: Any) -> None:
             step, note = message
-            advance(step - stand[number], note)
-            stand[number] = step
+            advance(step - steps_done[number], note)
+            steps_done[number] = step
 
         errors = run_jobs(jobs, train_job, run.recipe.trained_at_once or run.machine.jobs, receive)
     for number, text in errors.items():
@@ -139,18 +130,15 @@ def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
         run.reporter.say(text)
 
 
-def usable(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
+def collect_trained(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
     """What came out of the trainings of a method."""
-    networks: dict[int, TrainJob] = {}
-    diverged: list[str] = []
+    networks, diverged = dict[int, TrainJob](), list[str]()
     seconds, logs = 0.0, list[TrainingLog]()
     for job in jobs:
-        files = job.files
-        if (failure := files.failure()) is not None:
+        if (failure := job.files.failure()) is not None:
             diverged.append(failure)
             continue
-        notes = files.finished()
-        if notes is None:
+        if (notes := job.files.finished()) is None:
             raise InputError(f"{name}: network {job.networks[0]} was not trained; run the same command again")
         seconds += notes.number("seconds")
         if rows := notes.log():
@@ -160,3 +148,40 @@ def usable(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
         networks |= dict.fromkeys(finite, job)
         diverged += [f"network {number} diverged" for number in job.networks if number not in finite]
     return Trained(run.recipe.method(name), networks, diverged, seconds, logs)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What came out for one method; summary, curves and draws (their metrics) by domain."""
+
+    facts: MethodFacts
+    summary: dict[str, Summary]
+    curves: dict[str, CurveFamilies]
+    draws: dict[str, list[Draw]]
+    cost: Cost
+
+
+def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
+    """The draws from the pool of a method that a recipe asks for."""
+    method = recipe.method(name)
+    return make_draws(
+        pool.num_members,
+        (1,) if method.single else recipe.members,
+        plan=pool.plan,
+        max_draws=lambda size: method.max_draws(size, recipe.draws),
+        seed=recipe.seed,
+        group=pool.group,
+    )
+
+
+def method_facts(recipe: Recipe, name: str, num_networks: int, pool: Pool, notes: Sequence[str] = ()) -> MethodFacts:
+    """What a reader should know of a method before its numbers."""
+    return MethodFacts(
+        label=recipe.label(name),
+        method=recipe.method(name).name,
+        num_networks=num_networks,
+        num_members=pool.num_members,
+        num_groups=None if pool.group is None else len(set(pool.group)),
+        plan=pool.plan,
+        notes=list(notes),
+    )

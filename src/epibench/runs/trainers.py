@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -29,9 +29,10 @@ from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Method, TrainedNetwork
 from epibench.methods.map import Direct
 from epibench.networks.mlp import StackedMLP
+from epibench.parallel import silenced_torch_threads
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, ToyRecipe
-from epibench.runs.checkpoints import Checkpoints, OtherSettingsError, load_tensors, save_tensors
+from epibench.runs.checkpoints import MADE_ANEW, Checkpoints, OtherSettingsError, load_tensors, save_tensors
 from epibench.runs.domains import classes_of
 from epibench.runs.folder import locked
 from epibench.runs.jobs import JobFailedError, Send, end_with
@@ -58,25 +59,25 @@ class TrainJob:
     @cached_property
     def files(self) -> Checkpoints:
         """The files of the training."""
-        method = self.recipe.method(self.method)
-        key = fingerprint(self.recipe.training_settings(self.method), method.name, self.networks, self._data_version())
+        recipe, method = self.recipe, self.recipe.method(self.method)
+        if isinstance(recipe, DenseRecipe):
+            version = recipe.data.train.version
+        else:
+            data = toy_problem(recipe).train
+            version = fingerprint(data.inputs.numpy().tobytes(), data.target.numpy().tobytes())
+        key = fingerprint(recipe.training_settings(self.method), method.name, method.version, self.networks, version)
         return Checkpoints(self.members / self.method, self.networks, key, method.keep)
 
-    def _data_version(self) -> str:
-        """What changes with the training data."""
-        if isinstance(self.recipe, DenseRecipe):
-            return self.recipe.data.train.version
-        data = toy_problem(self.recipe).train
-        return fingerprint(data.inputs.numpy().tobytes(), data.target.numpy().tobytes())
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, well or not, with all that its method fits afterwards."""
+        return self.files.failure() is not None or (not self.unfitted and self.files.finished() is not None)
 
     @property
-    def over(self) -> bool:
-        """Whether it has ended, well or not, with all that its method fits afterwards."""
-        files, method = self.files, self.recipe.method(self.method)
-        if files.failure() is not None:
-            return True
-        fitted = not fits_posterior(method) or all(self.is_fitted(network) for network in self.networks)
-        return fitted and files.finished() is not None
+    def unfitted(self) -> list[int]:
+        """The networks that the method has still to fit something to."""
+        fits = type(self.recipe.method(self.method)).posterior is not Method.posterior
+        return [network for network in self.networks if fits and not self.is_fitted(network)]
 
     @cached_property
     def posterior_key(self) -> str:
@@ -92,30 +93,19 @@ class TrainJob:
             return False
 
 
-def fits_posterior(method: Method) -> bool:
-    """Whether a method fits something to its trained networks."""
-    return type(method).posterior is not Method.posterior
-
-
 def train_job(job: TrainJob, send: Send) -> None:
     """Carry a job out, unless another process has it; what is finished is not done again."""
     files = job.files
-    with locked(files.claim) as mine:
-        if mine and not job.over:
+    with locked(files.path("lock")) as mine:
+        if mine and not job.ended:
             if files.finished() is None:
                 train = train_large if isinstance(job.recipe, DenseRecipe) else train_stacked
                 train(job, files, send)
-            fit_posterior(job, files)
-
-
-def fit_posterior(job: TrainJob, files: Checkpoints) -> None:
-    """Let the method fit what it needs to every trained network, and save it beside."""
-    method = job.recipe.method(job.method)
-    if fits_posterior(method):
-        view, finite = view_of(job), finite_networks(job)
-        for network in (network for network in job.networks if not job.is_fitted(network)):
-            tensors = method.posterior(view(network)) if network in finite else {}
-            save_tensors(files.posterior(network), tensors, {"fingerprint": job.posterior_key})
+            if unfitted := job.unfitted:
+                view, finite = view_of(job), finite_networks(job)
+                for network in unfitted:
+                    tensors = job.recipe.method(job.method).posterior(view(network)) if network in finite else {}
+                    save_tensors(files.posterior(network), tensors, {"fingerprint": job.posterior_key})
 
 
 def finite_networks(job: TrainJob) -> list[int]:
@@ -131,12 +121,12 @@ def finite_networks(job: TrainJob) -> list[int]:
 
 def view_of(job: TrainJob) -> Callable[[int], TrainedNetwork]:
     """The trained networks of a job by number, as their method sees them."""
-    recipe, files = job.recipe, job.files
+    recipe = job.recipe
     make = stacked_view(job, recipe) if isinstance(recipe, ToyRecipe) else large_view(job)
 
     @lru_cache(maxsize=1)  # members of one network follow each other
     def view(number: int) -> TrainedNetwork:
-        fitted = load_tensors(files.posterior(number), job.posterior_key) if job.is_fitted(number) else None
+        fitted = load_tensors(job.files.posterior(number), job.posterior_key) if job.is_fitted(number) else None
         key = partial(randomness.key, recipe.seed, recipe.method(job.method).name, number)
         return make(number, posterior={} if fitted is None else fitted.tensors, key=key)
 
@@ -221,10 +211,9 @@ def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
     assert isinstance(recipe, ToyRecipe)
     method, toy = recipe.method(job.method), toy_problem(recipe)
     training = stacked_training(recipe, toy, method)
-    saved = files.load_state(device.type, device)
-    state, before = saved or (None, 0.0)
-    if state is not None:
-        check_stacked_state(state, training, len(job.networks), files)
+    state, before = files.load_state(device.type, device) or (None, 0.0)
+    if state is not None and not belongs(state, training, len(job.networks)):
+        raise InputError(f"{files.unfinished}: not the state of this training; {MADE_ANEW}")
     begun, pacer = time.perf_counter(), Pacer()
 
     def seconds() -> float:
@@ -244,23 +233,21 @@ def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
         stacked.train(training, Keys.of(recipe.seed, method.name, job.networks, device), state, watch)
     except DivergedError as error:
         some = ", ".join(str(job.networks[number]) for number in error.networks[:5])
-        more = " …" if len(error.networks) > 5 else ""
+        some += " …" if len(error.networks) > 5 else ""
         raise InputError(
             f"{job.method}: {len(error.networks)} of {len(job.networks)} networks diverged ({error}): number "
-            f"{some}{more}; lower {recipe.setting(job.method, 'learning_rate')}, or leave them out with "
+            f"{some}; lower {recipe.setting(job.method, 'learning_rate')}, or leave them out with "
             f"{recipe.setting(job.method, 'diverged')}=drop"
         ) from None
 
 
-def check_stacked_state(state: TrainingState, training: StackedTraining, networks: int, files: Checkpoints) -> None:
-    """Refuse a state that is not of this training."""
-    shape = (networks, training.network.num_parameters)
+def belongs(state: TrainingState, training: StackedTraining, networks: int) -> bool:
+    """Whether a state is one of this training."""
+    if state.parameters.shape != (networks, training.network.num_parameters):
+        return False
     wanted = training.rule.start(state.parameters)
-    fits = state.parameters.shape == shape and all(
-        name in state.rule and state.rule[name].shape == each.shape for name, each in wanted.items()
-    )
-    if not fits or not 0 < state.step < training.last_epoch:
-        raise InputError(f"{files.unfinished}: not the state of this training; remove it, and it is made anew")
+    fits = all(name in state.rule and state.rule[name].shape == each.shape for name, each in wanted.items())
+    return fits and 0 < state.step < training.last_epoch
 
 
 class DivergedNetworkError(InputError):
@@ -268,18 +255,12 @@ class DivergedNetworkError(InputError):
 
 
 def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
-    """Train a large network to its end, on one device or shared among several."""
-    recipe = job.recipe
-    assert isinstance(recipe, DenseRecipe)
-    if recipe.training.devices > 1:
-        train_shared(job, recipe, files)
-    else:
-        train_with(make_fabric(recipe, job, 1), job, send)
-
-
-def train_shared(job: TrainJob, recipe: DenseRecipe, files: Checkpoints) -> None:
-    """Train one network with several processes, each with a device and its part of every batch."""
-    fabric = make_fabric(recipe, job, recipe.training.devices)
+    """Train a large network to its end; several devices have a process and a part of every batch each."""
+    assert isinstance(job.recipe, DenseRecipe)
+    fabric = make_fabric(job.recipe, torch.device(job.device))
+    if job.recipe.training.devices == 1:
+        train_with(fabric, job, send)
+        return
     try:
         diverged = fabric.launch(partial(_train_together, job=job, parent=os.getpid()))
     except ProcessRaisedException as error:  # one of the processes has failed; the others were stopped
@@ -295,18 +276,13 @@ def train_shared(job: TrainJob, recipe: DenseRecipe, files: Checkpoints) -> None
         raise InputError(diverged)
 
 
-def make_fabric(recipe: DenseRecipe, job: TrainJob, devices: int) -> Fabric:
+def make_fabric(recipe: DenseRecipe, device: torch.device) -> Fabric:
     """Where and how precisely a network is trained."""
     for name in ("lightning.fabric", "lightning.pytorch"):  # the run itself says what it does
         logging.getLogger(name).setLevel(logging.WARNING)
-    device = torch.device(job.device)
+    devices, strategy = recipe.training.devices, "ddp_spawn" if recipe.training.devices > 1 else "auto"
     chosen: Any = devices if devices > 1 or device.type == "cpu" else [device.index or 0]
-    return Fabric(
-        accelerator=device.type,
-        devices=chosen,
-        strategy="ddp_spawn" if devices > 1 else "auto",
-        precision=precision_of(recipe, device),
-    )
+    return Fabric(accelerator=device.type, strategy=strategy, devices=chosen, precision=precision_of(recipe, device))
 
 
 def precision_of(recipe: DenseRecipe, device: torch.device) -> Any:
@@ -321,15 +297,11 @@ def _train_together(fabric: Fabric, job: TrainJob, parent: int) -> str | None:
     end_with(parent)
     text = None
     try:
-        train_with(fabric, job, _silent)
+        train_with(fabric, job, lambda content: None)  # several processes of one job have nobody to talk to
     except DivergedNetworkError as error:
         text = str(error)
     torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter, which aborts then
     return text
-
-
-def _silent(content: Any) -> None:
-    """Several processes of one job have nobody to talk to."""
 
 
 def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
@@ -340,7 +312,7 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     machine = f"{fabric.device.type} ({precision_of(recipe, fabric.device)})"
     state, before = files.load_state(machine) or (None, 0.0)
     begun = time.perf_counter()
-    log = open_log(recipe.training.log, files, 0 if state is None else state.step)
+    log = TrainingLog(recipe.training.log, files, 0 if state is None else state.step)
     rows: list[LogRow] = [] if state is None else list(state.log)
 
     def add(row: LogRow) -> None:
@@ -361,10 +333,11 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
         samples = open_training_data(recipe)
         training = large_training(recipe, job.method, samples, fabric.device, class_weights(recipe, job.members))
         keys = NetworkKeys.of(recipe.seed, method.name, job.networks[0])
-        with one_thread_on(fabric.device):
+        # On a CPU with one thread: numbers must not depend on it; several networks are trained at once instead.
+        with silenced_torch_threads() if fabric.device.type == "cpu" else nullcontext():
             train_network(training, keys, fabric, state, watch, job.workers)
     except StateMismatchError as error:
-        raise InputError(f"{files.unfinished}: {error}; remove it, and it is made anew") from None
+        raise InputError(f"{files.unfinished}: {error}; {MADE_ANEW}") from None
     except DivergedError as error:
         setting = recipe.setting(job.method, "learning_rate")
         text = f"{job.method}: network {job.networks[0]}: {error}; lower {setting}"
@@ -373,18 +346,6 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
         raise DivergedNetworkError(text) from None
     finally:
         log.close()
-
-
-@contextmanager
-def one_thread_on(device: torch.device) -> Iterator[None]:
-    """One thread on a CPU: numbers must not depend on it; several networks are trained at once instead."""
-    threads = torch.get_num_threads()
-    if device.type == "cpu":
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def open_training_data(recipe: DenseRecipe) -> Samples:
@@ -398,41 +359,27 @@ def num_classes_of(recipe: DenseRecipe, samples: Samples) -> int | None:
 
 
 def large_training(
-    recipe: DenseRecipe,
-    name: str,
-    samples: Samples,
-    device: torch.device,
-    weights: tuple[float, ...] | None = None,
+    recipe: DenseRecipe, name: str, samples: Samples, device: torch.device, weights: tuple[float, ...] | None = None
 ) -> NetworkTraining:
     """How a method of a recipe trains its networks on images."""
     method, options = recipe.method(name), recipe.training
     return NetworkTraining(
         **vars(method.training),
+        **options.model_dump(include={"epoch_steps", "clip", "compile"}),
         build=recipe.builder(num_classes_of(recipe, samples), pretrained=True),
         loss=LIKELIHOODS[recipe.likelihood].image_loss,
         samples=samples,
         augment=augment_of(recipe),
-        epoch_steps=options.epoch_steps,
         weight_decay=options.weight_decay if method.prior else 0.0,
-        clip=options.clip,
         class_weights=weights,
         channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
-        compile=options.compile,
     )
 
 
 def augment_of(recipe: DenseRecipe) -> Augment:
     """How a recipe changes training samples."""
-    options = recipe.training
-    return Augment(
-        crop=options.crop,
-        flip=options.flip,
-        scale=options.scale,
-        thin=options.thin,
-        scale_step=options.scale_step,
-        pad=options.pad,
-        colours=Colours(**options.colours.model_dump()),
-    )
+    options = recipe.training.model_dump(include={"crop", "flip", "scale", "thin", "scale_step", "pad"})
+    return Augment(**options, colours=Colours(**recipe.training.colours.model_dump()))
 
 
 def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Reporter) -> list[int]:
@@ -484,63 +431,44 @@ def class_weights(recipe: DenseRecipe, members: Path) -> tuple[float, ...] | Non
     return rare_weights(counts)
 
 
-class TrainingLog:
-    """A log that rows are added to as they come; this one keeps nothing."""
-
-    def add(self, row: LogRow) -> None:
-        """One more row."""
-
-    def write(self, rows: Sequence[LogRow]) -> None:
-        """All rows so far, whenever the state of training is saved."""
-
-    def close(self) -> None:
-        """There is nothing more to come."""
-
-
-class CsvLog(TrainingLog):
-    """A table beside the weights, written whole, so that it never has a row twice."""
-
-    def __init__(self, files: Checkpoints):
-        self.files = files
-
-    def write(self, rows: Sequence[LogRow]) -> None:
-        """Write the whole table."""
-        self.files.write_log(rows)
-
-
-class TensorBoardLog(TrainingLog):
-    """TensorBoard's own files, in a folder beside the weights; rows after `step` are of a training that was stopped."""
-
-    def __init__(self, files: Checkpoints, step: int):
-        check_log("tensorboard")
-        from torch.utils.tensorboard import SummaryWriter
-
-        writer: Any = SummaryWriter
-        self.writer = writer(files.folder / f"{files.name}-tensorboard", purge_step=step + 1)
-
-    def add(self, row: LogRow) -> None:
-        """Add a point to both curves."""
-        self.writer.add_scalar("loss", row.loss, row.step)
-        self.writer.add_scalar("rate", row.rate, row.step)
-
-    def close(self) -> None:
-        """Write what is left."""
-        self.writer.close()
-
-
 def check_log(kind: str) -> None:
     """Say what is missing for a log of that kind."""
     try:
         if kind == "tensorboard":
             from torch.utils.tensorboard import SummaryWriter  # noqa: F401
     except ImportError:
-        raise InputError(
-            "training.log=tensorboard needs the package tensorboard: pip install tensorboard, or take csv"
-        ) from None
+        needed = "needs the package tensorboard: pip install tensorboard, or take csv"
+        raise InputError(f"training.log=tensorboard {needed}") from None
 
 
-def open_log(kind: str, files: Checkpoints, step: int) -> TrainingLog:
-    """The log of that kind, going on after a step."""
-    if kind == "tensorboard":
-        return TensorBoardLog(files, step)
-    return CsvLog(files) if kind == "csv" else TrainingLog()
+class TrainingLog:
+    """Losses and rates beside the weights: as a table, in TensorBoard's own files, or not at all.
+
+    The table is written whole, so that it never has a row twice; in TensorBoard rows after `step` are of a training
+    that was stopped.
+    """
+
+    def __init__(self, kind: str, files: Checkpoints, step: int):
+        check_log(kind)
+        self.table, self.curves = files if kind == "csv" else None, None
+        if kind == "tensorboard":
+            from torch.utils.tensorboard import SummaryWriter
+
+            writer: Any = SummaryWriter
+            self.curves = writer(files.folder / f"{files.name}-tensorboard", purge_step=step + 1)
+
+    def add(self, row: LogRow) -> None:
+        """Add a point to the curves."""
+        if self.curves is not None:
+            self.curves.add_scalar("loss", row.loss, row.step)
+            self.curves.add_scalar("rate", row.rate, row.step)
+
+    def write(self, rows: Sequence[LogRow]) -> None:
+        """Write the table of all rows so far, whenever the state of training is saved."""
+        if self.table is not None:
+            self.table.write_log(rows)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self.curves is not None:
+            self.curves.close()

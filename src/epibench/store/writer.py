@@ -154,11 +154,13 @@ class StoreWriter:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self.close()
-        elif self._mark is not None and not self._closed:
+        self.close() if error is None else self.stop()
+
+    def stop(self) -> None:
+        """Leave the store unfinished, for `resume`: `complete` stays false, even if other writers finish."""
+        if self._mark is not None and not self._closed:
             self._mark.unlink(missing_ok=True)
-            (self._work / STOPPED).touch()  # `complete` stays false, even if other writers finish
+            (self._work / STOPPED).touch()
 
     def write_target(
         self, image: int, target: Values, valid: Values | None = None, image_id: Label | None = None

@@ -49,8 +49,7 @@ class Camera:
         cos, sin = math.cos, math.sin
         forward = (sin(self.yaw) * cos(self.pitch), sin(self.pitch), cos(self.yaw) * cos(self.pitch))
         level = (cos(self.yaw), 0.0, -sin(self.yaw))
-        # down = right × forward, in axes where y is up
-        down = _cross(level, forward)
+        down = np.cross(level, forward)  # right × forward, in axes where y is up
         right = [cos(self.roll) * a + sin(self.roll) * b for a, b in zip(level, down, strict=True)]
         down_rolled = [cos(self.roll) * b - sin(self.roll) * a for a, b in zip(level, down, strict=True)]
         return np.array([right, down_rolled, forward])
@@ -58,27 +57,48 @@ class Camera:
     @property
     def columns(self) -> Array:
         """How far right a ray goes per metre of depth, for every column, (width,) float64."""
-        width = self.size[1]
-        return (np.arange(width) + 0.5 - CENTRE[0] * width) / self.focal
+        return (np.arange(self.size[1]) + 0.5 - CENTRE[0] * self.size[1]) / self.focal
 
     @property
     def rows(self) -> Array:
         """How far down a ray goes per metre of depth, for every row, (height,) float64."""
-        height = self.size[0]
-        return (np.arange(height) + 0.5 - CENTRE[1] * height) / self.focal
+        return (np.arange(self.size[0]) + 0.5 - CENTRE[1] * self.size[0]) / self.focal
 
     @property
     def matrix(self) -> Array:
         """The intrinsic matrix, for pixel centres at whole numbers, (3, 3) float64."""
         height, width = self.size
-        principal = (CENTRE[0] * width - 0.5, CENTRE[1] * height - 0.5)
-        return np.array([[self.focal, 0, principal[0]], [0, self.focal, principal[1]], [0, 0, 1]])
+        return np.array(
+            [[self.focal, 0, CENTRE[0] * width - 0.5], [0, self.focal, CENTRE[1] * height - 0.5], [0, 0, 1]]
+        )
 
     def project(self, points: Array) -> Array:
         """Points of the world as (right per depth, down per depth, depth), (..., 3) float64."""
         seen = rotate(points - self.position, self.axes)
         seen[..., :2] /= np.where(np.abs(seen[..., 2:]) < 1e-9, 1e-9, seen[..., 2:])
         return seen
+
+
+@dataclass(frozen=True)
+class Rays:
+    """The rays of a view: origin and direction are linear in (u, v), which are `columns` and `rows` of the picture.
+
+    origin, direction: (3, 3) float64, the factors of u, of v and of 1 in rows. parallel: the direction is the same for
+    all; otherwise the origin is, and depth is measured along the optical axis.
+    """
+
+    origin: Array
+    direction: Array
+    columns: Array
+    rows: Array
+    parallel: bool
+
+
+def camera_rays(camera: Camera) -> Rays:
+    """The rays of a camera."""
+    origin = np.zeros((3, 3))
+    origin[2] = camera.position
+    return Rays(origin, camera.axes, camera.columns, camera.rows, parallel=False)
 
 
 def rotate(vectors: Array, axes: Array) -> Array:
@@ -96,7 +116,3 @@ def check_size(size: tuple[int, int]) -> tuple[int, int]:
         low, high = ("×".join(map(str, limit)) for limit in (MIN_SIZE, MAX_SIZE))
         raise InputError(f"street size {height}×{width}: give a height and width from {low} to {high}")
     return height, width
-
-
-def _cross(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, float, float]:
-    return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])

@@ -88,7 +88,5 @@ def as_sample(frame: Frame, task: Task) -> Batch:
     if task == "segmentation":
         target = torch.from_numpy(frame.labels.astype(np.int64))
         return Batch({"image": image}, target, target != IGNORE)
-    depth = torch.from_numpy(np.array(frame.target_depth))
-    return Batch(
-        {"image": image, "sparse_depth": torch.from_numpy(np.array(frame.sparse_depth))[None]}, depth, depth > 0
-    )
+    sparse, depth = (torch.from_numpy(np.array(part)) for part in (frame.sparse_depth, frame.target_depth))
+    return Batch({"image": image, "sparse_depth": sparse[None]}, depth, depth > 0)

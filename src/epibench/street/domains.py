@@ -7,29 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from epibench.errors import InputError
 from epibench.street.arrays import generator
 
 MAX_SEVERITY = 5.0
-WEATHER = ("haze", "rain", "night")
-FACTORS = {
-    "layout": "other roads, proportions and traffic; people drive on the left in some scenes",
-    "objects": "kinds of objects that clean never shows",
-    "texture": "grain, stains and patterns on surfaces; clouds",
-    "shadows": "shadows that the sun casts",
-    "colour": "colour casts and saturation",
-    "exposure": "over- and underexposure, contrast, darker corners",
-    "haze": "haze and fog",
-    "rain": "streaks, wet roads, a grey sky",
-    "night": "dusk and night, with lamps and head lights",
-    "blur": "lens and motion blur",
-    "noise": "noise of the camera",
-    "compression": "JPEG compression",
-    "lidar": "sparse depth in scan lines, with drop-outs and mixed returns",
-    "target": "semi-dense depth with the errors of accumulated scans",
-}
+
+
+def _factor(effect: str) -> float:
+    level: float = field(default=0.0, metadata={"effect": effect})
+    return level
 
 
 @dataclass(frozen=True)
@@ -39,20 +27,20 @@ class Domain:
     mixed: haze, rain and night come to some scenes each, at most one to a scene; otherwise to every scene.
     """
 
-    layout: float = 0.0
-    objects: float = 0.0
-    texture: float = 0.0
-    shadows: float = 0.0
-    colour: float = 0.0
-    exposure: float = 0.0
-    haze: float = 0.0
-    rain: float = 0.0
-    night: float = 0.0
-    blur: float = 0.0
-    noise: float = 0.0
-    compression: float = 0.0
-    lidar: float = 0.0
-    target: float = 0.0
+    layout: float = _factor("other roads, proportions and traffic; people drive on the left in some scenes")
+    objects: float = _factor("kinds of objects that clean never shows")
+    texture: float = _factor("grain, stains and patterns on surfaces; clouds")
+    shadows: float = _factor("shadows that the sun casts")
+    colour: float = _factor("colour casts and saturation")
+    exposure: float = _factor("over- and underexposure, contrast, darker corners")
+    haze: float = _factor("haze and fog")
+    rain: float = _factor("streaks, wet roads, a grey sky")
+    night: float = _factor("dusk and night, with lamps and head lights")
+    blur: float = _factor("lens and motion blur")
+    noise: float = _factor("noise of the camera")
+    compression: float = _factor("JPEG compression")
+    lidar: float = _factor("sparse depth in scan lines, with drop-outs and mixed returns")
+    target: float = _factor("semi-dense depth with the errors of accumulated scans")
     mixed: bool = False
 
     def __post_init__(self) -> None:
@@ -75,6 +63,9 @@ class Domain:
         return dataclasses.replace(self, **dict.fromkeys(factors, 0.0))  # type: ignore[arg-type]
 
 
+FACTORS: dict[str, str] = {each.name: each.metadata["effect"] for each in fields(Domain) if each.metadata}
+
+
 def make_domain(name: str = "clean", severity: float | None = None) -> Domain:
     """The domain called `clean`, `wild`, or after factors, as `haze` or `night+noise`, at a severity from 0 to 5.
 
@@ -88,16 +79,11 @@ def make_domain(name: str = "clean", severity: float | None = None) -> Domain:
         return Domain()
     level = (MAX_SEVERITY if severity is None else severity) / MAX_SEVERITY
     if name == "wild":
-        return dataclasses.replace(at_level(level, *FACTORS), mixed=True)
+        return Domain(**dict.fromkeys(FACTORS, level), mixed=True)
     factors = name.split("+")
     for factor in factors:
         if factor not in FACTORS:
             raise InputError(f"street domain '{factor}' is unknown; there are clean, wild, {', '.join(FACTORS)}")
-    return at_level(level, *factors)
-
-
-def at_level(level: float, *factors: str) -> Domain:
-    """These factors at that level, the others as in clean."""
     return Domain(**dict.fromkeys(factors, level))  # type: ignore[arg-type]
 
 
@@ -118,6 +104,7 @@ def draw_conditions(domain: Domain, seed: int, index: int) -> Conditions:
     shares = dict(zip(FACTORS, rng.uniform(0.6, 1.0, len(FACTORS)).tolist(), strict=True))
     toss = dict(zip(FACTORS, rng.random(len(FACTORS)).tolist(), strict=True))
     if domain.mixed:
-        weather = ("haze", "rain", "night", "")[int(rng.choice(4, p=(0.15, 0.15, 0.2, 0.5)))]
-        shares |= {name: shares[name] * (name == weather) for name in WEATHER}
+        weather = ("haze", "rain", "night", "")
+        chosen = weather[int(rng.choice(4, p=(0.15, 0.15, 0.2, 0.5)))]
+        shares |= {name: shares[name] * (name == chosen) for name in weather[:3]}
     return Conditions({name: shares[name] * getattr(domain, name) for name in FACTORS}, toss)

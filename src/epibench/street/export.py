@@ -27,13 +27,9 @@ GAP = 4
 NEAREST_SHOWN = 2.0
 # Near to far: warm to cold, as in most pictures of depth.
 STOPS = (
-    (0.64, 0.07, 0.03),
-    (0.96, 0.45, 0.15),
-    (0.90, 0.86, 0.22),
-    (0.30, 0.86, 0.55),
-    (0.16, 0.50, 0.90),
+    (0.64, 0.07, 0.03), (0.96, 0.45, 0.15), (0.90, 0.86, 0.22), (0.30, 0.86, 0.55), (0.16, 0.50, 0.90),
     (0.19, 0.12, 0.35),
-)
+)  # fmt: skip
 
 # What each file of a scene holds, by its path in the folder: a picture, or text.
 Files = Mapping[str, Callable[[Frame], "Array | str"]]
@@ -58,18 +54,15 @@ def kitti_files(index: int, split: str) -> Files:
     """
     number = f"{index:010d}"
     projected, chosen = f"{split}/{DRIVE}/proj_depth", "depth_selection/val_selection_cropped"
+    stem, truth = f"{number}_image_02", "groundtruth_depth"
     return {
         f"{DATE}/{DRIVE}/image_02/data/{number}.png": lambda frame: frame.image,
         f"{projected}/velodyne_raw/image_02/{number}.png": lambda frame: depth_bits(frame.sparse_depth),
         f"{projected}/groundtruth/image_02/{number}.png": lambda frame: depth_bits(frame.target_depth),
-        f"{chosen}/image/{DRIVE}_image_{number}_image_02.png": lambda frame: frame.image,
-        f"{chosen}/velodyne_raw/{DRIVE}_velodyne_raw_{number}_image_02.png": lambda frame: depth_bits(
-            frame.sparse_depth
-        ),
-        f"{chosen}/groundtruth_depth/{DRIVE}_groundtruth_depth_{number}_image_02.png": lambda frame: depth_bits(
-            frame.target_depth
-        ),
-        f"{chosen}/intrinsics/{DRIVE}_image_{number}_image_02.txt": lambda frame: (
+        f"{chosen}/image/{DRIVE}_image_{stem}.png": lambda frame: frame.image,
+        f"{chosen}/velodyne_raw/{DRIVE}_velodyne_raw_{stem}.png": lambda frame: depth_bits(frame.sparse_depth),
+        f"{chosen}/{truth}/{DRIVE}_{truth}_{stem}.png": lambda frame: depth_bits(frame.target_depth),
+        f"{chosen}/intrinsics/{DRIVE}_image_{stem}.txt": lambda frame: (
             " ".join(f"{value:.6f}" for value in frame.camera.matrix.ravel()) + "\n"
         ),
     }
@@ -174,13 +167,8 @@ def thickened(depth: Array) -> Array:
 
 def frame_strip(frame: Frame) -> Array:
     """One frame: image, classes, exact depth, sparse depth, target."""
-    tiles = [
-        frame.image,
-        colours()[frame.labels],
-        depth_colours(frame.depth),
-        depth_colours(thickened(frame.sparse_depth)),
-        depth_colours(frame.target_depth),
-    ]
+    depths = (frame.depth, thickened(frame.sparse_depth), frame.target_depth)
+    tiles = [frame.image, colours()[frame.labels], *map(depth_colours, depths)]
     gap = np.full((frame.image.shape[0], GAP, 3), 255, np.uint8)
     return np.concatenate([part for tile in tiles for part in (tile, gap)][:-1], 1)
 

@@ -13,42 +13,26 @@ import warnings
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from epibench.data.cityscapes_classes import TRAIN_IDS
-from epibench.data.classes import IGNORE
 from epibench.files import replacing
 from epibench.parallel import keep_freed_memory
 from epibench.street.arrays import Array, check_whole, generator
 from epibench.street.camera import Camera, check_size
-from epibench.street.domains import Conditions, Domain, draw_conditions
-from epibench.street.geometry import FACES
+from epibench.street.domains import Domain, draw_conditions
 from epibench.street.layout import make_scene
 from epibench.street.lidar import sparse_depth, target_depth
 from epibench.street.lighting import add_haze, add_rain, illuminate, make_sky
 from epibench.street.optics import take_picture
-from epibench.street.parts import Material
-from epibench.street.rendering import Surfaces, ground_material, render
+from epibench.street.rendering import FACES, Surfaces, ground_material, render
 from epibench.street.scene import Scene
 
 VERSION = 4  # grows with every change that changes a frame
-GROUND_LABELS = {
-    Material.SKY: TRAIN_IDS["sky"],
-    Material.ROAD: TRAIN_IDS["road"],
-    Material.PAVING: TRAIN_IDS["sidewalk"],
-    Material.GRASS: TRAIN_IDS["terrain"],
-    Material.KERB: TRAIN_IDS["sidewalk"],
-}
-# What follows height and width in the shape, and the type.
-ARRAYS: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
-    "image": ((3,), np.dtype(np.uint8)),
-    "labels": ((), np.dtype(np.uint8)),
-    "depth": ((), np.dtype(np.float32)),
-    "sparse_depth": ((), np.dtype(np.float32)),
-    "target_depth": ((), np.dtype(np.float32)),
-}
+# The classes of the materials that are no parts: sky, road, paving, grass and kerb.
+GROUND_LABELS = [TRAIN_IDS[name] for name in ("sky", "road", "sidewalk", "terrain", "sidewalk")]
+ARRAYS = {"image": np.uint8, "labels": np.uint8} | dict.fromkeys(("depth", "sparse_depth", "target_depth"), np.float32)
 POSE = ("x", "height", "yaw", "pitch", "roll")
 
 
@@ -74,17 +58,12 @@ def render_frame(domain: Domain, seed: int, index: int, size: tuple[int, int] = 
     conditions = draw_conditions(domain, seed, index)
     scene = make_scene(conditions, seed, index, check_size(size))
     surfaces = render(scene.parts, scene.ground, scene.camera)
-    return record(scene, surfaces, conditions, seed, index)
-
-
-def record(scene: Scene, surfaces: Surfaces, conditions: Conditions, seed: int, index: int) -> Frame:
-    """What the sensors make of the surfaces that are seen."""
-    radiance = illuminate(scene, surfaces, conditions)
     sky = make_sky(conditions)
-    light = add_haze(radiance.colour, surfaces.depth, conditions["haze"], sky)
+    light, returned = illuminate(scene, surfaces, sky, conditions)
+    light = add_haze(light, surfaces.depth, conditions["haze"], sky)
     light = add_rain(light, conditions["rain"], generator(seed, index, "rain"))
     image = take_picture(light, surfaces.surface, sky.daylight, conditions, generator(seed, index, "camera"))
-    sensed = (surfaces.depth, radiance.returned, scene.camera, conditions)
+    sensed = (surfaces.depth, returned, scene.camera, conditions)
     return Frame(
         image=image,
         labels=surface_labels(scene, surfaces),
@@ -97,12 +76,9 @@ def record(scene: Scene, surfaces: Surfaces, conditions: Conditions, seed: int, 
 
 def surface_labels(scene: Scene, surfaces: Surfaces) -> Array:
     """The train id of every pixel, uint8."""
-    table = np.full(len(Material), IGNORE, np.uint8)
-    for material, label in GROUND_LABELS.items():
-        table[material] = label
     solid = surfaces.surface >= 0
     of_part = scene.parts.label[np.where(solid, surfaces.surface // FACES, 0)]
-    of_ground = table[np.where(solid, 0, ground_material(surfaces.surface))]
+    of_ground = np.array(GROUND_LABELS)[np.where(solid, 0, ground_material(surfaces.surface))]
     return np.where(solid, of_part, of_ground).astype(np.uint8)
 
 
@@ -140,8 +116,7 @@ class FrameCache:
     def frame(self, index: int) -> Frame:
         """The frame from its file, or drawn, and kept if possible; a file that cannot be read is drawn anew."""
         path = self.path(index)
-        kept = self._read(path)
-        if kept is not None:
+        if (kept := self._read(path)) is not None:
             return kept
         frame = render_frame(self.domain, self.seed, index, self.size)
         if self.can_keep:
@@ -171,8 +146,8 @@ class FrameCache:
             # Damaged bytes make zipfile and NumPy raise nearly anything: BadZipFile, NotImplementedError (a method of
             # compression), RuntimeError (encryption), SyntaxError, MemoryError (a huge shape), zlib.error.
             return None
-        expected = {name: ((*self.size, *more), dtype) for name, (more, dtype) in ARRAYS.items()}
-        if any((arrays[name].shape, arrays[name].dtype) != expected[name] for name in ARRAYS):
+        shapes = {name: (*self.size, 3) if name == "image" else self.size for name in ARRAYS}
+        if any(arrays[name].shape != shapes[name] or arrays[name].dtype != ARRAYS[name] for name in ARRAYS):
             return None
         if pose.shape != (len(POSE),) or pose.dtype != np.float64 or not np.isfinite(pose).all():
             return None

@@ -102,7 +102,8 @@ def scan(depth: Array, beams: Beams) -> Returns:
     met = np.full(beams.row.shape, 1 / 20, np.float32)
     for _ in range(2):
         row, column = beams.pixels(met)
-        met = _or_else(_seen(nearness, row, column), met)
+        seen = _seen(nearness, row, column)
+        met = np.where(seen > 0, seen, met)
     return _hits(row, column, _seen(depth, row, column))
 
 
@@ -117,7 +118,7 @@ def scan_past_edges(depth: Array, beams: Beams, strength: float, rng: np.random.
         row, column = beams.pixels(met)
         seen = _seen(nearness, row, column)
         settled = np.abs(seen - met) <= EDGE * met
-        met = _or_else(seen, met)
+        met = np.where(seen > 0, seen, met)
     row, column = beams.pixels(np.where(settled, met, beside))
     seen_depth = _seen(depth, row, column)
     passed = ~settled & (seen_depth > 0) & (rng.random(met.shape) < strength)
@@ -128,8 +129,7 @@ def scan_past_edges(depth: Array, beams: Beams, strength: float, rng: np.random.
 def _first_met(nearness: Array, beams: Beams) -> tuple[Array, Array]:
     """Inverse depth of the surfaces that beams first reach or pass behind, and what was seen just before; 0: none."""
     met = beside = before = np.zeros(beams.row.shape, np.float32)
-    number = round(LEVELS * density(nearness.shape))
-    for level in np.linspace(NEAREST, 0, number, dtype=np.float32):
+    for level in np.linspace(NEAREST, 0, round(LEVELS * density(nearness.shape)), dtype=np.float32):
         seen = _seen(nearness, *beams.pixels(level))
         first = (met == 0) & (seen >= level)
         met, beside = np.where(first, seen, met), np.where(first, before, beside)
@@ -189,10 +189,9 @@ def sparse_depth(
     depth: Array, returned: Array, camera: Camera, conditions: Conditions, rng: np.random.Generator
 ) -> Array:
     """The input of depth completion: 5 % of the valid pixels in clean, else a scan; (height, width), 0: none."""
-    valid = (depth > 0) & (depth <= MAX_DEPTH)
     strength = conditions["lidar"]
     if not strength:
-        candidates = np.flatnonzero(valid)
+        candidates = np.flatnonzero((depth > 0) & (depth <= MAX_DEPTH))
         chosen = rng.permutation(candidates)[: round(CLEAN_SHARE * len(candidates))]
         picture = np.zeros(depth.size, np.float32)
         picture[chosen] = depth.ravel()[chosen]
@@ -213,8 +212,7 @@ def target_depth(
     together = drop_out(scan(depth, make_beams(camera, rng, SCANS)), returned, 0.6, rng)
     picture = onto(_accumulated(together, depth, strength, rng), depth.shape)
     # What differs much from its surroundings is thrown away: the edges of objects have gaps.
-    jump = _relative_range(depth) > 0.15
-    picture[jump & (rng.random(depth.shape) < 0.75)] = 0
+    picture[(_relative_range(depth) > 0.15) & (rng.random(depth.shape) < 0.75)] = 0
     return picture
 
 
@@ -230,7 +228,6 @@ def _accumulated(returns: Returns, depth: Array, strength: float, rng: np.random
 
 
 def _looked_up(depth: Array, row: Array, column: Array) -> Array:
-    """Depth at the pixels, or at the nearest ones of the picture."""
     looked_up: Array = depth[np.clip(row, 0, depth.shape[0] - 1), np.clip(column, 0, depth.shape[1] - 1)]
     return looked_up
 
@@ -244,11 +241,6 @@ def _seen(picture: Array, row: Array, column: Array) -> Array:
     return looked_up
 
 
-def _or_else(values: Array, others: Array) -> Array:
-    """The values, or where they are 0, the others."""
-    return np.where(values > 0, values, others)
-
-
 def _inverse(depth: Array) -> Array:
     """1 / depth, 0 for none."""
     return np.where(depth > 0, 1 / np.maximum(depth, np.float32(1e-6)), np.float32(0))
@@ -258,9 +250,7 @@ def _relative_range(depth: Array) -> Array:
     """How much depth varies among a pixel and its four neighbours, as a share."""
     safe = np.where(depth > 0, depth, np.float32(200))
     low, high = safe.copy(), safe.copy()
-    for axis in (0, 1):
-        ahead = (slice(1, None), slice(None)) if axis == 0 else (slice(None), slice(1, None))
-        back = (slice(None, -1), slice(None)) if axis == 0 else (slice(None), slice(None, -1))
+    for ahead, back in ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1])):
         for one, other in ((ahead, back), (back, ahead)):
             low[one] = np.minimum(low[one], safe[other])
             high[one] = np.maximum(high[one], safe[other])

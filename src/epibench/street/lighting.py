@@ -8,12 +8,11 @@ import numpy as np
 
 from epibench.data.cityscapes_classes import TRAIN_IDS
 from epibench.street.arrays import Array, smooth_noise
-from epibench.street.camera import KITTI_WIDTH
+from epibench.street.camera import KITTI_WIDTH, camera_rays
 from epibench.street.domains import Conditions
-from epibench.street.geometry import FACES, camera_rays
-from epibench.street.materials import MATERIALS, Setting, tinted
+from epibench.street.materials import MATERIALS, Pixels, Setting, tinted
 from epibench.street.parts import Material, Shape
-from epibench.street.rendering import Pixels, Surfaces, cast_shadows, ground_material
+from epibench.street.rendering import FACES, Surfaces, cast_shadows, ground_material
 from epibench.street.scene import Scene
 
 VEHICLES = tuple(TRAIN_IDS[name] for name in ("car", "truck", "bus", "motorcycle", "bicycle"))
@@ -73,14 +72,6 @@ def paint_sky(sky: Sky, scene: Scene, x: Array, y: Array, z: Array) -> Array:
     return colour.astype(np.float32)
 
 
-@dataclass
-class Radiance:
-    """colour: linear light, (height, width, 3); returned: the share of a laser's light that comes back."""
-
-    colour: Array
-    returned: Array
-
-
 @dataclass(frozen=True)
 class View:
     """All pixels in one row. position: (3, pixel), none in the sky; direction: per metre of depth, (3, pixel)."""
@@ -93,17 +84,12 @@ class View:
     normal: Array
 
 
-def illuminate(scene: Scene, surfaces: Surfaces, conditions: Conditions) -> Radiance:
-    """The light of every pixel."""
+def illuminate(scene: Scene, surfaces: Surfaces, sky: Sky, conditions: Conditions) -> tuple[Array, Array]:
+    """Linear light, (height, width, 3), and the share of a laser's light that comes back, of every pixel."""
     view = make_view(scene, surfaces)
-    sky = make_sky(conditions)
     setting = Setting(scene, conditions["texture"], conditions["night"], conditions["rain"])
-    count = len(view.depth)
-    colour, light, gloss = (
-        np.zeros((count, 3), np.float32),
-        np.zeros((count, 3), np.float32),
-        np.zeros(count, np.float32),
-    )
+    gloss = np.zeros(len(view.depth), np.float32)
+    colour, light = np.zeros((2, len(gloss), 3), np.float32)
     # Sorting small integers is cheaper than a search for each of them.
     order = np.argsort(view.material, kind="stable")
     bounds = np.searchsorted(view.material[order], np.arange(len(Material) + 1))
@@ -115,26 +101,19 @@ def illuminate(scene: Scene, surfaces: Surfaces, conditions: Conditions) -> Radi
             seen = shade(pixels, setting)
             colour[chosen], light[chosen], gloss[chosen] = seen.colour, seen.light, seen.gloss
     returned = (colour[:, 0] + colour[:, 1] + colour[:, 2]) / 3 * (1 - gloss) ** 2
-    arriving = light_arriving(scene, surfaces, view, sky, conditions)
-    light += colour * arriving
+    light += colour * light_arriving(scene, surfaces, view, sky, conditions)
     light += reflection(view, sky, gloss)
     above = order[bounds[Material.SKY] : bounds[Material.SKY + 1]]
     light[above] = paint_sky(sky, scene, *view.direction[:, above])
-    size = surfaces.depth.shape
-    return Radiance(light.reshape(*size, 3), returned.reshape(size))
+    return light.reshape(*surfaces.depth.shape, 3), returned.reshape(surfaces.depth.shape)
 
 
 def make_view(scene: Scene, surfaces: Surfaces) -> View:
     """Positions, normals and materials of all pixels."""
     rays = camera_rays(scene.camera)
-    direction = np.stack(
-        [
-            ((rays.direction[1, k] * rays.rows + rays.direction[2, k])[:, None] + rays.direction[0, k] * rays.columns)
-            .astype(np.float32)
-            .ravel()
-            for k in range(3)
-        ]
-    )
+    right, down, forward = rays.direction[..., None]
+    by_row = down * rays.rows + forward
+    direction = (by_row[:, :, None] + (right * rays.columns)[:, None]).astype(np.float32).reshape(3, -1)
     depth, surface = surfaces.depth.ravel(), surfaces.surface.ravel()
     position = rays.origin[2].astype(np.float32)[:, None] + direction * depth
     solid = surface >= 0
@@ -162,10 +141,9 @@ def light_arriving(scene: Scene, surfaces: Surfaces, view: View, sky: Sky, condi
     if conditions["shadows"] and sky.sun[0] > WEAK_SUN:
         lit = cast_shadows(scene, surfaces).lit(view.position, view.normal)
         sun *= 1 - np.float32(min(1.0, 1.2 * conditions["shadows"])) * (1 - lit)
-    dome = np.float32(0.62) + np.float32(0.38) * view.normal[1]
     near = contact(scene, view)
     sun *= near
-    dome *= near
+    dome = (np.float32(0.62) + np.float32(0.38) * view.normal[1]) * near
     ambient = sky.zenith * np.float32(0.55) + sky.horizon * np.float32(0.45)
     arriving: Array = sun[:, None] * sky.sun + dome[:, None] * ambient
     if sky.night:
@@ -210,10 +188,9 @@ def footprints(scene: Scene) -> list[tuple[int, int, int, int, int]]:
 
 def lamp_light(scene: Scene, view: View) -> Array:
     """Light of the nearest street lamps, and of one's own head lights, which reach some 40 m."""
-    near = sorted(scene.lamps, key=lambda lamp: lamp[2] ** 2 + lamp[0] ** 2)[:LAMPS_SEEN]
     light = np.zeros((len(view.depth), 3), np.float32)
-    for x, y, z in near:
-        away = [np.float32(at) - view.position[k] for k, at in enumerate((x, y, z))]
+    for lamp in sorted(scene.lamps, key=lambda lamp: lamp[2] ** 2 + lamp[0] ** 2)[:LAMPS_SEEN]:
+        away = [np.float32(lamp[k]) - view.position[k] for k in range(3)]
         square = away[0] ** 2 + away[1] ** 2 + away[2] ** 2 + np.float32(1)
         facing = np.clip(sum(view.normal[k] * away[k] for k in range(3)) / np.sqrt(square), 0, 1)
         light += (np.float32(26) * facing / square)[:, None] * tinted((1.0, 0.70, 0.38))
@@ -236,11 +213,8 @@ def reflection(view: View, sky: Sky, gloss: Array) -> Array:
     grazing = (1 - cosine) ** 2
     share = gloss[shiny] * (0.12 + 0.88 * grazing * grazing * (1 - cosine))
     above = np.clip(upward * 2.5 + 0.35, 0, 1)[:, None]
-    mirrored = (
-        above * (sky.horizon * np.float32(0.6) + sky.zenith * np.float32(0.4))
-        + (1 - above) * np.float32(0.08) * sky.horizon
-    )
-    light[shiny] = share[:, None] * mirrored
+    bright = sky.horizon * np.float32(0.6) + sky.zenith * np.float32(0.4)
+    light[shiny] = share[:, None] * (above * bright + (1 - above) * np.float32(0.08) * sky.horizon)
     return light
 
 
@@ -254,8 +228,7 @@ def add_haze(light: Array, depth: Array, haze: float, sky: Sky) -> Array:
     for _ in range(4):
         passed = passed * passed
     passed = (1 / passed)[..., None]
-    veil = sky.horizon * np.float32(0.97)
-    return light * passed + veil * (1 - passed)
+    return light * passed + sky.horizon * np.float32(0.97) * (1 - passed)
 
 
 def add_rain(light: Array, rain: float, rng: np.random.Generator) -> Array:
@@ -267,10 +240,9 @@ def add_rain(light: Array, rain: float, rng: np.random.Generator) -> Array:
     streaks = np.zeros((height, width), np.float32)
     slant = rng.uniform(-0.35, 0.35)
     for share, length, strength in ((0.0035, 26, 0.10), (0.0009, 70, 0.16)):
-        steps = max(3, round(length * scale * 2))
         drops = rng.random((height, width), dtype=np.float32) < share * rain * 1.6 / max(scale, 0.3)
         row, column = np.nonzero(drops)
-        for step in range(steps):
+        for step in range(max(3, round(length * scale * 2))):
             down, right = row + step, column + round(slant * step)
             inside = (down < height) & (right >= 0) & (right < width)
             streaks[down[inside], right[inside]] += np.float32(strength)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from epibench.street.arrays import Array, hash_cells, smooth_noise
-from epibench.street.geometry import BOTTOM, FRONT, PRISM_SIDES, REAR, TOP
-from epibench.street.parts import Material
-from epibench.street.rendering import Pixels
+from epibench.street.parts import Material, PartTable
+from epibench.street.rendering import BOTTOM, FACES, FRONT, PRISM_SIDES, REAR, TOP
 from epibench.street.scene import Scene
+
+EYE = 1.65  # about the height of the camera
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,84 @@ class Setting:
     texture: float
     night: float
     wet: float
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """position: (3, pixel), in the world; surface, depth, footprint (size of a pixel there, in metres): (pixel,)."""
+
+    parts: PartTable
+    surface: Array
+    position: Array
+    depth: Array
+    footprint: Array
+
+    @cached_property
+    def part(self) -> Array:
+        """Row in the table of parts."""
+        part: Array = self.surface // FACES
+        return part
+
+    @cached_property
+    def face(self) -> Array:
+        """Face of the part."""
+        face: Array = self.surface - self.part * FACES
+        return face
+
+    @cached_property
+    def colour(self) -> Array:
+        """The part's colour, (pixel, 3) float32."""
+        return self.parts.colour.astype(np.float32)[self.part]
+
+    @cached_property
+    def half(self) -> Array:
+        """Half of the part's size, (3, pixel) float32."""
+        return self.parts.half.astype(np.float32).T[:, self.part]
+
+    @cached_property
+    def taper(self) -> Array:
+        """How the part tapers, (3, pixel) float32."""
+        return self.parts.taper.astype(np.float32).T[:, self.part]
+
+    @cached_property
+    def style(self) -> Array:
+        """The part's style, (4, pixel) float32."""
+        return self.parts.style.astype(np.float32).T[:, self.part]
+
+    @cached_property
+    def local(self) -> Array:
+        """Position in the part's own axes, from its centre, in metres, (3, pixel) float32."""
+        away = self.position - self.parts.centre.astype(np.float32).T[:, self.part]
+        axes = self.parts.axes.astype(np.float32)[self.part]
+        return np.stack([sum(axes[:, row, k] * away[k] for k in range(3)) for row in range(3)])
+
+    @cached_property
+    def on_end(self) -> Array:
+        """Whether the face is the front or the rear of a box."""
+        ends: Array = (self.face == FRONT) | (self.face == REAR)
+        return ends
+
+    @cached_property
+    def level(self) -> Array:
+        """Height on the part: 0 at its foot, 1 at its top."""
+        level: Array = (self.local[1] / self.half[1] + 1) / 2
+        return level
+
+    @cached_property
+    def sideways(self) -> tuple[Array, Array]:
+        """Position along an upright face, in metres from its middle, and half the face's width there."""
+        side, front, rear = self.taper * self.level
+        along = np.where(self.on_end, self.local[0], self.local[2])
+        ends = np.where(self.local[2] > 0, 1 - front, 1 - rear)
+        return along, np.where(self.on_end, self.half[0] * (1 - side), self.half[2] * ends)
+
+    def sharpness(self, size: Array | float) -> Array:
+        """1 where a pattern of that size is resolved by the pixels, falling to 0 where it is not."""
+        return np.clip(size / self.footprint / 2 - 0.75, 0, 1).astype(np.float32)
+
+    def flattened(self) -> Pixels:
+        """The same with the footprint on the ground, where pixels far away are long: depth / camera height times."""
+        return dataclasses.replace(self, footprint=self.footprint * np.maximum(self.depth / np.float32(EYE), 1))
 
 
 @dataclass
@@ -124,41 +205,31 @@ def wheel(pixels: Pixels, setting: Setting) -> Appearance:
     distance = (pixels.local[0] ** 2 + pixels.local[2] ** 2) / pixels.half[0] ** 2
     spokes = np.abs(pixels.local[0] * pixels.local[2]) > 0.12 * pixels.half[0] ** 2 * distance
     rim = (distance < 0.42) & (pixels.face >= PRISM_SIDES)
-    metal = np.where(
-        (spokes | (distance < 0.06) | (distance > 0.34))[:, None], tinted((0.4, 0.4, 0.42)), np.float32(0.06)
-    )
+    spokes |= (distance < 0.06) | (distance > 0.34)
+    metal = np.where(spokes[:, None], tinted((0.4, 0.4, 0.42)), np.float32(0.06))
     return Appearance(np.where(rim[:, None], metal, pixels.colour))
 
 
-@dataclass(frozen=True)
 class Bays:
-    """A façade divided into bays, each (pixel,): column and row; u: distance from the bay's middle; v: height in it."""
+    """A façade divided into a whole number of bays in a row, each (pixel,): column, row, number of the house.
 
-    column: Array
-    row: Array
-    u: Array
-    v: Array
-    house: Array
+    u: distance from the bay's middle; v: height in it; is_shop: on the ground floor of every second house.
+    style: (width of a bay, height of a storey, share of windows, number).
+    """
 
-    @property
-    def is_shop(self) -> Array:
-        """On the ground floor of every second house."""
-        shop: Array = (self.row == 0) & (self.house > 2048)
-        return shop
-
-
-def divide(pixels: Pixels) -> Bays:
-    """A whole number of bays in a row; style: (width of a bay, height of a storey, share of windows, number)."""
-    along, half = pixels.sideways
-    count = np.maximum(np.round(2 * half / pixels.style[0]), 1)
-    cell, floor = (along / half + 1) / 2 * count, (pixels.local[1] + pixels.half[1]) / pixels.style[1]
-    column, row = np.floor(cell), np.floor(floor)
-    return Bays(column, row, np.abs(cell - column - 0.5), floor - row, (pixels.style[3] * 4096).astype(np.int32))
+    def __init__(self, pixels: Pixels):
+        along, half = pixels.sideways
+        count = np.maximum(np.round(2 * half / pixels.style[0]), 1)
+        cell, floor = (along / half + 1) / 2 * count, (pixels.local[1] + pixels.half[1]) / pixels.style[1]
+        self.column, self.row = np.floor(cell), np.floor(floor)
+        self.u, self.v = np.abs(cell - self.column - 0.5), floor - self.row
+        self.house = (pixels.style[3] * 4096).astype(np.int32)
+        self.is_shop = (self.row == 0) & (self.house > 2048)
 
 
 def facade(pixels: Pixels, setting: Setting) -> Appearance:
     """Rows of windows, a base, doors or shops below."""
-    bays, share, sharp = divide(pixels), pixels.style[2], pixels.sharpness(pixels.style[0])
+    bays, share, sharp = Bays(pixels), pixels.style[2], pixels.sharpness(pixels.style[0])
     u, v, shop = bays.u, bays.v, bays.is_shop
     height = pixels.local[1] + pixels.half[1]
     wall = pixels.colour * grain(pixels, setting, pixels.sideways[0] + 31 * pixels.style[3], height, 0.5)
@@ -201,8 +272,7 @@ def masonry(pixels: Pixels, setting: Setting) -> Appearance:
     shifted = along / long + 0.5 * (row - 2 * np.floor(row / 2))
     joint = (pixels.local[1] / high - row < 0.12) | (shifted - np.floor(shifted) < 0.06)
     brick = 0.8 + 0.4 * hash_cells(row, np.floor(shifted), seed=setting.scene.seed)
-    pattern = np.where(joint, np.float32(0.7), brick)
-    factor = 1 + (pattern - 1) * pixels.sharpness(high)
+    factor = 1 + (np.where(joint, np.float32(0.7), brick) - 1) * pixels.sharpness(high)
     return Appearance(pixels.colour * factor[:, None] * grain(pixels, setting, along, pixels.local[1], 0.4))
 
 
@@ -266,8 +336,7 @@ def signals(pixels: Pixels, setting: Setting) -> Appearance:
     # A lens that is smaller than a pixel still shows.
     round_lens = (distance < 0.115**2) | (pixels.footprint > 0.12)
     lit = round_lens & (lens == np.round(pixels.style[0])) & (pixels.face == REAR)
-    dark = SIGNAL_COLOURS[lens] * 0.06
-    colour = np.where((round_lens & (pixels.face == REAR))[:, None], dark, pixels.colour)
+    colour = np.where((round_lens & (pixels.face == REAR))[:, None], SIGNAL_COLOURS[lens] * 0.06, pixels.colour)
     return Appearance(colour, SIGNAL_COLOURS[lens] * lit[:, None] * np.float32(0.9))
 
 
@@ -312,7 +381,7 @@ def _markings(pixels: Pixels, setting: Setting, offset: Array, along: Array) -> 
             cycle = along / np.float32(DASH + gap)
             there &= cycle - np.floor(cycle) < DASH / (DASH + gap)
         np.maximum(painted, there * (0.07 / half), out=painted)
-    inside = (offset > ground.left + 0.2) & (offset < ground.right - 0.2)
+    inside = np.abs(offset) < ground.half_width - 0.2
     off_crossing = np.abs(along - ground.crossing) > ground.crossing_half_width
     painted *= inside & off_crossing & ((along < markings.zebra[0] - 0.5) | (along > ground.crossing))
     stripes = offset - np.floor(offset)
@@ -333,9 +402,8 @@ def paving(pixels: Pixels, setting: Setting) -> Appearance:
     flat = pixels.flattened()
     factor = 1 + (shade - 1) * flat.sharpness(0.5)
     dark = np.float32(1 - 0.35 * setting.wet)
-    return Appearance(
-        PAVING * factor[:, None] * grain(flat, setting, x, z, 0.5) * dark, gloss=np.float32(0.3 * setting.wet)
-    )
+    colour = PAVING * factor[:, None] * grain(flat, setting, x, z, 0.5) * dark
+    return Appearance(colour, gloss=np.float32(0.3 * setting.wet))
 
 
 def grass(pixels: Pixels, setting: Setting) -> Appearance:
@@ -344,9 +412,8 @@ def grass(pixels: Pixels, setting: Setting) -> Appearance:
     tufts = (hash_cells(np.floor(x * 7), np.floor(z * 7), seed=2) - 0.5) * pixels.flattened().sharpness(0.2)
     patches = smooth_noise(x * 0.5, z * 0.5, setting.scene.seed) - 0.5
     factor = 1 + (0.3 + 0.4 * setting.texture) * tufts + (0.25 + 0.5 * setting.texture) * patches
-    dry = np.float32(0.5 * setting.texture) * np.clip(
-        2 * smooth_noise(x * 0.11, z * 0.11, setting.scene.seed + 6) - 0.8, 0, 1
-    )
+    bare = np.clip(2 * smooth_noise(x * 0.11, z * 0.11, setting.scene.seed + 6) - 0.8, 0, 1)
+    dry = np.float32(0.5 * setting.texture) * bare
     return Appearance(blend(dry, tinted((0.20, 0.16, 0.08)), GRASS * factor[:, None].astype(np.float32)))
 
 
@@ -355,23 +422,9 @@ def kerb(pixels: Pixels, setting: Setting) -> Appearance:
     return Appearance(np.repeat(KERB * np.float32(0.8), len(pixels.surface), 0))
 
 
+# Each material is painted by the function of its name.
 MATERIALS: dict[Material, Callable[[Pixels, Setting], Appearance]] = {
-    Material.PLAIN: plain,
-    Material.PAINT: paint,
-    Material.CAR_BODY: car_body,
-    Material.CAR_CABIN: car_cabin,
-    Material.COACH: coach,
-    Material.WHEEL: wheel,
-    Material.FACADE: facade,
-    Material.MASONRY: masonry,
-    Material.ROOF: roof,
-    Material.FOLIAGE: foliage,
-    Material.SIGN: sign,
-    Material.SIGNALS: signals,
-    Material.LAMP: lamp,
-    Material.PLANKS: planks,
-    Material.ROAD: road,
-    Material.PAVING: paving,
-    Material.GRASS: grass,
-    Material.KERB: kerb,
-}
+    Material[paints.__name__.upper()]: paints
+    for paints in (plain, paint, car_body, car_cabin, coach, wheel, facade, masonry, roof, foliage, sign, signals, lamp,
+                   planks, road, paving, grass, kerb)
+}  # fmt: skip

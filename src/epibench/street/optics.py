@@ -36,10 +36,8 @@ def smooth_edges(light: Array, surface: Array) -> Array:
     """Mix a pixel with its neighbours where surfaces meet: a pixel is an area, not a point."""
     edge = np.zeros(surface.shape, bool)
     across, down = surface[:, 1:] != surface[:, :-1], surface[1:] != surface[:-1]
-    edge[:, 1:] |= across
-    edge[:, :-1] |= across
-    edge[1:] |= down
-    edge[:-1] |= down
+    for beside, differs in ((edge[:, 1:], across), (edge[:, :-1], across), (edge[1:], down), (edge[:-1], down)):
+        beside |= differs
     row, column = np.nonzero(edge)
     height, width = surface.shape
     # The sun in a window must not outshine all its neighbours.
@@ -58,22 +56,14 @@ def blur_axis(image: Array, radius: float, axis: int) -> Array:
     for _ in range(2):
         weights = [1.0] * (whole + 1) + [radius - whole]
         total = np.float32(2 * sum(weights) - 1)
-        padded = np.concatenate(
-            (
-                np.repeat(image.take([0], axis), whole + 1, axis),
-                image,
-                np.repeat(image.take([-1], axis), whole + 1, axis),
-            ),
-            axis,
-        )
-        size = image.shape[axis]
+        padding = [(whole + 1, whole + 1) if each == axis else (0, 0) for each in range(3)]
+        padded = np.moveaxis(np.pad(image, padding, mode="edge"), axis, 0)
         mean = np.zeros_like(image)
         for step in range(-whole - 1, whole + 2):
             weight = np.float32(weights[abs(step)])
             if weight:
-                start = whole + 1 + step
-                window = padded[start : start + size] if axis == 0 else padded[:, start : start + size]
-                mean += weight * window
+                window = padded[whole + 1 + step : whole + 1 + step + image.shape[axis]]
+                mean += weight * np.moveaxis(window, 0, axis)
         image = mean / total
     return image
 
@@ -107,15 +97,13 @@ def expose(light: Array, daylight: float, conditions: Conditions) -> Array:
     """Exposure in stops, contrast around the middle, and corners that get less light."""
     exposure = conditions["exposure"]
     stops = exposure * (2.2 * conditions.toss["exposure"] - 1.1)
-    gain = 0.85 * 2**stops * min(daylight**-0.7, 5.0)
-    light = light * np.float32(gain)
+    light = light * np.float32(0.85 * 2**stops * min(daylight**-0.7, 5.0))
     if not exposure:
         return light
     height, width = light.shape[:2]
     rows, columns = np.linspace(-1, 1, height, dtype=np.float32), np.linspace(-1, 1, width, dtype=np.float32)
     corner = 1 - np.float32(0.22 * exposure) * (rows[:, None] ** 2 + columns**2)
-    contrast = np.float32(0.4 * exposure)
-    light = light * corner[..., None]
+    light, contrast = light * corner[..., None], np.float32(0.4 * exposure)
     return light * (1 - contrast) + contrast * np.float32(1.6) * light * light / (light + np.float32(0.35))
 
 

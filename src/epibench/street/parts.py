@@ -31,35 +31,19 @@ class Shape(IntEnum):
 class Material(IntEnum):
     """How a surface looks: each has a function in materials.py."""
 
-    SKY = 0
-    ROAD = 1
-    PAVING = 2
-    GRASS = 3
-    KERB = 4
-    PLAIN = 5
-    PAINT = 6
-    CAR_BODY = 7
-    CAR_CABIN = 8
-    COACH = 9
-    WHEEL = 10
-    FACADE = 11
-    MASONRY = 12
-    ROOF = 13
-    FOLIAGE = 14
-    SIGN = 15
-    SIGNALS = 16
-    LAMP = 17
-    PLANKS = 18
+    SKY, ROAD, PAVING, GRASS, KERB = range(5)
+    PLAIN, PAINT, CAR_BODY, CAR_CABIN, COACH, WHEEL, FACADE, MASONRY, ROOF, FOLIAGE = range(5, 15)
+    SIGN, SIGNALS, LAMP, PLANKS = range(15, 19)
 
 
 @dataclass(frozen=True)
 class Look:
-    """Class, material and colour (linear, 0 to 1) of a part; style: numbers that its material reads."""
+    """Class, material and colour (linear, 0 to 1) of a part; style: up to four numbers that its material reads."""
 
     label: int
     material: Material
     colour: Colour
-    style: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    style: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,8 +127,7 @@ class Parts:
 
     def bars(self, centre: Vector, half: Vector, look: Look, step: float, share: float) -> None:
         """A fence that faces sideways: rails, and bars at every `step` that cover that share of it."""
-        size = (half[2], 1.0, half[1])
-        self._add(Shape.BARS, centre, size, _FENCE, look, (step, share, 0.0))
+        self._add(Shape.BARS, centre, (half[2], 1.0, half[1]), _FENCE, look, (step, share, 0.0))
 
     def _add(
         self, shape: Shape, centre: tuple[float, ...], half: Vector, axes: tuple[float, ...], look: Look, taper: Vector
@@ -158,24 +141,15 @@ class Parts:
                 for row in (axes[:3], axes[3:6], axes[6:])
                 for number in (cos * row[0] + sin * row[2], row[1], -sin * row[0] + cos * row[2])
             ]
-        numbers = (shape, look.label, look.material)
-        self._rows.append((*position, *half, *turned, *taper, *look.colour, *look.style, *numbers))
+        numbers = (*look.style, *[0.0] * (4 - len(look.style)), shape, look.label, look.material)
+        self._rows.append((*position, *half, *turned, *taper, *look.colour, *numbers))
 
     def table(self) -> PartTable:
         """All parts as arrays."""
         rows = np.array(self._rows, np.float64).reshape(-1, 28)
-        shape, label, material = rows[:, 25:].T.astype(np.int32)
-        return PartTable(
-            shape=shape,
-            centre=rows[:, 0:3],
-            half=rows[:, 3:6],
-            axes=rows[:, 6:15].reshape(-1, 3, 3),
-            taper=rows[:, 15:18],
-            colour=rows[:, 18:21],
-            style=rows[:, 21:25],
-            label=label,
-            material=material,
-        )
+        centre, half, axes, taper, colour, style, numbers = np.split(rows, (3, 6, 15, 18, 21, 25), axis=1)
+        shape, label, material = numbers.T.astype(np.int32)
+        return PartTable(shape, centre, half, axes.reshape(-1, 3, 3), taper, colour, style, label, material)
 
 
 # A part's own axes, in rows, in the axes of its object; a prism stands along its y, a ring lies across its y.

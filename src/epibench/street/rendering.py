@@ -1,36 +1,25 @@
 """From parts to pixels: the nearest surface in every pixel, its depth, normal and class.
 
+A ray of the camera is o + t·d(u, v), where d = u·right + v·down + forward, so that t is the z-depth. Inverse depth
+w = 1/t is then linear in (u, v) on a plane. With the camera outside of a plane of a solid, rays enter the solid there
+at w; with the camera inside, they leave. A ray hits the solid if it leaves after it has entered:
+min over entering planes of w ≥ max over leaving planes of w, and the smallest entering w > 0 is the inverse depth.
+
 Every part is drawn within the rectangle of the picture that holds it, nearest first; a pixel keeps the largest inverse
 depth. Surfaces are numbered part · FACES + face; the ground and the sky have numbers below zero. Shadows are the same
-parts drawn with the parallel rays of the sun, as a map of how far these get.
+parts drawn with the parallel rays of the sun, o(u, v) + t·d, as a map of how far these get: there t is linear, and −t
+takes the place of w.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from epibench.street.arrays import Array, hash_cells
-from epibench.street.camera import Camera, rotate
-from epibench.street.geometry import (
-    BOX_FACES,
-    FACES,
-    FRONT,
-    REAR,
-    Planes,
-    Quadrics,
-    Rays,
-    camera_rays,
-    corners,
-    ellipsoid_depths,
-    panel_depths,
-    plane_depths,
-    solid_planes,
-)
+from epibench.street.camera import Camera, Rays, camera_rays, rotate
 from epibench.street.parts import Material, PartTable, Shape
 from epibench.street.scene import Ground, Scene, meet_ground
 
@@ -44,7 +33,156 @@ SHADOW_REACH = 30.0  # metres from its middle to its edges
 SHADOW_AHEAD = 27.0  # metres from the camera to its middle
 SHADOW_BIAS = 0.05  # metres that a surface does not shade itself
 SUN_DISTANCE = 300.0
-EYE = 1.65  # about the height of the camera
+BOX_FACES, PRISM_SIDES = 6, 8
+RIGHT, LEFT, TOP, BOTTOM, FRONT, REAR = range(BOX_FACES)
+FACES = PRISM_SIDES + 2  # rows kept for each part
+Rectangle = tuple[slice, slice]  # the rows and columns of the picture that hold a part
+
+
+@dataclass(frozen=True)
+class Planes:
+    """The planes of all solids in the world: normal · x + offset ≤ 0 inside.
+
+    normal: (part, FACES, 3); offset: (part, FACES). Unused rows have normal 0 and offset −1: everything is inside.
+    """
+
+    normal: Array
+    offset: Array
+
+
+def solid_planes(parts: PartTable) -> Planes:
+    """The planes of boxes and prisms; other parts have none."""
+    normal, reach = np.zeros((len(parts), FACES, 3)), np.ones((len(parts), FACES))
+    box, prism = parts.shape == Shape.BOX, parts.shape == Shape.PRISM
+    normal[box, :BOX_FACES], reach[box, :BOX_FACES] = _unit_box_planes(parts.taper[box])
+    normal[prism], reach[prism] = _unit_prism_planes(parts.taper[prism, 0])
+    normal /= parts.half[:, None, :]
+    world = sum(normal[:, :, k, None] * parts.axes[:, None, k, :] for k in range(3))
+    assert isinstance(world, np.ndarray)
+    length = np.sqrt(_dot(world, world))
+    length[length == 0] = 1
+    world /= length[..., None]
+    return Planes(world, -_dot(world, parts.centre[:, None, :]) - reach / length)
+
+
+def corners(parts: PartTable) -> Array:
+    """Points whose convex hull holds the part, (part, 16, 3) float64."""
+    unit = np.empty((len(parts), 2 * PRISM_SIDES, 3))
+    box, prism = parts.shape == Shape.BOX, parts.shape == Shape.PRISM
+    unit[:, :8] = unit[:, 8:] = _CUBE
+    side, front, rear = parts.taper[box].T
+    tops = np.stack((1 - side, np.ones_like(side), 1 - front, 1 - rear), -1)[:, None, :]
+    scaled = np.where(_CUBE[:, 1:2] > 0, _CUBE * np.where(_CUBE[:, 2:] > 0, tops[..., :3], tops[..., (0, 1, 3)]), _CUBE)
+    unit[box, :8] = unit[box, 8:] = scaled
+    shrink = 1 - parts.taper[prism, 0][:, None, None]
+    unit[prism] = np.where(_COLUMN[:, 1:2] > 0, _COLUMN * np.concatenate((shrink, shrink**0, shrink), -1), _COLUMN)
+    unit[parts.shape >= Shape.RING, :, 1] = 0
+    local = unit * parts.half[:, None, :]
+    return parts.centre[:, None] + sum(local[..., k, None] * parts.axes[:, None, k, :] for k in range(3))
+
+
+def plane_depths(planes: Planes, rays: Rays) -> tuple[Array, Array]:
+    """Factors of (u, v, 1) in w for every plane, (part, FACES, 3), and whether rays enter there, (part, FACES) bool."""
+    if rays.parallel:
+        along = _dot(planes.normal, rays.direction[2])
+        along = np.where(np.abs(along) < 1e-12, -1e-12, along)
+        start = rotate(planes.normal, rays.origin)
+        start[..., 2] += planes.offset
+        return start / along[..., None], along < 0
+    outside = _dot(planes.normal, rays.origin[2]) + planes.offset
+    outside = np.where(np.abs(outside) < 1e-9, 1e-9, outside)
+    return -rotate(planes.normal, rays.direction) / outside[..., None], outside > 0
+
+
+@dataclass(frozen=True)
+class Quadrics:
+    """Ellipsoids: w = (near(u, v) + √(inside(u, v))) / scale.
+
+    near: (part, 3), factors of (u, v, 1); inside: (part, 3, 3), a quadratic form in (u, v, 1), positive on the part,
+    whose root is `facing` for the ray to the centre and 0 at the outline.
+    """
+
+    near: Array
+    inside: Array
+    scale: Array
+    facing: Array
+
+
+def ellipsoid_depths(parts: PartTable, chosen: Array, rays: Rays) -> Quadrics:
+    """Where rays first meet the chosen ellipsoids, as spheres of radius 1 in their own axes.
+
+    |o + t·d| = 1 has the smaller root 1/t = (−o·d + √s)/(o·o − 1), where s = d·d − |o × d|².
+    """
+    axes = parts.axes[chosen] / parts.half[chosen][:, :, None]
+    start = _in_axes(rays.origin, axes)
+    start[:, 2] -= _dot(axes, parts.centre[chosen][:, None, :])
+    direction = _in_axes(rays.direction, axes)
+    if rays.parallel:
+        constant, varying = direction[:, 2], start
+        inside = -_products(np.cross(varying, constant[:, None, :]))
+        square = _dot(constant, constant)
+        inside[:, 2, 2] += square
+        return Quadrics(_dot(varying, constant[:, None, :]), inside, square, np.sqrt(square))
+    constant, varying = start[:, 2], direction
+    inside = _products(varying) - _products(np.cross(varying, constant[:, None, :]))
+    square = _dot(constant, constant)
+    depth = np.abs(_dot(parts.centre[chosen] - rays.origin[2], rays.direction[2]))
+    return Quadrics(-_dot(varying, constant[:, None, :]), inside, square - 1, np.sqrt(square) / np.maximum(depth, 1e-9))
+
+
+def panel_depths(parts: PartTable, chosen: Array, rays: Rays) -> Array:
+    """Factors of (u, v, 1) in w and in w times the coordinates on the panel, in its half sizes, (part, 3, 3)."""
+    axes, half = parts.axes[chosen], parts.half[chosen]
+    start = rays.origin[2] - parts.centre[chosen]
+    direction = _in_axes(rays.direction, axes)
+    height = _dot(axes[:, 1], start)
+    depth = -direction[:, :, 1] / np.where(np.abs(height) < 1e-6, 1e-6, height)[:, None]
+    across = [(direction[:, :, k] + _dot(axes[:, k], start)[:, None] * depth) / half[:, k, None] for k in (0, 2)]
+    return np.stack((depth, *across), 1)
+
+
+def _unit_box_planes(taper: Array) -> tuple[Array, Array]:
+    side, front, rear = taper.T / 2
+    normal = np.zeros((len(taper), BOX_FACES, 3))
+    for axis, (ahead, behind) in enumerate(((RIGHT, LEFT), (TOP, BOTTOM), (FRONT, REAR))):
+        normal[:, ahead, axis], normal[:, behind, axis] = 1, -1
+    reach = np.ones((len(taper), BOX_FACES))
+    for face, slope in ((RIGHT, side), (LEFT, side), (FRONT, front), (REAR, rear)):
+        normal[:, face, 1] = slope
+        reach[:, face] = 1 - slope
+    return normal, reach
+
+
+def _unit_prism_planes(taper: Array) -> tuple[Array, Array]:
+    normal, reach = np.zeros((len(taper), FACES, 3)), np.ones((len(taper), FACES))
+    apothem = math.cos(math.pi / PRISM_SIDES)
+    for side in range(PRISM_SIDES):
+        angle = 2 * math.pi * side / PRISM_SIDES
+        normal[:, side, 0], normal[:, side, 2] = math.cos(angle), math.sin(angle)
+        normal[:, side, 1] = apothem * taper / 2
+        reach[:, side] = apothem * (1 - taper / 2)
+    normal[:, PRISM_SIDES, 1], normal[:, PRISM_SIDES + 1, 1] = 1, -1
+    return normal, reach
+
+
+def _in_axes(vectors: Array, axes: Array) -> Array:
+    """Components of each vector along the axes of each part, (part, vector, 3)."""
+    return sum(vectors[None, :, None, k] * axes[:, None, :, k] for k in range(3))  # type: ignore[return-value]
+
+
+def _products(forms: Array) -> Array:
+    """Σ over the last axis of form_i · form_j, (part, 3, 3)."""
+    return sum(forms[:, :, None, k] * forms[:, None, :, k] for k in range(3))  # type: ignore[return-value]
+
+
+def _dot(a: Array, b: Array) -> Array:
+    dot: Array = a[..., 0] * b[..., 0] + a[..., 1] * b[..., 1] + a[..., 2] * b[..., 2]
+    return dot
+
+
+_CUBE = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
+_EDGES = [(side + 0.5) * math.pi / 4 for side in range(PRISM_SIDES)]
+_COLUMN = np.array([[math.cos(edge), y, math.sin(edge)] for edge in _EDGES for y in (-1.0, 1.0)])
 
 
 @dataclass(frozen=True)
@@ -57,16 +195,6 @@ class Surfaces:
     corners: Array
 
 
-@dataclass(frozen=True)
-class Rectangle:
-    """Rows and columns of the picture that hold a part."""
-
-    top: int
-    bottom: int
-    left: int
-    right: int
-
-
 @dataclass
 class Canvas:
     """The picture as it is drawn. nearness: the largest w so far; surface: whose it is."""
@@ -77,13 +205,7 @@ class Canvas:
 
     def window(self, part: Rectangle) -> tuple[Array, Array, Array, Array]:
         """Views of nearness and surface, and the rows and columns there."""
-        rows, columns = slice(part.top, part.bottom), slice(part.left, part.right)
-        return (
-            self.nearness[rows, columns],
-            self.surface[rows, columns],
-            self.rays.rows[rows],
-            self.rays.columns[columns],
-        )
+        return self.nearness[part], self.surface[part], self.rays.rows[part[0]], self.rays.columns[part[1]]
 
 
 def render(parts: PartTable, ground: Ground, camera: Camera) -> Surfaces:
@@ -93,15 +215,11 @@ def render(parts: PartTable, ground: Ground, camera: Camera) -> Surfaces:
     # Above the horizon there is no ground: with some roll, it is highest in a corner.
     horizon = (rays.direction[0, 1] * rays.columns[[0, -1]] + rays.direction[2, 1]) / -rays.direction[1, 1]
     first = int(np.searchsorted(rays.rows, horizon.min()))
-    hits = meet_ground(ground, rays, first)
-    canvas.nearness[first:] = hits.inverse_depth
-    canvas.surface[first:] = np.where(hits.inverse_depth > 0, GROUND - hits.material.astype(np.int32), SKY)
-    outline = corners(parts)
+    canvas.nearness[first:], material = meet_ground(ground, rays, first)
+    canvas.surface[first:] = np.where(canvas.nearness[first:] > 0, GROUND - material.astype(np.int32), SKY)
+    outline, planes = corners(parts), solid_planes(parts)
     seen = camera.project(outline)
-    rectangles = visible(seen, rays)
-    nearest = 1 / np.maximum(seen[..., 2].min(1), NEAR)
-    planes = solid_planes(parts)
-    draw(parts, planes, canvas, rectangles, nearest)
+    draw(parts, planes, canvas, visible(seen, rays), 1 / np.maximum(seen[..., 2].min(1), NEAR))
     depth = np.zeros(camera.size, np.float32)
     np.divide(1, canvas.nearness, out=depth, where=canvas.nearness > 0)
     return Surfaces(depth, canvas.surface, planes, outline)
@@ -124,8 +242,7 @@ def visible(seen: Array, rays: Rays) -> dict[int, Rectangle]:
     top, bottom = np.searchsorted(rays.rows, (low[:, 1], high[:, 1]))
     inside = np.flatnonzero((right > left) & (bottom > top))
     inside = inside[np.argsort(seen[inside, :, 2].min(1), kind="stable")]
-    chosen = zip(*(edge[inside].tolist() for edge in (top, bottom, left, right)), strict=True)
-    return {part: Rectangle(*edges) for part, edges in zip(inside.tolist(), chosen, strict=True)}
+    return {part: (slice(top[part], bottom[part]), slice(left[part], right[part])) for part in inside.tolist()}
 
 
 def _cut(seen: Array) -> Array:
@@ -149,17 +266,14 @@ def draw(parts: PartTable, planes: Planes, canvas: Canvas, rectangles: dict[int,
     quadrics = ellipsoid_depths(parts, round_parts, canvas.rays)
     flat_parts = np.flatnonzero(parts.shape >= Shape.RING)
     panels = panel_depths(parts, flat_parts, canvas.rays)
-    row_of = dict(zip(round_parts.tolist(), range(len(round_parts)), strict=True))
-    row_of |= dict(zip(flat_parts.tolist(), range(len(flat_parts)), strict=True))
+    row_of = {part: row for chosen in (round_parts, flat_parts) for row, part in enumerate(chosen.tolist())}
     shapes, limits = parts.shape.tolist(), nearest.tolist()
     for part, rectangle in rectangles.items():
-        shape = shapes[part]
-        if canvas.nearness[rectangle.top : rectangle.bottom, rectangle.left : rectangle.right].min() >= limits[part]:
+        if canvas.nearness[rectangle].min() >= limits[part]:
             continue  # hidden by what is drawn already
-        if shape in (Shape.BOX, Shape.PRISM):
-            total = BOX_FACES if shape == Shape.BOX else FACES
-            draw_solid(canvas, rectangle, depths[part, :total], counts[part], numbers[part])
-        elif shape in (Shape.ELLIPSOID, Shape.LEAVES):
+        if shapes[part] in (Shape.BOX, Shape.PRISM):
+            draw_solid(canvas, rectangle, depths[part, : used[part]], counts[part], numbers[part])
+        elif shapes[part] in (Shape.ELLIPSOID, Shape.LEAVES):
             draw_ellipsoid(canvas, rectangle, parts, part, quadrics, row_of[part])
         elif not canvas.rays.parallel:
             draw_panel(canvas, rectangle, parts, part, panels[row_of[part]])
@@ -184,11 +298,9 @@ def draw_solid(canvas: Canvas, rectangle: Rectangle, depths: Array, count: int, 
         np.copyto(surface, numbers[face], where=hit & (entering[face] == w))
 
 
-def draw_ellipsoid(
-    canvas: Canvas, rectangle: Rectangle, parts: PartTable, part: int, quadrics: Quadrics, row: int
-) -> None:
+def draw_ellipsoid(canvas: Canvas, where: Rectangle, parts: PartTable, part: int, quadrics: Quadrics, row: int) -> None:
     """Draw an ellipsoid; at a ragged outline, only some pieces of the size of leaves."""
-    nearness, surface, rows, columns = canvas.window(rectangle)
+    nearness, surface, rows, columns = canvas.window(where)
     form, near = quadrics.inside[row], quadrics.near[row]
     by_row = (form[1, 1] * rows + 2 * form[1, 2]) * rows + form[2, 2]
     by_column = (form[0, 0] * columns + 2 * form[0, 2]) * columns
@@ -196,9 +308,8 @@ def draw_ellipsoid(
     root = np.sqrt(np.maximum(inside, 0))
     scale = quadrics.scale[row]
     w = root / np.float32(scale)
-    w += ((near[1] * rows + near[2]) / scale).astype(np.float32)[:, None] + (near[0] / scale * columns).astype(
-        np.float32
-    )
+    by_row, by_column = (near[1] * rows + near[2]) / scale, near[0] / scale * columns
+    w += by_row.astype(np.float32)[:, None] + by_column.astype(np.float32)
     hit = (inside > 0) & (w > nearness)
     if parts.shape[part] == Shape.LEAVES and not canvas.rays.parallel:
         drawn = np.nonzero(hit)
@@ -212,23 +323,18 @@ def draw_ellipsoid(
 
 def _leaf_holes(rays: Rays, parts: PartTable, part: int, v: Array, u: Array, w: Array) -> Array:
     """How much a surface must face the camera to be there: random for each piece, 0 to the part's raggedness."""
-    direction = rays.direction
+    right, down, forward = rays.direction
     far = 1 / (w * LEAF)
-    cells = [
-        np.floor((direction[0, k] * u + direction[1, k] * v + direction[2, k]) * far + rays.origin[2, k] / LEAF)
-        for k in range(3)
-    ]
-    chance = hash_cells(*cells, seed=part)
+    cells = ((right[k] * u + down[k] * v + forward[k]) * far + rays.origin[2, k] / LEAF for k in range(3))
+    chance = hash_cells(*map(np.floor, cells), seed=part)
     return np.float32(parts.taper[part, 0]) * chance * chance
 
 
 def draw_panel(canvas: Canvas, rectangle: Rectangle, parts: PartTable, part: int, forms: Array) -> None:
     """Draw a ring or a fence of bars; forms: (3, 3), see `panel_depths`."""
     nearness, surface, rows, columns = canvas.window(rectangle)
-    w, x, y = (
-        (form[1] * rows + form[2]).astype(np.float32)[:, None] + (form[0] * columns).astype(np.float32)
-        for form in forms
-    )
+    by_row = (forms[:, 1:2] * rows + forms[:, 2:]).astype(np.float32)
+    w, x, y = by_row[:, :, None] + (forms[:, :1] * columns).astype(np.float32)[:, None, :]
     hit = w > nearness
     if parts.shape[part] == Shape.RING:
         distance = x * x + y * y
@@ -239,8 +345,7 @@ def draw_panel(canvas: Canvas, rectangle: Rectangle, parts: PartTable, part: int
         safe = np.where(hit, w, np.float32(1))
         position = x / safe * np.float32(parts.half[part, 0] / step)
         height = np.abs(y / safe)
-        rail = (height > 1 - 2 * RAIL) & (height < 1)
-        hit &= rail | (position - np.floor(position) < share)
+        hit &= ((height > 1 - 2 * RAIL) & (height < 1)) | (position - np.floor(position) < share)
     np.copyto(nearness, w, where=hit)
     np.copyto(surface, np.int32(part * FACES), where=hit)
 
@@ -272,8 +377,7 @@ class ShadowMap:
         scatter = hash_cells(np.arange(len(u), dtype=np.int32))
         u, v = u + (scatter - 0.5) * np.float32(self.cell), v + (scatter * 57 % 1 - 0.5) * np.float32(self.cell)
         size = self.depth.shape[0]
-        column = ((u + SHADOW_REACH) / self.cell).astype(np.int32)
-        row = ((v + SHADOW_REACH) / self.cell).astype(np.int32)
+        column, row = (((at + SHADOW_REACH) / self.cell).astype(np.int32) for at in (u, v))
         known = (column >= 0) & (column < size) & (row >= 0) & (row < size)
         reached = self.depth.ravel()[np.where(known, row * size + column, 0)]
         return np.where(known & (t > reached + np.float32(SHADOW_BIAS)), np.float32(0), np.float32(1))
@@ -289,98 +393,15 @@ def cast_shadows(scene: Scene, surfaces: Surfaces) -> ShadowMap:
     cell = min(max(80 / scene.camera.size[1], FINEST_CELL), COARSEST_CELL)
     cells = np.arange(-SHADOW_REACH, SHADOW_REACH, cell) + cell / 2
     origin = np.array([axes[0], axes[1], middle - SUN_DISTANCE * along])
-    direction = np.array([np.zeros(3), np.zeros(3), along])
-    rays = Rays(origin, direction, cells, cells, parallel=True)
-    canvas = Canvas(rays, np.full((len(cells), len(cells)), -np.inf, np.float32), np.zeros((len(cells),) * 2, np.int32))
+    rays = Rays(origin, np.array([np.zeros(3), np.zeros(3), along]), cells, cells, parallel=True)
+    size = (len(cells), len(cells))
+    canvas = Canvas(rays, np.full(size, -np.inf, np.float32), np.zeros(size, np.int32))
     seen = rotate(surfaces.corners - middle, axes)
     seen[..., 2] += SUN_DISTANCE
-    casts = _casts(scene.parts, cell).tolist()
+    # Parts that are large enough for a shadow of several cells; flat ones are too thin, single clumps hardly count.
+    shape, half = scene.parts.shape, scene.parts.half
+    casts = (np.sort(half, axis=1)[:, 1] > cell * 0.5) & (shape < Shape.RING)
+    casts &= (shape != Shape.LEAVES) | (half[:, 0] >= 5 * cell)
     rectangles = {part: rectangle for part, rectangle in visible(seen, rays).items() if casts[part]}
     draw(scene.parts, surfaces.planes, canvas, rectangles, -seen[..., 2].min(1))
     return ShadowMap(-canvas.nearness - np.float32(SUN_DISTANCE), axes, middle, cell)
-
-
-def _casts(parts: PartTable, cell: float) -> Array:
-    """Parts that are large enough for a shadow of several cells; flat ones are too thin, single clumps hardly count."""
-    single = (parts.shape == Shape.LEAVES) & (parts.half[:, 0] < 5 * cell)
-    casts: Array = (np.sort(parts.half, axis=1)[:, 1] > cell * 0.5) & (parts.shape < Shape.RING) & ~single
-    return casts
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """position: (3, pixel), in the world; surface, depth, footprint (size of a pixel there, in metres): (pixel,)."""
-
-    parts: PartTable
-    surface: Array
-    position: Array
-    depth: Array
-    footprint: Array
-
-    @cached_property
-    def part(self) -> Array:
-        """Row in the table of parts."""
-        part: Array = self.surface // FACES
-        return part
-
-    @cached_property
-    def face(self) -> Array:
-        """Face of the part."""
-        face: Array = self.surface - self.part * FACES
-        return face
-
-    @cached_property
-    def colour(self) -> Array:
-        """The part's colour, (pixel, 3) float32."""
-        return self.parts.colour.astype(np.float32)[self.part]
-
-    @cached_property
-    def half(self) -> Array:
-        """Half of the part's size, (3, pixel) float32."""
-        return self.parts.half.astype(np.float32).T[:, self.part]
-
-    @cached_property
-    def taper(self) -> Array:
-        """How the part tapers, (3, pixel) float32."""
-        return self.parts.taper.astype(np.float32).T[:, self.part]
-
-    @cached_property
-    def style(self) -> Array:
-        """The part's style, (4, pixel) float32."""
-        return self.parts.style.astype(np.float32).T[:, self.part]
-
-    @cached_property
-    def local(self) -> Array:
-        """Position in the part's own axes, from its centre, in metres, (3, pixel) float32."""
-        away = self.position - self.parts.centre.astype(np.float32).T[:, self.part]
-        axes = self.parts.axes.astype(np.float32)[self.part]
-        return np.stack([sum(axes[:, row, k] * away[k] for k in range(3)) for row in range(3)])
-
-    @cached_property
-    def on_end(self) -> Array:
-        """Whether the face is the front or the rear of a box."""
-        ends: Array = (self.face == FRONT) | (self.face == REAR)
-        return ends
-
-    @cached_property
-    def level(self) -> Array:
-        """Height on the part: 0 at its foot, 1 at its top."""
-        level: Array = (self.local[1] / self.half[1] + 1) / 2
-        return level
-
-    @cached_property
-    def sideways(self) -> tuple[Array, Array]:
-        """Position along an upright face, in metres from its middle, and half the face's width there."""
-        side, front, rear = self.taper * self.level
-        along = np.where(self.on_end, self.local[0], self.local[2])
-        ends = np.where(self.local[2] > 0, 1 - front, 1 - rear)
-        return along, np.where(self.on_end, self.half[0] * (1 - side), self.half[2] * ends)
-
-    def sharpness(self, size: Array | float) -> Array:
-        """1 where a pattern of that size is resolved by the pixels, falling to 0 where it is not."""
-        return np.clip(size / self.footprint / 2 - 0.75, 0, 1).astype(np.float32)
-
-    def flattened(self) -> Pixels:
-        """The same with the footprint on the ground, where pixels far away are long: depth / camera height times."""
-        longer = self.footprint * np.maximum(self.depth / np.float32(EYE), 1)
-        return dataclasses.replace(self, footprint=longer)

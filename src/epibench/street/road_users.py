@@ -30,8 +30,8 @@ def pedestrian(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
     label = TRAIN_IDS["person"]
     height = chance.between(1.55, 1.88) * (0.68 if chance() < 0.15 * novel else 1.0)
     scale, stride = height / 1.75, chance.between(0.02, 0.36)
-    top, legs = Look(label, Material.PLAIN, chance.pick(TOPS)), Look(label, Material.PLAIN, chance.pick(TROUSERS))
-    skin, hair = Look(label, Material.PLAIN, chance.pick(SKIN)), Look(label, Material.PLAIN, chance.pick(HAIR))
+    clothed = (TOPS, TROUSERS, SKIN, HAIR)
+    top, legs, skin, hair = (Look(label, Material.PLAIN, chance.pick(colours)) for colours in clothed)
     shoe = Look(label, Material.PLAIN, (0.02, 0.02, 0.02))
     for side in (-1, 1):
         foot, hip = side * stride * scale, (side * 0.09 * scale, 0.88 * scale, 0.0)
@@ -61,22 +61,16 @@ def pedestrian(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
 def cyclist(parts: Parts, chance: Chance, lean: float, helmet: bool = False) -> None:
     """Somebody on a saddle at a height of 0.95 m, with the hands at a bar in front."""
     label = TRAIN_IDS["rider"]
-    top, legs = Look(label, Material.PLAIN, chance.pick(TOPS)), Look(label, Material.PLAIN, chance.pick(TROUSERS))
-    skin = Look(label, Material.PLAIN, chance.pick(SKIN))
-    cap = (
-        Look(label, Material.PAINT, chance.pick(TOPS))
-        if helmet or chance.hit(0.5)
-        else Look(label, Material.PLAIN, chance.pick(HAIR))
-    )
-    hip = (0.0, 0.98, -0.25)
+    top, legs, skin = (Look(label, Material.PLAIN, chance.pick(colours)) for colours in (TOPS, TROUSERS, SKIN))
+    material, colours = (Material.PAINT, TOPS) if helmet or chance.hit(0.5) else (Material.PLAIN, HAIR)
+    cap = Look(label, material, chance.pick(colours))
     neck = (0.0, 0.98 + 0.56 * math.cos(lean), -0.25 + 0.9 * math.sin(lean) + 0.1)
-    parts.tube(hip, neck, 0.155, top)
+    parts.tube((0.0, 0.98, -0.25), neck, 0.155, top)
     for side in (-1, 1):
         knee, foot = (side * 0.13, 0.72 + 0.12 * side, 0.12), (side * 0.12, 0.32 + 0.12 * side, -0.04)
         parts.tube((side * 0.09, 0.95, -0.24), knee, 0.08, legs)
         parts.tube(knee, foot, 0.06, legs)
-        shoulder = (side * 0.19, neck[1] - 0.06, neck[2])
-        parts.tube(shoulder, (side * 0.24, 1.06, 0.32), 0.05, top)
+        parts.tube((side * 0.19, neck[1] - 0.06, neck[2]), (side * 0.24, 1.06, 0.32), 0.05, top)
     head = (0.0, neck[1] + 0.19, neck[2] + 0.06)
     size = 0.13 if helmet else 0.105
     parts.ellipsoid(head, (0.10, 0.13, 0.115), skin)
@@ -107,33 +101,25 @@ def car(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
     }[kind]
     if kind in ("off-roader", "van"):
         belt, roof, radius = belt + 0.14, roof + (0.28 if kind == "off-roader" else 0.45), 0.36
-    if kind == "hatchback":
-        length -= 0.5
+    length -= 0.5 if kind == "hatchback" else 0.0
     half, wide = length / 2, width / 2
-    body = Look(label, Material.CAR_BODY, paint, (chance(), 0.0, 0.0, 0.0))
+    body = Look(label, Material.CAR_BODY, paint, (chance(),))
     low, sill = 0.22, 0.50
-    lower = Look(label, Material.CAR_BODY, paint, (0.0, 0.0, 1.0, 0.0))
+    lower = Look(label, Material.CAR_BODY, paint, (0.0, 0.0, 1.0))
     parts.box((0, (low + sill) / 2, 0), (wide, (sill - low) / 2, half), lower)
     parts.box((0, (sill + belt) / 2, 0), (wide, (belt - sill) / 2, half), body, (0.05, 0.10, 0.05))
     start, end = -half + back * length + 0.04, half - front * length
-    cabin = Look(label, Material.CAR_CABIN, paint, (chance(), 0.0, 0.0, 0.0))
-    parts.box(
-        (0, (belt + roof) / 2, (start + end) / 2),
-        (wide * 0.95, (roof - belt) / 2, (end - start) / 2),
-        cabin,
-        (0.17, 2 * front_slope * 0.9, 2 * rear_slope * 0.9) if kind != "van" else (0.08, 0.5, 0.05),
-    )
+    cabin = Look(label, Material.CAR_CABIN, paint, (chance(),))
+    taper = (0.17, 2 * front_slope * 0.9, 2 * rear_slope * 0.9) if kind != "van" else (0.08, 0.5, 0.05)
+    middle, half_height = (start + end) / 2, (roof - belt) / 2
+    parts.box((0, (belt + roof) / 2, middle), (wide * 0.95, half_height, (end - start) / 2), cabin, taper)
     wheels(parts, label, radius, wide, (half - 0.85, -half + 0.8))
     mirror = Look(label, Material.PLAIN, paint)
     for side in (-1, 1) if parts.is_near else ():
         parts.box((side * (wide + 0.08), belt + 0.08, end - 0.35), (0.10, 0.07, 0.05), mirror)
     if chance() < 0.2 * novel:
-        parts.box(
-            (0, roof + 0.2, (start + end) / 2 - 0.1),
-            (0.4, 0.17, 0.8),
-            Look(label, Material.PLAIN, DARK),
-            (0.3, 0.3, 0.3),
-        )
+        load = Look(label, Material.PLAIN, DARK)
+        parts.box((0, roof + 0.2, middle - 0.1), (0.4, 0.17, 0.8), load, (0.3, 0.3, 0.3))
 
 
 def lorry(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
@@ -141,28 +127,25 @@ def lorry(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
     label = TRAIN_IDS["truck"]
     paint, cargo = chance.pick(LORRY_PAINTS), chance.pick(LORRY_PAINTS)
     length, height, wide = chance.between(6.5, 9.5), chance.between(3.0, 3.7), 1.22
-    half = length / 2
+    half, bed = length / 2, (length - 2.1) / 2
     cab = Look(label, Material.COACH, paint, (0.52, 0.92, 1.9, 0.2))
     parts.box((0, 0.75 + 1.0, half - 0.95), (wide, 1.15, 0.95), cab, (0.05, 0.22, 0.0))
-    parts.box((0, 0.55, half - 0.9), (wide, 0.3, 0.95), Look(label, Material.CAR_BODY, DARK, (chance(), 0.0, 0.0, 0.0)))
+    parts.box((0, 0.55, half - 0.9), (wide, 0.3, 0.95), Look(label, Material.CAR_BODY, DARK, (chance(),)))
     parts.box((0, 0.75, -0.4), (0.45, 0.15, half - 0.6), Look(label, Material.PLAIN, DARK))
-    rear = -half + (length - 2.1) / 2
-    kind = chance()
+    rear, kind = -half + bed, chance()
     if kind < 0.4 * novel:  # a tank
         tank = Look(label, Material.PAINT, (0.7, 0.71, 0.72))
-        parts.ellipsoid((0, 2.0, rear), (1.2, 1.1, (length - 2.1) / 2), tank)
-        parts.box((0, 1.0, rear), (1.1, 0.12, (length - 2.1) / 2), Look(label, Material.PLAIN, STEEL))
+        parts.ellipsoid((0, 2.0, rear), (1.2, 1.1, bed), tank)
+        parts.box((0, 1.0, rear), (1.1, 0.12, bed), Look(label, Material.PLAIN, STEEL))
     elif kind < 0.75 * novel:  # an open bed with a load
-        side = Look(label, Material.PLANKS, (0.35, 0.25, 0.15), (0.3, 0.0, 0.0, 0.0))
-        parts.box((0, 1.3, rear), (wide, 0.4, (length - 2.1) / 2), side)
+        side = Look(label, Material.PLANKS, (0.35, 0.25, 0.15), (0.3,))
+        parts.box((0, 1.3, rear), (wide, 0.4, bed), side)
         load = Look(label, Material.PLAIN, (0.45, 0.35, 0.2))
         parts.box((0, 2.0, rear), (wide * 0.8, 0.45, (length - 2.8) / 2), load, (0.3, 0.3, 0.3))
     else:
         box = Look(label, Material.COACH, cargo, (2.0, 2.0, 1.0, 0.8))
-        parts.box((0, (0.95 + height) / 2, rear), (wide + 0.03, (height - 0.95) / 2, (length - 2.1) / 2), box)
-    parts.box(
-        (0, 0.62, -half + 0.05), (wide, 0.12, 0.05), Look(label, Material.CAR_BODY, DARK, (chance(), 1.0, 0.0, 0.0))
-    )
+        parts.box((0, (0.95 + height) / 2, rear), (wide + 0.03, (height - 0.95) / 2, bed), box)
+    parts.box((0, 0.62, -half + 0.05), (wide, 0.12, 0.05), Look(label, Material.CAR_BODY, DARK, (chance(), 1.0)))
     wheels(parts, label, 0.5, wide, (half - 1.2, -half + 1.1, -half + 2.2))
 
 
@@ -171,18 +154,15 @@ def bus(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
     label = TRAIN_IDS["bus"]
     paint = chance.pick(BUS_PAINTS)
     half, wide, double = chance.between(5.0, 6.2), 1.26, chance() < 0.6 * novel
-    top = 3.1
+    low, top = 0.35, 3.1
     look = Look(label, Material.COACH, paint, (0.40, 0.86, 1.45, 0.5))
-    parts.box((0, (0.35 + top) / 2, 0), (wide, (top - 0.35) / 2, half), look, (0.04, 0.03, 0.0))
+    parts.box((0, (low + top) / 2, 0), (wide, (top - low) / 2, half), look, (0.04, 0.03, 0.0))
     if double:
-        parts.box(
-            (0, top + 0.6, 0),
-            (wide * 0.98, 0.65, half * 0.99),
-            Look(label, Material.COACH, paint, (0.2, 0.8, 1.45, 0.5)),
-        )
-    for z in (half + 0.01, -half - 0.01):
-        lights = Look(label, Material.CAR_BODY, DARK, (chance(), 0.0 if z > 0 else 1.0, 0.0, 0.0))
-        parts.box((0, 0.62, z - (0.04 if z > 0 else -0.04)), (wide, 0.2, 0.05), lights)
+        deck = Look(label, Material.COACH, paint, (0.2, 0.8, 1.45, 0.5))
+        parts.box((0, top + 0.6, 0), (wide * 0.98, 0.65, half * 0.99), deck)
+    for z, is_rear in ((half + 0.01 - 0.04, 0.0), (-half - 0.01 + 0.04, 1.0)):
+        lights = Look(label, Material.CAR_BODY, DARK, (chance(), is_rear))
+        parts.box((0, 0.62, z), (wide, 0.2, 0.05), lights)
     wheels(parts, label, 0.48, wide, (half - 2.4, -half + 2.8))
 
 
@@ -195,17 +175,16 @@ def train(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
     for number in range(coaches):
         z = (number - (coaches - 1) / 2) * (length * 2 + 0.5)
         look = Look(label, Material.COACH, paint, (0.45, 0.84, 1.7, 0.5))
-        ends = (0.05, taper if number == coaches - 1 else 0.0, taper if number == 0 else 0.0)
-        parts.box((0, 2.0, z), (1.35, 1.55, length), look, (ends[0], ends[1] * 0.3, ends[2] * 0.3))
+        front, rear = taper * (number == coaches - 1), taper * (number == 0)
+        parts.box((0, 2.0, z), (1.35, 1.55, length), look, (0.05, front * 0.3, rear * 0.3))
         parts.box((0, 0.35, z), (1.1, 0.25, length - 0.8), Look(label, Material.PLAIN, DARK))
 
 
 def bicycle(parts: Parts, chance: Chance, ridden: bool, novel: float = 0.0) -> None:
     """A bicycle with its frame of tubes; novel: with a box for loads in front."""
     label = TRAIN_IDS["bicycle"]
-    frame = Look(
-        label, Material.PLAIN, chance.pick(((0.5, 0.05, 0.05), (0.03, 0.1, 0.4), (0.02, 0.02, 0.02), (0.05, 0.3, 0.1)))
-    )
+    colours = ((0.5, 0.05, 0.05), (0.03, 0.1, 0.4), (0.02, 0.02, 0.02), (0.05, 0.3, 0.1))
+    frame = Look(label, Material.PLAIN, chance.pick(colours))
     tyre = Look(label, Material.PLAIN, TYRE)
     radius, base = 0.35, 0.54
     for z in (-base, base):
@@ -227,9 +206,8 @@ def bicycle(parts: Parts, chance: Chance, ridden: bool, novel: float = 0.0) -> N
 def motorcycle(parts: Parts, chance: Chance, ridden: bool, novel: float = 0.0) -> None:
     """A motorcycle; novel: a scooter with a shield."""
     label = TRAIN_IDS["motorcycle"]
-    paint = Look(
-        label, Material.PAINT, chance.pick(((0.5, 0.03, 0.03), (0.03, 0.03, 0.04), (0.05, 0.12, 0.45), (0.6, 0.6, 0.1)))
-    )
+    colours = ((0.5, 0.03, 0.03), (0.03, 0.03, 0.04), (0.05, 0.12, 0.45), (0.6, 0.6, 0.1))
+    paint = Look(label, Material.PAINT, chance.pick(colours))
     dark = Look(label, Material.PLAIN, DARK)
     radius, base = 0.31, 0.70
     for z in (-base, base):

@@ -13,31 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from epibench.street.arrays import Array, Vector
-from epibench.street.camera import Camera
-from epibench.street.geometry import Rays
+from epibench.street.camera import Camera, Rays
 from epibench.street.parts import Material, PartTable
 
 BISECTIONS = 14  # a kerb is found to 2⁻¹⁴ of the way through its height
 
 
 @dataclass(frozen=True)
-class Band:
-    """A strip beside the road, from the offset of its neighbour to its own; `until` is counted away from the road."""
-
-    until: float
-    material: Material
-
-
-@dataclass(frozen=True)
 class Ground:
-    """left, right: offsets of the kerbs. crossing: arc length where another road crosses, and half its width."""
+    """half_width: offset of the kerbs. bands: strips beside the road, each from its neighbour's end to its own.
+
+    A band's end is counted from the kerb. crossing: arc length where another road crosses, and half its width.
+    """
 
     curvature: float
-    left: float
-    right: float
+    half_width: float
     kerb: float
-    left_bands: tuple[Band, ...]
-    right_bands: tuple[Band, ...]
+    bands: tuple[tuple[float, Material], ...]
     crossing: float = math.inf
     crossing_half_width: float = 0.0
 
@@ -68,8 +60,7 @@ class Ground:
 
     def off_road(self, x: Array, z: Array) -> Array:
         """Positive off the road, negative on it."""
-        offset = self.offset(x, z)
-        distance: Array = np.maximum(offset - np.float32(self.right), np.float32(self.left) - offset)
+        distance: Array = np.abs(self.offset(x, z)) - np.float32(self.half_width)
         if math.isinf(self.crossing):
             return distance
         across = np.abs(self.along(x, z) - np.float32(self.crossing)) - np.float32(self.crossing_half_width)
@@ -77,30 +68,16 @@ class Ground:
 
     def material(self, x: Array, z: Array, off_road: Array) -> Array:
         """The material at each point, uint8."""
-        offset = self.offset(x, z)
-        materials = np.full(x.shape, Material.ROAD, np.uint8)
-        left, right = (off_road > 0) & (offset < 0), (off_road > 0) & (offset >= 0)
-        for side, bands, beyond in (
-            (right, self.right_bands, offset - np.float32(self.right)),
-            (left, self.left_bands, np.float32(self.left) - offset),
-        ):
-            edges = np.array([band.until for band in bands[:-1]], np.float32)
-            kinds = np.array([band.material for band in bands], np.uint8)
-            materials[side] = kinds[np.searchsorted(edges, beyond[side])]
-        return materials
+        ends, materials = zip(*self.bands, strict=True)
+        beyond = np.abs(self.offset(x, z)) - np.float32(self.half_width)
+        band = np.searchsorted(np.array(ends[:-1], np.float32), beyond)
+        return np.where(off_road > 0, np.array(materials, np.uint8)[band], np.uint8(Material.ROAD))
 
 
-@dataclass(frozen=True)
-class GroundHits:
-    """Inverse depth and material where rays meet the ground, (height, width); w = 0: they never do."""
+def meet_ground(ground: Ground, rays: Rays, first_row: int = 0) -> tuple[Array, Array]:
+    """Inverse depth and material where rays of a camera meet the ground, from a row of the picture downwards.
 
-    inverse_depth: Array
-    material: Array
-
-
-def meet_ground(ground: Ground, rays: Rays, first_row: int = 0) -> GroundHits:
-    """Intersect the rays of a camera with the ground, from a row of the picture downwards.
-
+    Both are (height, width); an inverse depth of 0: they never do.
     A ray that meets the plane of the pavement off the road ends there; otherwise it goes on to the road, or, if it
     leaves the road's outline on the way, ends on the face of the kerb.
     """
@@ -129,7 +106,7 @@ def meet_ground(ground: Ground, rays: Rays, first_row: int = 0) -> GroundHits:
     material = ground.material(eye[0] + x / w, eye[2] + z / w, off_road)
     material.ravel()[face] = Material.KERB
     w[y >= 0] = 0
-    return GroundHits(w, material)
+    return w, material
 
 
 @dataclass(frozen=True)

@@ -32,16 +32,14 @@ def house(parts: Parts, chance: Chance, width: float, depth: float, height: floa
     # A whole number of storeys: the window rows end below the roof.
     height = max(1, round(height / floor)) * floor
     style = (pitch, floor, min(share, 0.85), chance())
-    parts.box(
-        (depth / 2, height / 2, 0), (depth / 2, height / 2, width / 2), Look(label, Material.FACADE, colour, style)
-    )
+    front = Look(label, Material.FACADE, colour, style)
+    parts.box((depth / 2, height / 2, 0), (depth / 2, height / 2, width / 2), front)
     stone = Look(label, Material.PLAIN, tuple(0.75 * part for part in colour))  # type: ignore[arg-type]
     if height < 10 and chance.hit(0.7):
         roof = Look(label, Material.ROOF, chance.pick(TILES))
         rise = depth * chance.between(0.16, 0.28)
-        parts.box(
-            (depth / 2, height + rise / 2, 0), (depth / 2 + 0.4, rise / 2, width / 2 + 0.2), roof, (0.98, 0.0, 0.0)
-        )
+        eaves = (depth / 2 + 0.4, rise / 2, width / 2 + 0.2)
+        parts.box((depth / 2, height + rise / 2, 0), eaves, roof, (0.98, 0.0, 0.0))
         parts.box((depth * 0.4, height + rise * 0.8, width * 0.2), (0.3, rise * 0.5, 0.3), stone)
     else:
         parts.box((depth / 2, height + 0.2, 0), (depth / 2 + 0.15, 0.25, width / 2 + 0.05), stone)
@@ -58,9 +56,8 @@ def house(parts: Parts, chance: Chance, width: float, depth: float, height: floa
 
 def wall(parts: Parts, chance: Chance, length: float) -> None:
     """A wall along z with a coping."""
-    height = chance.between(1.3, 2.6)
-    colour = chance.pick((*BRICK, CONCRETE))
-    look = Look(TRAIN_IDS["wall"], Material.MASONRY, colour, (0.25, 0.5, chance(), 0.0))
+    height, colour = chance.between(1.3, 2.6), chance.pick((*BRICK, CONCRETE))
+    look = Look(TRAIN_IDS["wall"], Material.MASONRY, colour, (0.25, 0.5, chance()))
     parts.box((0, height / 2, 0), (0.15, height / 2, length / 2), look)
     coping = Look(TRAIN_IDS["wall"], Material.PLAIN, (0.4, 0.39, 0.36))
     parts.box((0, height + 0.04, 0), (0.2, 0.05, length / 2), coping)
@@ -71,17 +68,12 @@ def fence(parts: Parts, chance: Chance, length: float, novel: float = 0.0) -> No
     label = TRAIN_IDS["fence"]
     kind, height = chance(), chance.between(1.0, 1.7)
     if kind < 0.45 * novel:
-        boards = Look(
-            label,
-            Material.PLANKS,
-            chance.pick(((0.35, 0.30, 0.2), (0.12, 0.25, 0.3), (0.5, 0.48, 0.42))),
-            (1.25, 0.0, 0.0, 0.0),
-        )
+        colour = chance.pick(((0.35, 0.30, 0.2), (0.12, 0.25, 0.3), (0.5, 0.48, 0.42)))
+        boards = Look(label, Material.PLANKS, colour, (1.25,))
         parts.box((0, height * 0.7, 0), (0.04, height * 0.7, length / 2), boards)
         return
     wood = kind > 0.6
-    colour = (0.33, 0.25, 0.16) if wood else (0.03, 0.06, 0.04)
-    look = Look(label, Material.PLAIN, colour)
+    look = Look(label, Material.PLAIN, (0.33, 0.25, 0.16) if wood else (0.03, 0.06, 0.04))
     parts.bars((0, height / 2, 0), (0, height / 2, length / 2), look, 0.16 if wood else 0.13, 0.62 if wood else 0.35)
     for post in range(int(length / 2.5) + 1):
         parts.box((0.02, height * 0.52, -length / 2 + post * 2.5), (0.05, height * 0.52, 0.05), look)
@@ -90,7 +82,7 @@ def fence(parts: Parts, chance: Chance, length: float, novel: float = 0.0) -> No
 def bridge(parts: Parts, chance: Chance, half_span: float) -> None:
     """A bridge across the road; Cityscapes does not count bridges among its 19 classes."""
     height = chance.between(5.0, 6.2)
-    look = Look(IGNORE, Material.MASONRY, CONCRETE, (1.2, 2.4, chance(), 0.0))
+    look = Look(IGNORE, Material.MASONRY, CONCRETE, (1.2, 2.4, chance()))
     parts.box((0, height + 0.6, 0), (half_span + 60, 0.6, 4.0), look)
     parts.box((0, height + 1.7, -3.8), (half_span + 60, 0.5, 0.1), Look(IGNORE, Material.PLAIN, (0.2, 0.22, 0.22)))
     for distance in (1, 21, 41):
@@ -100,7 +92,7 @@ def bridge(parts: Parts, chance: Chance, half_span: float) -> None:
 
 def _leaves(chance: Chance, novel: float) -> Look:
     colour = chance.pick(AUTUMN if chance() < 0.35 * novel else GREENS)
-    return Look(TRAIN_IDS["vegetation"], Material.FOLIAGE, colour, (chance(), 0.0, 0.0, 0.0))
+    return Look(TRAIN_IDS["vegetation"], Material.FOLIAGE, colour, (chance(),))
 
 
 def tree(parts: Parts, chance: Chance, scale: float = 1.0, novel: float = 0.0, clumps: int = 7) -> None:
@@ -131,10 +123,9 @@ def conifer(parts: Parts, chance: Chance, scale: float) -> None:
     height = chance.between(6.0, 11.0) * scale
     reach = height * chance.between(0.18, 0.26)
     parts.pillar((0, 0.6, 0), (0.15, 0.6, 0.15), Look(TRAIN_IDS["vegetation"], Material.PLAIN, BARK))
-    look = Look(TRAIN_IDS["vegetation"], Material.FOLIAGE, (0.03, 0.08, 0.035), (chance(), 0.0, 0.0, 0.0))
+    look = Look(TRAIN_IDS["vegetation"], Material.FOLIAGE, (0.03, 0.08, 0.035), (chance(),))
     for tier in range(4):
-        low, size = 0.8 + (height - 1.0) * 0.2 * tier, 1 - 0.2 * tier
-        half = height * 0.17
+        low, size, half = 0.8 + (height - 1.0) * 0.2 * tier, 1 - 0.2 * tier, height * 0.17
         parts.pillar((0, low + half, 0), (reach * size, half, reach * size), look, 0.95)
 
 
@@ -150,8 +141,7 @@ def bare_tree(parts: Parts, chance: Chance, scale: float) -> None:
         parts.tube((0, rise, 0), end, 0.05 * scale, bark)
         for side in (-0.8, 0.8):
             fork = (reach * 0.6 * math.cos(angle + side), height * 0.16, reach * 0.6 * math.sin(angle + side))
-            tip = (end[0] + fork[0], end[1] + fork[1], end[2] + fork[2])
-            parts.tube(end, tip, 0.025 * scale, bark)
+            parts.tube(end, (end[0] + fork[0], end[1] + fork[1], end[2] + fork[2]), 0.025 * scale, bark)
 
 
 def bush(parts: Parts, chance: Chance, scale: float = 1.0, novel: float = 0.0) -> None:
@@ -175,18 +165,13 @@ def woods(parts: Parts, chance: Chance, width: float, height: float) -> None:
     number = max(2, int(width / (height * 0.7)))
     for clump in range(number):
         size = height * chance.between(0.42, 0.62)
-        centre = (
-            (clump + 0.5 + chance.between(-0.3, 0.3)) / number * width - width / 2,
-            size * 0.75,
-            chance.between(-3, 3),
-        )
-        parts.ellipsoid(centre, (size, size, size), leaves, 0.7)
+        x = (clump + 0.5 + chance.between(-0.3, 0.3)) / number * width - width / 2
+        parts.ellipsoid((x, size * 0.75, chance.between(-3, 3)), (size, size, size), leaves, 0.7)
 
 
 def pole(parts: Parts, chance: Chance, height: float, radius: float = 0.07) -> None:
     """A bare pole."""
-    colour = chance.pick((GREY, GREEN, (0.12, 0.12, 0.12)))
-    look = Look(TRAIN_IDS["pole"], Material.PLAIN, colour)
+    look = Look(TRAIN_IDS["pole"], Material.PLAIN, chance.pick((GREY, GREEN, (0.12, 0.12, 0.12))))
     parts.pillar((0, height / 2, 0), (radius, height / 2, radius), look, 0.3)
 
 
@@ -206,12 +191,12 @@ def sign(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
     if chance() < 0.1 * novel:
         for side in (-1.2, 1.2):
             parts.tube((side, 0, 0.08), (side, 3.6, 0.08), 0.07, Look(TRAIN_IDS["pole"], Material.PLAIN, GREY))
-        board = Look(TRAIN_IDS["traffic sign"], Material.SIGN, (0.04, 0.12, 0.45), (5.0, chance(), 0.0, 0.0))
+        board = Look(TRAIN_IDS["traffic sign"], Material.SIGN, (0.04, 0.12, 0.45), (5.0, chance()))
         parts.box((0, 2.8, 0), (1.7, 0.8, 0.04), board)
         return
     height, kind = chance.between(2.2, 2.8), chance.number(0, SIGN_KINDS - 2)
     pole(parts, chance, height + 0.3, 0.045)
-    look = Look(TRAIN_IDS["traffic sign"], Material.SIGN, (0.6, 0.6, 0.6), (float(kind), chance(), 0.0, 0.0))
+    look = Look(TRAIN_IDS["traffic sign"], Material.SIGN, (0.6, 0.6, 0.6), (float(kind), chance()))
     if kind in (0, 1):  # prohibitions and orders are round
         parts.disc((0, height, -0.07), 0.36, 0.04, look, facing="z")
     elif kind == 2:  # a warning is a triangle: a box that tapers to nothing
@@ -219,19 +204,14 @@ def sign(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
     else:
         parts.box((0, height, -0.07), (0.34, 0.34 if kind == 3 else 0.22, 0.02), look)
     if chance.hit(0.25):
-        parts.box(
-            (0, height - 0.55, -0.06),
-            (0.32, 0.13, 0.015),
-            Look(TRAIN_IDS["traffic sign"], Material.SIGN, (0.6, 0.6, 0.6), (4.0, 0.3, 0.0, 0.0)),
-        )
+        plate = Look(TRAIN_IDS["traffic sign"], Material.SIGN, (0.6, 0.6, 0.6), (4.0, 0.3))
+        parts.box((0, height - 0.55, -0.06), (0.32, 0.13, 0.015), plate)
 
 
 def traffic_light(parts: Parts, chance: Chance, arm: float, state: int) -> None:
     """A traffic light facing −z; arm: how far a second one hangs over the road, if not 0; state: 0 red … 2 green."""
-    label = TRAIN_IDS["traffic light"]
-    look = Look(label, Material.SIGNALS, (0.03, 0.035, 0.03), (float(state), 0.0, 0.0, 0.0))
-    tall = 5.2 if arm else 2.6
-    post = Look(TRAIN_IDS["pole"], Material.PLAIN, GREY)
+    look = Look(TRAIN_IDS["traffic light"], Material.SIGNALS, (0.03, 0.035, 0.03), (float(state),))
+    tall, post = 5.2 if arm else 2.6, Look(TRAIN_IDS["pole"], Material.PLAIN, GREY)
     parts.pillar((0, tall / 2, 0), (0.08, tall / 2, 0.08), post, 0.2)
     parts.box((0, 2.75, -0.2), (0.17, 0.48, 0.13), look)
     if arm:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SAVE_SECONDS = 10.0
 SAVE_SHARE = 0.05  # of the time may go into saving
 
-# Of a network by name, as `load_state_dict` takes them; of a stacked one, `parameters`.
+# Of a network by name, as `load_state_dict` takes them; of a small one, all of them as `parameters`.
 Weights = Mapping[str, "Tensor"]
 
 

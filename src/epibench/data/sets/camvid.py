@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 from epibench.data.classes import IGNORE, ClassTable, Colour, Pairs, Value
-from epibench.data.images import list_files
-from epibench.data.labelled import LabelledFrame, LabelledImages, matched, paired
+from epibench.data.images import LabelledFrame, LabelledImages, list_files, matched, paired
 from epibench.data.source import LabelledSource
 from epibench.errors import InputError
 
@@ -30,62 +29,34 @@ class CamVidClass(NamedTuple):
     parts: Mapping[str, Colour]
 
 
-CAMVID = (
-    CamVidClass("sky", (128, 128, 128), {"Sky": (128, 128, 128)}),
-    CamVidClass(
-        "building",
-        (128, 0, 0),
-        {
-            "Building": (128, 0, 0),
-            "Archway": (192, 0, 128),
-            "Bridge": (0, 128, 64),
-            "Tunnel": (64, 0, 64),
-            "Wall": (64, 192, 0),
-        },
-    ),
-    CamVidClass("pole", (192, 192, 128), {"Column_Pole": (192, 192, 128), "TrafficCone": (0, 0, 64)}),
-    CamVidClass(
-        "road",
-        (128, 64, 128),
-        {"Road": (128, 64, 128), "LaneMkgsDriv": (128, 0, 192), "LaneMkgsNonDriv": (192, 0, 64)},
-    ),
-    CamVidClass(
-        "pavement",
-        (60, 40, 222),
-        {"Sidewalk": (0, 0, 192), "ParkingBlock": (64, 192, 128), "RoadShoulder": (128, 128, 192)},
-    ),
-    CamVidClass("tree", (128, 128, 0), {"Tree": (128, 128, 0), "VegetationMisc": (192, 192, 0)}),
-    CamVidClass(
-        "sign",
-        (192, 128, 128),
-        {"SignSymbol": (192, 128, 128), "Misc_Text": (128, 128, 64), "TrafficLight": (0, 64, 64)},
-    ),
-    CamVidClass("fence", (64, 64, 128), {"Fence": (64, 64, 128)}),
-    CamVidClass(
-        "car",
-        (64, 0, 128),
-        {
-            "Car": (64, 0, 128),
-            "SUVPickupTruck": (64, 128, 192),
-            "Truck_Bus": (192, 128, 192),
-            "Train": (192, 64, 128),
-            "OtherMoving": (128, 64, 64),
-        },
-    ),
-    CamVidClass(
-        "pedestrian",
-        (64, 64, 0),
-        {
-            "Pedestrian": (64, 64, 0),
-            "Child": (192, 128, 64),
-            "CartLuggagePram": (64, 0, 192),
-            "Animal": (64, 128, 64),
-        },
-    ),
-    CamVidClass("bicyclist", (0, 128, 192), {"Bicyclist": (0, 128, 192), "MotorcycleScooter": (192, 0, 192)}),
-)
-CAMVID_VOID: Colour = (0, 0, 0)
-SEGNET_VOID = 11
+# Name, colour, parts.
+CLASSES = """
+sky | 128 128 128 | Sky 128 128 128
+building | 128 0 0 | Building 128 0 0, Archway 192 0 128, Bridge 0 128 64, Tunnel 64 0 64, Wall 64 192 0
+pole | 192 192 128 | Column_Pole 192 192 128, TrafficCone 0 0 64
+road | 128 64 128 | Road 128 64 128, LaneMkgsDriv 128 0 192, LaneMkgsNonDriv 192 0 64
+pavement | 60 40 222 | Sidewalk 0 0 192, ParkingBlock 64 192 128, RoadShoulder 128 128 192
+tree | 128 128 0 | Tree 128 128 0, VegetationMisc 192 192 0
+sign | 192 128 128 | SignSymbol 192 128 128, Misc_Text 128 128 64, TrafficLight 0 64 64
+fence | 64 64 128 | Fence 64 64 128
+car | 64 0 128 | Car 64 0 128, SUVPickupTruck 64 128 192, Truck_Bus 192 128 192, Train 192 64 128, OtherMoving 128 64 64
+pedestrian | 64 64 0 | Pedestrian 64 64 0, Child 192 128 64, CartLuggagePram 64 0 192, Animal 64 128 64
+bicyclist | 0 128 192 | Bicyclist 0 128 192, MotorcycleScooter 192 0 192
+"""
+
+
+def _class(row: str) -> CamVidClass:
+    name, colour, parts = row.split(" | ")
+    named = (part.split(" ", 1) for part in parts.split(", "))
+    return CamVidClass(name, _colour(colour), {part: _colour(numbers) for part, numbers in named})
+
+
+def _colour(numbers: str) -> Colour:
+    red, green, blue = map(int, numbers.split())
+    return red, green, blue
+
+
+CAMVID = tuple(_class(row) for row in CLASSES.strip().splitlines())
 
 
 def _table(values: Iterable[tuple[Value, int]]) -> ClassTable:
@@ -93,33 +64,20 @@ def _table(values: Iterable[tuple[Value, int]]) -> ClassTable:
     return ClassTable("camvid", names, colours, tuple(values))
 
 
-CAMVID_IDS = _table([*((number, number) for number in range(len(CAMVID))), (SEGNET_VOID, IGNORE), (IGNORE, IGNORE)])
+# Void is 11 for SegNet's authors, and black in the original.
+CAMVID_IDS = _table([*((number, number) for number in range(len(CAMVID))), (len(CAMVID), IGNORE), (IGNORE, IGNORE)])
 CAMVID_COLOURS = _table(
-    [*((part, number) for number, each in enumerate(CAMVID) for part in each.parts.values()), (CAMVID_VOID, IGNORE)]
+    [*((part, number) for number, each in enumerate(CAMVID) for part in each.parts.values()), ((0, 0, 0), IGNORE)]
 )
 
 # CamVid's building includes walls, its tree all plants, its sign traffic lights, its car all larger vehicles, and its
 # bicyclist the bicycle below: see CAMVID.
 CITYSCAPES_TO_CAMVID: Pairs = (
-    ("sky", "sky"),
-    ("building", "building"),
-    ("wall", "building"),
-    ("pole", "pole"),
-    ("road", "road"),
-    ("sidewalk", "pavement"),
-    ("vegetation", "tree"),
-    ("terrain", "tree"),
-    ("traffic sign", "sign"),
-    ("traffic light", "sign"),
-    ("fence", "fence"),
-    ("car", "car"),
-    ("truck", "car"),
-    ("bus", "car"),
-    ("train", "car"),
-    ("person", "pedestrian"),
-    ("rider", "bicyclist"),
-    ("bicycle", "bicyclist"),
-    ("motorcycle", "bicyclist"),
+    *(("sky", "sky"), ("building", "building"), ("wall", "building"), ("pole", "pole"), ("road", "road")),
+    *(("sidewalk", "pavement"), ("vegetation", "tree"), ("terrain", "tree"), ("traffic sign", "sign")),
+    *(("traffic light", "sign"), ("fence", "fence"), ("car", "car"), ("truck", "car"), ("bus", "car")),
+    *(("train", "car"), ("person", "pedestrian"), ("rider", "bicyclist")),
+    *(("bicycle", "bicyclist"), ("motorcycle", "bicyclist")),
 )
 
 

@@ -10,8 +10,7 @@ from typing import ClassVar, Literal
 
 from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS, CITYSCAPES_TRAIN_IDS
 from epibench.data.classes import ClassTable
-from epibench.data.images import Listing, list_files
-from epibench.data.labelled import LabelledImages, paired
+from epibench.data.images import LabelledImages, Listing, list_files, paired
 from epibench.data.source import LabelledSource
 from epibench.errors import InputError
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS, CITYSCAPES_TRAIN_IDS
 from epibench.data.classes import ClassTable, read_classes, table_of_names
-from epibench.data.labelled import LabelledImages, matched
+from epibench.data.images import LabelledImages, matched
 from epibench.data.sets.camvid import CAMVID_COLOURS, CAMVID_IDS
 from epibench.data.source import CheckedSplit, LabelledSource
 from epibench.errors import InputError

@@ -121,9 +121,8 @@ def sample_error(sample: object, num_classes: int | None, task: Task) -> str | N
         tensors[name], wanted[name] = (sample.inputs[name], (channels, *size)), dtype
     for name, (tensor, shape) in tensors.items():
         if tuple(tensor.shape) != shape or tensor.dtype != wanted[name]:
-            return f"{name} is {_shape(tensor.shape)} {tensor.dtype}, not {_shape(shape)} {wanted[name]}".replace(
-                "torch.", ""
-            )
+            problem = f"{name} is {_shape(tensor.shape)} {tensor.dtype}, not {_shape(shape)} {wanted[name]}"
+            return problem.replace("torch.", "")
     counted = sample.target[sample.valid]
     if task == "segmentation" and num_classes is not None and counted.numel():
         low, high = (int(extreme) for extreme in counted.aminmax())

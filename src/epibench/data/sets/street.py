@@ -16,7 +16,6 @@ from epibench.street.domains import FACTORS, MAX_SEVERITY, Domain, make_domain
 from epibench.street.frames import VERSION
 
 EXACT = frozenset({"target"})  # without its shift the target is exact and complete: what is asked is the same
-CHECKED: dict[str, Task] = {"": "depth", " classes": "segmentation"}
 
 
 class StreetSource(Source):
@@ -71,7 +70,8 @@ class StreetSource(Source):
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
         """A scene of each domain, for both tasks; there is nothing to download."""
+        tasks: dict[str, Task] = {"": "depth", " classes": "segmentation"}
         for domain in ("clean", "wild"):
-            for word, task in CHECKED.items():
+            for word, task in tasks.items():
                 scene = partial(StreetDataset, task, domain, length=1, size=(128, 256))
                 yield CheckedSplit(domain + word, task, None, [scene])

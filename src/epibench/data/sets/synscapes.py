@@ -11,15 +11,21 @@ from pydantic import Field
 
 from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS
 from epibench.data.classes import ClassTable
-from epibench.data.images import check_partners, list_files, load_picture
-from epibench.data.labelled import LabelledFrame, LabelledImages, read_labels, resized
+from epibench.data.images import (
+    LabelledFrame,
+    LabelledImages,
+    check_partners,
+    list_files,
+    load_picture,
+    read_labels,
+    resized,
+)
 from epibench.data.source import CheckedSplit, LabelledSource
 from epibench.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Split = Literal["train", "val", "all"]
 Images = Literal["rgb-2k", "rgb"]
 
 NUMBER = re.compile(r"(\d+)\.png")
@@ -37,7 +43,7 @@ class SynscapesSource(LabelledSource):
 
     kind: Literal["synscapes"] = "synscapes"
     root: str = "synscapes"
-    split: Split = "train"
+    split: Literal["train", "val", "all"] = "train"
     num_train: int = Field(2975, ge=1)
     num_val: int = Field(500, ge=1)
     seed: int = Field(0, ge=0)
@@ -45,9 +51,8 @@ class SynscapesSource(LabelledSource):
 
     def read(self) -> ScaledLabels:
         """The frames."""
-        frames = all_frames(self.folder, self.images)
-        if self.split != "all":
-            frames = self.selection(frames)
+        every = all_frames(self.folder, self.images)
+        frames = every if self.split == "all" else self.selection(every)
         return ScaledLabels(f"Synscapes {self.split}", frames, CITYSCAPES_LABEL_IDS, self.crop)
 
     def selection(self, frames: list[LabelledFrame]) -> list[LabelledFrame]:
@@ -81,14 +86,9 @@ class ScaledLabels(LabelledImages):
     def read_target(self, frame: LabelledFrame) -> Tensor:
         """The classes of a frame at the size of its image."""
         target = read_labels(frame.label, self.classes)
-        width, height = load_size(frame.image)
+        width, height = load_picture(frame.image, ("PNG",), decode=False).size
         scaled = target.shape[0] * width == target.shape[1] * height
         return resized(target, (height, width)) if scaled else target  # another shape is a mismatch
-
-
-def load_size(path: str) -> tuple[int, int]:
-    """Width and height of a picture."""
-    return load_picture(path, ("PNG",), decode=False).size
 
 
 def base_folder(root: Path) -> Path:
@@ -109,7 +109,5 @@ def all_frames(root: Path, images: Images) -> list[LabelledFrame]:
     if not image_files:
         raise InputError(f"{base / images}: no NUMBER.png is there; {remedy}")
     check_partners(image_files, label_files, base / "class", f"unpack Synscapes into {root}, completely")
-    return [
-        LabelledFrame(key[0], image_files[key], label_files[key])
-        for key in sorted(image_files, key=lambda key: (int(key[0]), key))
-    ]
+    keys = sorted(image_files, key=lambda key: (int(key[0]), key))
+    return [LabelledFrame(key[0], image_files[key], label_files[key]) for key in keys]

@@ -114,6 +114,8 @@ def in_region(name: ToyName, inputs: Tensor) -> Tensor:
 
 def read_data(name: ToyName, path: Path) -> Points:
     """Training data from an `.npz` with `x` and `y`, or `regression_x`, `classification_x` and so on."""
+    import torch
+
     prefix, arrays = name.removeprefix("toy-"), read_arrays(path, "see data.path")
     inputs_and_targets = []
     for axis in "xy":
@@ -122,24 +124,7 @@ def read_data(name: ToyName, path: Path) -> Points:
             there = ", ".join(arrays) or "nothing"
             raise InputError(f"{path}: no array '{axis}' or '{prefix}_{axis}'; it holds {there}")
         inputs_and_targets.append(arrays[known])
-    return _checked(name, path, *inputs_and_targets)
-
-
-def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
-    """All arrays of an `.npz` file; nothing in it is executed."""
-    try:
-        # Opened here: NumPy leaves a file that is no zip open.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return {name: np.asarray(file[name]) for name in file.files}
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; {remedy}") from None
-    except READ_ERRORS as error:
-        raise InputError(f"{path}: not a readable .npz file of plain arrays ({error}); {remedy}") from None
-
-
-def _checked(name: ToyName, path: Path, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> Points:
-    import torch
-
+    x, y = inputs_and_targets
     features = 1 if name == "toy-regression" else 2
     points = x[:, None] if x.ndim == 1 and features == 1 else x
     if points.ndim != 2 or points.shape[1] != features or y.shape != x.shape[:1] or len(y) == 0:
@@ -156,3 +141,15 @@ def _checked(name: ToyName, path: Path, x: npt.NDArray[np.generic], y: npt.NDArr
     if not np.isin(y, (0, 1)).all():
         raise InputError(f"{path}: the classes must be 0 and 1")
     return Points(inputs, torch.from_numpy(y.astype(np.int64)))
+
+
+def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
+    """All arrays of an `.npz` file; nothing in it is executed."""
+    try:
+        # Opened here: NumPy leaves a file that is no zip open.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            return {name: np.asarray(file[name]) for name in file.files}
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; {remedy}") from None
+    except READ_ERRORS as error:
+        raise InputError(f"{path}: not a readable .npz file of plain arrays ({error}); {remedy}") from None

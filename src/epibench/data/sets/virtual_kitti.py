@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from epibench.data.batch import Batch
-from epibench.data.images import Frames, bottom_centre, check_partners, list_files, read_depth, read_image
+from epibench.data.images import Frame, Frames, bottom_centre, check_partners, list_files, read_depth, read_image
 from epibench.data.source import CheckedSplit, DepthSource
 from epibench.errors import InputError
 
@@ -28,26 +28,14 @@ MAX_DEPTH = 80.0
 SPLITS: dict[Split, tuple[str, ...]] = {"train": ("0001", "0006", "0018", "0020"), "val": ("0002",)}
 PUBLISHED: dict[Split, int] = {"train": 18930, "val": 2330}  # frames of each camera
 VARIANTS = (
-    "15-deg-left",
-    "15-deg-right",
-    "30-deg-left",
-    "30-deg-right",
-    "clone",
-    "fog",
-    "morning",
-    "overcast",
-    "rain",
-    "sunset",
+    *("15-deg-left", "15-deg-right", "30-deg-left", "30-deg-right"),
+    *("clone", "fog", "morning", "overcast", "rain", "sunset"),
 )
 CAMERAS = ("Camera_0", "Camera_1")  # in version 2
 # Names of images and of depth, and what they are unpacked from.
-NAMES = {
-    "1.3.1": (re.compile(r"(\d{5})\.png"), re.compile(r"(\d{5})\.png")),
-    "2": (re.compile(r"rgb_(\d{5})\.jpg"), re.compile(r"depth_(\d{5})\.png")),
-}
-ARCHIVES = {
-    "1.3.1": "vkitti_1.3.1_rgb.tar and vkitti_1.3.1_depthgt.tar",
-    "2": "vkitti_2.0.3_rgb.tar and vkitti_2.0.3_depth.tar",
+FILES = {
+    "1.3.1": (r"(\d{5})\.png", r"(\d{5})\.png", "vkitti_1.3.1_rgb.tar and vkitti_1.3.1_depthgt.tar"),
+    "2": (r"rgb_(\d{5})\.jpg", r"depth_(\d{5})\.png", "vkitti_2.0.3_rgb.tar and vkitti_2.0.3_depth.tar"),
 }
 
 
@@ -86,10 +74,9 @@ class VirtualKittiSource(DepthSource):
 
 
 @dataclass(frozen=True, slots=True)
-class VirtualKittiFrame:
-    """The files of a frame."""
+class VirtualKittiFrame(Frame):
+    """The files of WORLD/VARIANT/NUMBER, in version 2 of SceneNN/VARIANT/Camera_N/NUMBER."""
 
-    frame_id: str  # WORLD/VARIANT/NUMBER, in version 2 SceneNN/VARIANT/Camera_N/NUMBER
     image: str
     depth: str
 
@@ -133,11 +120,12 @@ def sparse_depth(depth: Tensor, share: float, seed: int) -> Tensor:
 
 def video_frames(root: Path, version: Version, world: str, variant: str) -> list[VirtualKittiFrame]:
     """The frames of one world in one variant, of both cameras in version 2."""
-    remedy = f"unpack {ARCHIVES[version]} into {root}"
+    image_name, depth_name, archives = FILES[version]
+    remedy = f"unpack {archives} into {root}"
     frames = []
     for name, images, depths in video_folders(root, version, world, variant):
-        image_name, depth_name = NAMES[version]
-        image_files, depth_files = list_files(images, image_name, remedy), list_files(depths, depth_name, remedy)
+        image_files = list_files(images, re.compile(image_name), remedy)
+        depth_files = list_files(depths, re.compile(depth_name), remedy)
         check_partners(image_files, depth_files, depths, remedy)
         check_partners(depth_files, image_files, images, remedy)
         if not image_files:

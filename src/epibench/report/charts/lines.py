@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 from markupsafe import Markup
 
 from epibench.report.charts.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class
-from epibench.report.entries import ClassStyle, Values
+from epibench.report.entries import ClassStyle
 from epibench.results import RGB, Stat
 
 Remark = tuple[float, float, str, str]  # shares of the way across and up, anchor, text
@@ -39,8 +39,8 @@ class Series:
     label: str
     style: int
     x: Sequence[float]
-    y: Values
-    std: Values
+    y: Sequence[float | None]
+    std: Sequence[float | None]
     texts: list[str]
     hollow: Sequence[bool] = ()
     look: Look = "file"

@@ -7,7 +7,7 @@ maps of the probability of class 0, with the data and the true boundary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -17,8 +17,8 @@ from epibench.report.charts.lines import Layer, Look, Series, layer_group
 from epibench.report.charts.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class
 from epibench.report.numbers import m_equals, significant
 from epibench.report.page import Option, Switch
+from epibench.report.pictures import Panel, PanelRow
 from epibench.report.pictures.colours import NUM_COLOURS, probabilities_uri
-from epibench.report.pictures.panels import Panel, PanelRow
 from epibench.report.runs import Run, RunMethod
 from epibench.results import RADIUS, TRAIN_REGION, Columns, ToyPictures, Values
 
@@ -31,19 +31,8 @@ MAP_SIZE = (270.0, 291.4)  # the frame takes 36.6 across and 58 down, so that th
 BAR_SIZE = (270.0, 46.0)
 
 
-@dataclass(frozen=True)
-class ToyBook:
-    """All pictures of one run, with a switch between examples."""
-
-    identity: str
-    run: Run
-    shared: Markup
-    switch: Switch
-    groups: list[PanelRow]
-
-
-def toy_book(run: Run, methods: Sequence[RunMethod], identity: str) -> ToyBook | None:
-    """The pictures of a run; None where it has none."""
+def toy_book(run: Run, methods: Sequence[RunMethod], identity: str) -> dict[str, Any] | None:
+    """All pictures of a run, with a switch between examples; None where it has none."""
     pictures = run.results.pictures
     if not isinstance(pictures, ToyPictures):
         return None
@@ -61,7 +50,8 @@ def toy_book(run: Run, methods: Sequence[RunMethod], identity: str) -> ToyBook |
             groups.append(PanelRow(method.label, _panels(panels, method, examples[method.label]), method.index))
     most = max((len(given) for of_method in examples.values() for given in of_method.values()), default=1)
     options = [Option(str(number), str(number), number == 1) for number in range(1, most + 1)]
-    return ToyBook(identity, run, panels.shared(), Switch("example", "Example", options), groups)
+    switch = Switch("example", "Example", options)
+    return {"identity": identity, "run": run, "shared": panels.shared(), "switch": switch, "groups": groups}
 
 
 def _panels(
@@ -71,15 +61,11 @@ def _panels(
     return [
         Panel(
             f"{method.label}, {m_equals(m)}" if alone else m_equals(m),
-            panels.method(f"{method.label}, {m_equals(m)}", examples[m], method.index),
+            panels.panel(f"{method.label}, {m_equals(m)}", examples[m], method.index),
             method.index if alone else None,
         )
         for m in sorted(examples)
     ]
-
-
-def _shared() -> Element:
-    return element(None, "svg", class_="shared", width=0, height=0, aria_hidden="true")
 
 
 class BandPanels:
@@ -98,19 +84,15 @@ class BandPanels:
         """The reference, and direct regression, where there are any."""
         panels = []
         if reference := self.pictures.reference:
-            panels.append(Panel("Reference", self._panel("the reference", [reference], None, outline=False)))
+            panels.append(Panel("Reference", self.panel("the reference", [reference], outline=False)))
         if direct := self.pictures.direct:
-            chart = self._panel("direct regression", [direct], None, outline=True)
-            panels.append(Panel("Direct regression, no uncertainty", chart))
+            panels.append(Panel("Direct regression, no uncertainty", self.panel("direct regression", [direct])))
         return panels
-
-    def method(self, description: str, examples: Sequence[Columns], style: int) -> Markup:
-        """A method's picture, with a layer for each example."""
-        return self._panel(description, examples, style, outline=True)
 
     def shared(self) -> Markup:
         """Data, truth and the reference's outline, to be referred to by every picture."""
-        root, plot = _shared(), frame(element(None, "svg"), *BAND_SIZE, self.x_axis, self.y_axis)
+        root = element(None, "svg", class_="shared", width=0, height=0, aria_hidden="true")
+        plot = frame(element(None, "svg"), *BAND_SIZE, self.x_axis, self.y_axis)
         data, truth, reference = self.pictures.data, self.pictures.truth, self.pictures.reference or {}
         points = zip(data["x"], data["y"], strict=True)
         dots = "".join(f"M{plot.x(x or 0.0):.1f} {_y(plot, y or 0.0):.1f}h0" for x, y in points)
@@ -121,7 +103,10 @@ class BandPanels:
             element(root, "path", id=f"{self.identity}-{name}", class_=look, d=path)
         return markup(root)
 
-    def _panel(self, description: str, examples: Sequence[Columns], style: int | None, outline: bool) -> Markup:
+    def panel(
+        self, description: str, examples: Sequence[Columns], style: int | None = None, outline: bool = True
+    ) -> Markup:
+        """A picture with a layer for each example. outline: of the reference."""
         root = canvas(*BAND_SIZE, f"Predictive mean ± 1 and 2 std of {description}, over x from −7 to 7")
         plot = frame(root, *BAND_SIZE, self.x_axis, self.y_axis)
         left, right = (plot.x(x) for x in TRAIN_REGION["toy-regression"][0])
@@ -161,7 +146,7 @@ class BandPanels:
         look: Look = "oracle" if style is None else "file"
         for name, label in (("mean", "mean"), ("std", "std"), ("aleatoric_std", "of it aleatoric")):
             if name in example:
-                values = [*example[name][::READOUT_STEP]]
+                values = example[name][::READOUT_STEP]
                 texts = [significant(value, 2) for value in values]
                 series.append(Series(label, style or 0, x, values, [None] * len(x), texts, look=look))
         return series
@@ -191,16 +176,13 @@ class MapPanels:
     def first(self) -> list[Panel]:
         """The reference, where there is one, and how to read the maps."""
         reference = self.pictures.reference
-        panels = [Panel("Reference", self._panel("the reference", [reference]))] if reference else []
-        return [*panels, Panel("Data and truth", self._panel("the training data and the true boundary", []))]
-
-    def method(self, description: str, examples: Sequence[Columns], style: int) -> Markup:
-        """A method's map, with a layer for each example; maps keep their colours, whatever the style."""
-        return self._panel(description, examples)
+        panels = [Panel("Reference", self.panel("the reference", [reference]))] if reference else []
+        return [*panels, Panel("Data and truth", self.panel("the training data and the true boundary", []))]
 
     def shared(self) -> Markup:
         """The training data of each class, to be referred to by every map."""
-        root, plot = _shared(), frame(element(None, "svg"), *MAP_SIZE, self.x_axis, self.y_axis)
+        root = element(None, "svg", class_="shared", width=0, height=0, aria_hidden="true")
+        plot = frame(element(None, "svg"), *MAP_SIZE, self.x_axis, self.y_axis)
         data = self.pictures.data
         points = list(zip(data["x1"], data["x2"], data["class"], strict=True))
         group = element(root, "g", id=f"{self.identity}-data")
@@ -209,7 +191,8 @@ class MapPanels:
             element(group, "path", class_=f"dots class{number}", d=dots)
         return markup(root)
 
-    def _panel(self, description: str, examples: Sequence[Columns]) -> Markup:
+    def panel(self, description: str, examples: Sequence[Columns], style: int | None = None) -> Markup:
+        """A map with a layer for each example; maps keep their colours, whatever the style."""
         root = canvas(*MAP_SIZE, f"Probability of class 0 by {description}, over x₁ and x₂ from −6 to 6")
         plot = frame(root, *MAP_SIZE, self.x_axis, self.y_axis)
         for number, example in enumerate(examples, start=1):

@@ -8,7 +8,7 @@ import torchmetrics
 
 import epibench
 from epibench import metrics
-from epibench.metrics.torchmetrics_adapter import PRIVATE_ATTRIBUTES, TRIED_ON
+from epibench.metrics.streaming import PRIVATE_ATTRIBUTES, TRIED_ON
 
 ROOT = Path(epibench.__file__).parent
 
@@ -17,14 +17,14 @@ ROOT = Path(epibench.__file__).parent
 def test_the_attribute_is_there(name: str) -> None:
     assert hasattr(metrics.RootMeanSquaredError(), name), (
         f"torchmetrics {torchmetrics.__version__} has no Metric.{name}, which torchmetrics {TRIED_ON} had: "
-        "adapt src/epibench/metrics/torchmetrics_adapter.py"
+        "adapt src/epibench/metrics/streaming.py"
     )
 
 
 def test_no_other_file_asks_for_them() -> None:
     used = re.compile(rf"\.({'|'.join(PRIVATE_ATTRIBUTES)})\b")
     files = [path.name for path in ROOT.rglob("*.py") if used.search(path.read_text(encoding="utf-8"))]
-    assert files == ["torchmetrics_adapter.py"]
+    assert files == ["streaming.py"]
 
 
 def test_states_are_named_in_the_order_of_their_declaration() -> None:

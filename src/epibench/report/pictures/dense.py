@@ -1,0 +1,291 @@
+"""Pictures of dense problems: what is known of an image, and what each method predicts, its error and its uncertainty.
+
+Results carry grids and photos as base64 of image files. What cannot be read, as results may have been cut off or
+edited, is None, and its panel says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+from xml.etree.ElementTree import Element
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+from PIL import Image
+
+from epibench.report.charts.lines import STRIPES, class_swatch
+from epibench.report.charts.svg import element, markup
+from epibench.report.entries import ClassStyles
+from epibench.report.numbers import m_equals, percent
+from epibench.report.pictures import Panel, PanelRow
+from epibench.report.pictures.colours import (
+    AMOUNT,
+    DEPTH,
+    NUM_COLOURS,
+    ColourScale,
+    GridValues,
+    draw_bar,
+    indexed_uri,
+    palette,
+    scale_end,
+)
+from epibench.report.runs import EvalDomain, Run, RunMethod, class_styles
+from epibench.results import Grid, Picture
+
+ClassMap = NDArray[np.uint8]  # (height, width)
+
+WIDTH = 380.0  # about as wide as three in a row are on a screen, so that text has its usual size
+BAR_ROOM = 26.0
+MOST_COLUMNS = 640  # of a picture; larger ones are shrunk, as the page has no room to show more
+MOST_SPARSE_COLUMNS = 320  # where pixels are single points, which must be seen
+SPARSE = 0.12  # where less of a picture is known than this, single pixels are enlarged
+MOST_PIXELS = 64_000_000
+MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg"}
+UNREADABLE = (OSError, ValueError, SyntaxError, binascii.Error, EOFError)  # what Pillow raises on damaged files
+UNLABELLED = 255
+RIGHT, WRONG = 0.0, 0.9  # shares of the scale of uncertainty: a method that knows its errors shows the same twice
+STRIPE = 96  # stripes of what has no label, across a picture
+
+
+def read_grid(grid: Grid | str | None, zero_is_none: bool = False) -> GridValues | None:
+    """Numbers of a grey PNG in counts of a scale, (height, width); NaN where zero stands for none."""
+    counts = _pixels(grid.png) if isinstance(grid, Grid) else None
+    if counts is None or not isinstance(grid, Grid):
+        return None
+    values = counts.astype(np.float32) * np.float32(grid.scale)
+    return np.where(counts == 0, np.float32(np.nan), values) if zero_is_none else values
+
+
+def read_classes(png: Grid | str | None) -> ClassMap | None:
+    """Classes of pixels from an 8-bit grey PNG, (height, width)."""
+    pixels = _pixels(png) if isinstance(png, str) else None
+    return pixels if pixels is not None and pixels.dtype == np.uint8 else None
+
+
+def _pixels(text: str) -> NDArray[Any] | None:
+    """The pixels of a grey picture, (height, width)."""
+    image = _opened(text)
+    try:
+        pixels = np.asarray(image) if image is not None else np.empty(0)
+    except UNREADABLE:
+        return None
+    return pixels if pixels.ndim == 2 else None
+
+
+def _opened(text: str) -> Image.Image | None:
+    try:
+        image = Image.open(io.BytesIO(base64.b64decode("".join(text.split()), validate=True)))
+    except UNREADABLE:
+        return None
+    return image if image.width * image.height <= MOST_PIXELS else None
+
+
+def photo_uri(text: str) -> str | None:
+    """A photo as a data URI."""
+    image = _opened(text)
+    media_type = MEDIA_TYPES.get(image.format or "") if image is not None else None
+    return f"data:{media_type};base64,{''.join(text.split())}" if media_type else None
+
+
+def known_values(grids: Sequence[GridValues | None]) -> GridValues:
+    """All numbers of some grids."""
+    known = [grid[np.isfinite(grid)] for grid in grids if grid is not None]
+    return np.concatenate(known) if known else np.empty(0, np.float32)
+
+
+def shrunk(values: GridValues, most: int, sparse: bool = False) -> GridValues:
+    """A grid of at most so many columns: the mean of each block's numbers, or where these are sparse the smallest."""
+    factor = -(-values.shape[1] // most)
+    if factor <= 1:
+        return values
+    height, width = (size // factor * factor for size in values.shape)
+    blocks = values[:height, :width].reshape(height // factor, factor, width // factor, factor)
+    known = np.isfinite(blocks)
+    if sparse:
+        least = np.where(known, blocks, np.inf).min(axis=(1, 3))
+        return np.where(np.isfinite(least), least, np.nan).astype(np.float32)
+    number, total = known.sum(axis=(1, 3)), np.where(known, blocks, 0.0).sum(axis=(1, 3))
+    return np.where(number > 0, total / np.maximum(number, 1), np.nan).astype(np.float32)
+
+
+def enlarged(values: GridValues) -> GridValues:
+    """A grid whose single numbers are spread over their neighbours, so that they can be seen; the smallest wins."""
+    filled = np.where(np.isfinite(values), values, np.inf)
+    for axis in (0, 1):
+        padded = np.pad(filled, [(1, 1) if side == axis else (0, 0) for side in (0, 1)], constant_values=np.inf)
+        windows = [np.take(padded, range(shift, shift + values.shape[axis]), axis=axis) for shift in (0, 1, 2)]
+        filled = np.minimum(np.minimum(windows[0], windows[1]), windows[2])
+    return np.where(np.isfinite(filled), filled, np.nan).astype(np.float32)
+
+
+def _image_chart(description: str, uri: str, height: float) -> Markup:
+    root = _canvas(description, height)
+    _draw_image(root, uri, height)
+    return markup(root)
+
+
+def _canvas(description: str, height: float, room: float = 0.0) -> Element:
+    """An empty drawing for a picture of some height, with room for a colour bar below."""
+    box = f"0 0 {WIDTH:g} {height + room:.1f}"
+    return element(None, "svg", viewBox=box, role="img", aria_label=description, class_="picture")
+
+
+def _draw_image(root: Element, uri: str, height: float) -> None:
+    element(root, "image", href=uri, preserveAspectRatio="none", x=0, y=0, width=WIDTH, height=height)
+
+
+def photo_chart(picture: Picture) -> Markup | None:
+    """The photo of a picture; None where it cannot be read."""
+    uri = photo_uri(picture.photo)
+    return _image_chart(f"Image {picture.image}", uri, WIDTH * picture.height / picture.width) if uri else None
+
+
+def grid_chart(description: str, values: GridValues | None, scale: ColourScale) -> Markup | None:
+    """A grid in colours with its bar; None where there is no grid."""
+    if values is None:
+        return None
+    sparse = bool(np.isfinite(values).mean() < SPARSE)
+    small = shrunk(values, MOST_SPARSE_COLUMNS if sparse else MOST_COLUMNS, sparse)
+    if sparse and np.isfinite(small).mean() < SPARSE:
+        small = enlarged(small)
+    height = WIDTH * values.shape[0] / values.shape[1]
+    root = _canvas(f"{description}, from 0 to {scale.upper:g} {scale.unit}".rstrip(), height, BAR_ROOM)
+    if not np.isfinite(small).all():
+        element(root, "rect", class_="unknown", width=WIDTH, height=height)
+    _draw_image(root, scale.uri(small), height)
+    draw_bar(root, scale, WIDTH, height + 5)
+    return markup(root)
+
+
+class DepthPanels:
+    """Draws the pictures of one run on common scales: one of depth, and one of error and uncertainty."""
+
+    def __init__(self, run: Run, pictures: Sequence[Picture]) -> None:
+        unit = run.results.unit or ""
+        depths = [read_grid(picture.target, zero_is_none=True) for picture in pictures]
+        amounts = [error_of(picture, name) for picture in pictures for name in picture.methods]
+        amounts += [read_grid(one.std) for picture in pictures for one in picture.methods.values()]
+        self.depth = ColourScale(scale_end(known_values(depths), 0.995), DEPTH, unit)
+        self.amount = ColourScale(scale_end(known_values(amounts), 0.98), AMOUNT, unit)
+
+    def rows(self, picture: Picture, methods: Sequence[RunMethod], domain: EvalDomain) -> Iterator[PanelRow]:
+        """Input and truth in a row, then a row for each method."""
+        sparse, target = (read_grid(grid, zero_is_none=True) for grid in (picture.sparse_depth, picture.target))
+        first = [
+            Panel("Image", photo_chart(picture)),
+            Panel("Sparse depth, the input", grid_chart("Sparse input depth", sparse, self.depth)),
+            Panel("True depth", grid_chart("True depth", target, self.depth)),
+        ]
+        yield PanelRow("Input and truth", first)
+        for method in methods:
+            if prediction := picture.methods.get(method.name):
+                where, error = f"{method.label}, {m_equals(prediction.M)}", error_of(picture, method.name)
+                mean, std = read_grid(prediction.mean), read_grid(prediction.std)
+                panels = [
+                    Panel("Predicted depth", grid_chart(f"Predicted depth, {where}", mean, self.depth)),
+                    Panel("|Error|", grid_chart(f"Absolute error, {where}", error, self.amount)),
+                    Panel("Uncertainty (std)", grid_chart(f"Predicted std, {where}", std, self.amount)),
+                ]
+                yield PanelRow(where, panels, method.index)
+
+
+def error_of(picture: Picture, method: str) -> GridValues | None:
+    """Where a method is off and by how much; None where there is no target, or one of another size."""
+    mean, target = read_grid(picture.methods[method].mean), read_grid(picture.target, zero_is_none=True)
+    return np.abs(mean - target) if mean is not None and target is not None and mean.shape == target.shape else None
+
+
+class ClassPanels:
+    """Draws the pictures of one run: classes in their colours, and uncertainty on one scale for all."""
+
+    def __init__(self, run: Run, pictures: Sequence[Picture]) -> None:
+        self.run = run
+        grids = [read_grid(one.uncertainty) for picture in pictures for one in picture.methods.values()]
+        self.amount = ColourScale(scale_end(known_values(grids), 0.98), AMOUNT, "nats")
+
+    def rows(self, picture: Picture, methods: Sequence[RunMethod], domain: EvalDomain) -> Iterator[PanelRow]:
+        """Image, truth and a key in a row, then a row for each method."""
+        styles, target = class_styles(self.run.results, domain.name), read_classes(picture.target)
+        shown = [method for method in methods if method.name in picture.methods]
+        maps = [read_classes(picture.methods[method.name].predicted) for method in shown]
+        first = [
+            Panel("Image", photo_chart(picture)),
+            Panel("True classes", classes_chart("True classes", target, styles)),
+            Panel("Classes in these pictures", class_key([target, *maps], styles)),
+        ]
+        yield PanelRow("Image and truth", first)
+        for method, predicted in zip(shown, maps, strict=True):
+            prediction, wrong = picture.methods[method.name], wrong_pixels(predicted, target)
+            where, known = f"{method.label}, {m_equals(prediction.M)}", known_values([wrong])
+            share = f": {percent(float(known.mean()))} of the labelled pixels" if known.size else ""
+            entropy = grid_chart(f"Predictive entropy, {where}", read_grid(prediction.uncertainty), self.amount)
+            panels = [
+                Panel("Predicted classes", classes_chart(f"Predicted classes, {where}", predicted, styles)),
+                Panel(f"Where it is wrong{share}", errors_chart(f"Errors, {where}", wrong)),
+                Panel("Uncertainty (entropy)", entropy),
+            ]
+            yield PanelRow(where, panels, method.index)
+
+
+def wrong_pixels(predicted: ClassMap | None, target: ClassMap | None) -> GridValues | None:
+    """1 where a prediction is wrong, NaN where there is no label; None where there is no truth of the same size."""
+    if predicted is None or target is None or predicted.shape != target.shape:
+        return None
+    return np.where(target == UNLABELLED, np.nan, predicted != target).astype(np.float32)
+
+
+def classes_chart(description: str, classes: ClassMap | None, styles: ClassStyles) -> Markup | None:
+    """A map of classes in their colours; None where there is no map."""
+    if classes is None:
+        return None
+    small = _every(classes)
+    colours = [styles.of(number).colour for number in range(NUM_COLOURS - 2)]
+    # The last two colours are those of the stripes: there are never so many classes.
+    indices = np.where(small == UNLABELLED, NUM_COLOURS - 2 + _stripes(small.shape), np.minimum(small, NUM_COLOURS - 3))
+    return _indexed_chart(description, indices, bytes(part for colour in (*colours, *STRIPES) for part in colour))
+
+
+def errors_chart(description: str, wrong: GridValues | None) -> Markup | None:
+    """Where a prediction is wrong, in the colours of uncertainty; None where that is not known."""
+    if wrong is None:
+        return None
+    small, amounts = _every(wrong), palette(AMOUNT)
+    shades = [amounts[3 * i : 3 * i + 3] for i in (round(share * (NUM_COLOURS - 1)) for share in (RIGHT, WRONG))]
+    indices = np.where(np.isfinite(small), np.nan_to_num(small), 2 + _stripes(small.shape))
+    stripes = bytes(part for colour in STRIPES for part in colour)
+    return _indexed_chart(description, indices, b"".join((*shades, stripes)))
+
+
+def class_key(maps: Sequence[ClassMap | None], styles: ClassStyles) -> Markup | None:
+    """The classes that occur in any of some maps, with their colours; None where there are none."""
+    numbers = sorted({int(number) for classes in maps if classes is not None for number in np.unique(classes)})
+    if not numbers:
+        return None
+    items = Markup("")
+    for number in numbers:
+        style = None if number == UNLABELLED else styles.of(number)
+        name = "not labelled" if style is None else style.name
+        items += Markup("<li>{} <span>{}</span></li>").format(class_swatch(style), name)
+    return Markup('<ul class="class-key">{}</ul>').format(items)
+
+
+def _every(values: NDArray[Any]) -> NDArray[Any]:
+    """A map of at most so many columns as a page has room for: every so many-th pixel."""
+    step = -(-values.shape[1] // MOST_COLUMNS)
+    return values[::step, ::step]
+
+
+def _stripes(shape: tuple[int, ...]) -> NDArray[Any]:
+    """0 and 1 in stripes that go up to the right."""
+    rows, columns = np.indices(shape)
+    stripes: NDArray[Any] = (rows + columns) // max(2, shape[1] // STRIPE) % 2
+    return stripes
+
+
+def _indexed_chart(description: str, indices: NDArray[Any], colours: bytes) -> Markup:
+    return _image_chart(description, indexed_uri(indices, colours), WIDTH * indices.shape[0] / indices.shape[1])

@@ -1,0 +1,44 @@
+"""How many of the draws behind a mean are independent, and the standard errors that follow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from epibench.results import FileResults, MethodFacts
+
+
+@dataclass(frozen=True)
+class PoolSize:
+    """What members are drawn from; groups are networks or chains that each draw stays within."""
+
+    num_members: int
+    num_groups: int | None = None
+    num_networks: int | None = None
+
+    @classmethod
+    def of(cls, facts: MethodFacts | FileResults) -> PoolSize:
+        """The pool of a method of a run, or of a scored file, which does not know of networks."""
+        networks = facts.num_networks if isinstance(facts, MethodFacts) else None
+        return cls(facts.num_members, facts.num_groups, networks)
+
+
+def independent_draws(num_draws: int, members: int, pool: PoolSize) -> int:
+    """Draws that share no network: those of one network, or sets that overlap, say the same thing twice."""
+    if pool.num_groups:
+        # The first draws are of the first networks: a network may be drawn from several times before the next.
+        networks = pool.num_networks or pool.num_groups
+        most = min(networks, -(-num_draws * networks // pool.num_groups))
+    else:
+        most = pool.num_members // max(members, 1)
+    return max(min(num_draws, most), min(num_draws, 1))
+
+
+def standard_error(std: float | None, num_independent: int) -> float | None:
+    """The standard error of a mean, from the population std over draws; None with fewer than two independent draws."""
+    return None if std is None or num_independent < 2 else std / math.sqrt(num_independent)
+
+
+def combined_error(first: float | None, second: float | None) -> float | None:
+    """The standard error of the difference of two independent means."""
+    return None if first is None or second is None else math.hypot(first, second)
