@@ -94,7 +94,7 @@ def case_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ca
         run = Run(recipe, RunFolder(folders[kind] / "run"), machine, Silent())
         trained = train_method(run, name)
         if isinstance(recipe, DenseRecipe):
-            return Case(recipe, name, trained, ImageExperiment(run).fit(name, trained).pool)
+            return Case(recipe, name, trained, ImageExperiment(run).make_pool(name, trained).pool)
         return Case(recipe, name, trained, ToyExperiment(run).pool(trained))
 
     return case

@@ -28,7 +28,7 @@ def plain(text: str) -> str:
 
 
 def with_classes(values: dict[str, list[float | None]], names: list[str], label: str = "Ensembling") -> Entry:
-    stats = {name: ClassStat(mean=[*found], std=None, n=3) for name, found in values.items()}
+    stats = {name: ClassStat(mean=[*found], std=[0.01 for _ in found], n=3) for name, found in values.items()}
     return Entry(0, label, "categorical", {4: {**stats}}, PoolSize(16), classes=ClassStyles(names))
 
 

@@ -44,10 +44,10 @@ def noted(function, describe):
 
 
 def gated(function, name):
-    def call(*arguments):
+    def call(*arguments, **named):
         while not os.path.exists(os.path.join(gates, name)):
             time.sleep(0.02)
-        return function(*arguments)
+        return function(*arguments, **named)
 
     return call
 
