@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torch.utils.data import DataLoader
 
-from epibench.data.batch import stack
+from epibench.data.loading import InOrder, batches
 from epibench.street import Domain, StreetDataset, make_domain, render_frame
 
 
@@ -51,17 +50,16 @@ def test_known_numbers():
 @pytest.mark.parametrize("task", ["depth", "segmentation"])
 def test_a_loader_with_workers_yields_batches(task):
     dataset = StreetDataset(task, "wild", length=4, seed=5, size=(64, 128))
-    loader = DataLoader(dataset, batch_size=2, num_workers=2, collate_fn=stack)
-    batches = list(loader)
-    assert len(batches) == 2
-    for number, batch in enumerate(batches):
+    loaded = list(batches(InOrder(dataset), range(4), batch_size=2, workers=2))
+    assert len(loaded) == 2
+    for number, batch in enumerate(loaded):
         for position in range(2):
             sample = dataset[2 * number + position]
             assert (batch.target[position] == sample.target).all()
             assert (batch.valid[position] == sample.valid).all()
             for name, values in sample.inputs.items():
                 assert (batch.inputs[name][position] == values).all()
-    batch = batches[0].to("cpu")
+    batch = loaded[0].to("cpu")
     assert batch.inputs["image"].shape == (2, 3, 64, 128)
     assert batch.target.shape == batch.valid.shape == (2, 64, 128)
     assert set(batch.inputs) == ({"image", "sparse_depth"} if task == "depth" else {"image"})
