@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class InputError(ValueError):
     """Something the user gave is wrong; the message names the thing, the place and the remedy."""
+
+
+def some_of(words: Sequence[str], most: int) -> str:
+    """Words for a message, as `a, b and 3 more`."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

@@ -15,6 +15,7 @@ from epibench.data.sets import DATA_SETS
 from epibench.data.source import LabelledFrames, Source, SplitReport
 from epibench.errors import InputError
 from epibench.files import replacing
+from epibench.plans import evenly_spaced
 
 if TYPE_CHECKING:
     from epibench.data.source import LabelledFrames, Source, SplitReport
@@ -164,7 +165,7 @@ def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> 
 
 def print_report(name: str, report: SplitReport) -> None:
     """A split: how many frames, what is in those that were opened, and what is wrong."""
-    from epibench.data.source import LabelledFrames, spread
+    from epibench.data.source import LabelledFrames
 
     published = "" if report.published in (None, report.frames) else f" of {report.published:,}"
     frames = "frame" if report.frames == 1 and not published else "frames"
@@ -172,7 +173,7 @@ def print_report(name: str, report: SplitReport) -> None:
     if isinstance(report.content, LabelledFrames):
         print_classes(report.content, report.frames)
     elif report.content is not None:
-        for index in spread(len(report.content), MAX_NAMED):
+        for index in evenly_spaced(len(report.content), min(len(report.content), MAX_NAMED)):
             frame = report.content[index]
             show(
                 f"  {frame.frame_id}: {frame.size[0]}×{frame.size[1]}, sparse depth in {frame.sparse_share:.1%}, "

@@ -17,7 +17,7 @@ from epibench.data.batch import Batch, LabelledSamples, SamplesView
 from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.data.classes import IGNORE, ClassTable, Colour, Pairs, table_of_names
 from epibench.data.sets.camvid import CAMVID_IDS, CITYSCAPES_TO_CAMVID
-from epibench.errors import InputError
+from epibench.errors import InputError, some_of
 
 Component = tuple[set[int], set[int]]  # classes of the model, classes of the domain
 
@@ -91,8 +91,8 @@ def known_pairs(model: ClassTable, domain: ClassTable) -> tuple[Pairs, str]:
     shared = tuple((name, name) for name in model.names if name in domain.names)
     if not shared:
         raise InputError(
-            f"classes of the model ({_listed(model.names)}) and of the domain ({_listed(domain.names)}) share no name, "
-            f"and no table between them is built in; give the domain a mapping, as [[model class, class], …]"
+            f"classes of the model ({some_of(model.names, 4)}) and of the domain ({some_of(domain.names, 4)}) share no "
+            f"name, and no table between them is built in; give the domain a mapping, as [[model class, class], …]"
         )
     return shared, "by equal names"
 
@@ -149,7 +149,3 @@ def _about(origin: str, components: Sequence[Component], model: ClassTable, doma
             left.append(f"{', '.join(names)} of {side}")
     common = "1 common class" if len(components) == 1 else f"{len(components)} common classes"
     return f"{common} {origin}" + (f"; left out: {'; '.join(left)}" if left else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from epibench.errors import InputError
+from epibench.errors import InputError, some_of
 from epibench.oklab import from_oklab, in_bytes
 
 if TYPE_CHECKING:
@@ -88,15 +88,12 @@ class ClassTable:
         """Which values are not in the table, how often they occur, and where the first is."""
         values, counts = np.unique(numbers[unknown], return_counts=True)
         row, column = np.argwhere(unknown)[0]
-        first = values[:MAX_NAMED].tolist()
-        shown = ", ".join(
-            f"{each >> 16} {each >> 8 & 255} {each & 255}" if self.in_colour else f"{each}" for each in first
-        )
-        more = f" and {len(values) - MAX_NAMED} more" if len(values) > MAX_NAMED else ""
+        colour = "{0} {1} {2}".format if self.in_colour else "{3}".format
+        shown = some_of([colour(v >> 16, v >> 8 & 255, v & 255, v) for v in values.tolist()], MAX_NAMED)
         kind = ("colour" if self.in_colour else "value") + ("s" if len(values) > 1 else "")
         pixels = "1 pixel" if counts.sum() == 1 else f"{counts.sum():,} pixels"
         return (
-            f"{kind} {shown}{more} in {pixels}, first in row {row}, column {column}: not in the class table "
+            f"{kind} {shown} in {pixels}, first in row {row}, column {column}: not in the class table "
             f"'{self.name}'; give the table of these files, or add the value to yours (without a name: not counted)"
         )
 

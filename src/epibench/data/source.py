@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from epibench.data.batch import Batch, Samples, first_samples
 from epibench.data.classes import ClassTable, Pairs
 from epibench.errors import InputError
+from epibench.plans import evenly_spaced
 
 Task = Literal["depth", "segmentation"]
 Size = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
@@ -233,7 +234,7 @@ def check_split(split: CheckedSplit, every: bool, watch: Watch) -> SplitReport:
         except InputError as error:
             missing.append(str(error))
     number = len(frames) if every else 3 if split.task == "depth" else 12
-    chosen = [frames[index] for index in spread(len(frames), number)]
+    chosen = [frames[index] for index in evenly_spaced(len(frames), min(len(frames), number))]
     problems: list[str] = []
     opened = readable(watch(chosen, split.name), problems)
     content: tuple[DepthFrame, ...] | LabelledFrames | None
@@ -246,12 +247,6 @@ def check_split(split: CheckedSplit, every: bool, watch: Watch) -> SplitReport:
         small = [frame for frame in content if frame.size[0] < height or frame.size[1] < width]
         problems += [f"{frame.frame_id}: {remedy}" for frame in small]
     return SplitReport(split.name, len(frames), split.published, content or None, (*problems, *missing))
-
-
-def spread(length: int, number: int) -> Iterator[int]:
-    """So many numbers from the first to the last."""
-    count = min(length, number)
-    return (0 if count == 1 else step * (length - 1) // (count - 1) for step in range(count))
 
 
 def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Frame, Batch]]:

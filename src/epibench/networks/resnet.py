@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
 
-from epibench.errors import InputError
+from epibench.errors import InputError, some_of
 
 Depth = Literal[18, 34, 50, 101, 152]
 OutputStride = Literal[8, 16, 32]
@@ -209,7 +209,7 @@ def load_backbone(resnet: ResNet, path: str | Path) -> None:
     weights = _unprefixed(_read(path))
     if not any(name.startswith("layer1.0.") for name in weights):
         raise InputError(
-            f"{path}: no weights of a ResNet ({_listed(sorted(weights))}); "
+            f"{path}: no weights of a ResNet ({some_of(sorted(weights), KEYS_SHOWN) or 'it has no tensors'}); "
             "expected names as torchvision and timm have them: conv1.weight, bn1.weight, layer1.0.conv1.weight"
         )
     ignored = [name for name in weights if name.startswith(CLASSIFIER) or name.endswith(BOOKKEEPING)]
@@ -295,7 +295,7 @@ def _check_fit(path: Path, weights: Mapping[str, Tensor], expected: Mapping[str,
     missing = [name for name in expected if name not in weights and not name.endswith(COUNTER)]
     unexpected = [name for name in weights if name not in expected]
     kinds = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
-    problems = [f"{kind}: {_listed(keys)}" for kind, keys in kinds if keys]
+    problems = [f"{kind}: {some_of(keys, KEYS_SHOWN)}" for kind, keys in kinds if keys]
     if problems:
         expected_kind = f"a ResNet{resnet.depth} of width {resnet.width} with stem={resnet.stem_kind}"
         problems = [*_hints(weights, resnet), *problems]
@@ -325,14 +325,6 @@ def _hints(weights: Mapping[str, Tensor], resnet: ResNet) -> list[str]:
     if any(".downsample.2." in name for name in weights):
         hints.append("the file is a ResNet-D, whose shortcuts average first: such weights cannot be used")
     return hints
-
-
-def _listed(keys: Sequence[str]) -> str:
-    """The first few, and how many more."""
-    if not keys:
-        return "it has no tensors"
-    more = f" and {len(keys) - KEYS_SHOWN} more" if len(keys) > KEYS_SHOWN else ""
-    return ", ".join(keys[:KEYS_SHOWN]) + more
 
 
 def fold_batch_norm(network: nn.Module) -> None:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
-from epibench.errors import InputError
+from epibench.errors import InputError, some_of
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -283,8 +283,7 @@ def _natural_order(path: Path) -> list[tuple[bool, int, str]]:
 
 def listed(names: Sequence[str]) -> str:
     """Names in quotes, the first dozen of them."""
-    shown = ", ".join(repr(name) for name in names[:12])
-    return (shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")) or "nothing"
+    return some_of([repr(name) for name in names], 12) or "nothing"
 
 
 def hints(wanted: Sequence[str], names: Sequence[str]) -> str:
