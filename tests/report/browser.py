@@ -2,8 +2,10 @@
 
 import html
 import json
+import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,10 @@ FRAME = """<!DOCTYPE html><iframe width="400" height="900" style="border: 0" src
 def dump(chromium: str, page: Path, profile: Path) -> tuple[str, str]:
     """The page's document after its scripts, and what the browser logged."""
     command = [chromium, *OPTIONS.split(), f"--user-data-dir={profile}", "--dump-dom", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    # Chromium starts only with a home it may write to and a temporary folder short enough for its socket.
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as home:
+        environment = os.environ | {"HOME": home, "TMPDIR": home}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
     return done.stdout, done.stderr
 
 
