@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,29 +23,18 @@ from small_segmentation_recipe import small_segmentation
 
 from epibench import files
 from epibench.cli import main
-from epibench.members import networks
 from epibench.recipes import Recipe
 from epibench.runs import images
 from epibench.runs.checkpoints import Checkpoints, save_tensors, text_checksum
-from epibench.training import network as training
-from epibench.training.state import Pacer, TrainingState
+from epibench.training.state import TrainingState
 
+pytestmark = pytest.mark.usefixtures("eager")
 NUMBERS = ("summary", "draws", "curves", "pictures", "domains", "methods", "overlap", "training", "kl", "failed")
 REMEDIES = ("remove it", "remove the file", "give another --out", "give a new folder", "run the same command again")
 
 
 class Killed(BaseException):
     """As a kill: nothing catches it."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def eager() -> Iterator[None]:
-    """Save as often as possible, in shards of one batch."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "LOG_EVERY", 2)
-        patch.setattr(Pacer, "due", lambda pacer: True)
-        patch.setattr(networks, "SHARD_PIXELS", {"cpu": 1})
-        yield
 
 
 def image_recipe(cache: Path, *settings: str) -> Recipe:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,9 @@ from safetensors.torch import load_file
 from silent_reporter import Silent, run_in
 from small_dense_recipe import small_dense
 
-from epibench.cli import main
 from epibench.data.batch import Batch
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
-from epibench.members import networks
 from epibench.methods import METHODS
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DenseRecipe
@@ -38,7 +35,7 @@ from epibench.street import StreetDataset
 from epibench.street.dataset import as_sample
 from epibench.training import network as training
 from epibench.training.network import NetworkKeys
-from epibench.training.state import Pacer, TrainingState
+from epibench.training.state import TrainingState
 
 NUMBERS = ("summary", "draws", "curves", "pictures", "domains", "methods", "overlap", "training", "failed")
 METRICS = {
@@ -58,6 +55,8 @@ def numbers(results: dict[str, Any]) -> dict[str, Any]:
     return {name: results[name] for name in NUMBERS}
 
 
+pytestmark = pytest.mark.usefixtures("eager")
+
 # What saves as often as it can, in shards of one batch; also in a script that dies.
 EAGER = """
 from epibench.cli import main
@@ -71,15 +70,6 @@ networks.SHARD_PIXELS = {"cpu": 1}
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def eager() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "LOG_EVERY", 2)
-        patch.setattr(Pacer, "due", lambda pacer: True)
-        patch.setattr(networks, "SHARD_PIXELS", {"cpu": 1})
-        yield
-
-
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("scenes")
@@ -89,19 +79,6 @@ def cache(tmp_path_factory) -> Path:
 def finished(cache: Path, tmp_path_factory) -> tuple[DenseRecipe, Path, dict[str, Any]]:
     recipe, path = small_dense(cache), tmp_path_factory.mktemp("runs") / "whole"
     return recipe, path, carry_out(recipe, path)
-
-
-@pytest.fixture
-def command_line(monkeypatch, capsys):
-    """Run `epibench …` in this process: its status, and what it says on stderr."""
-
-    def call(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["epibench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return stop.value.code or 0, capsys.readouterr().err
-
-    return call
 
 
 # What it writes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from silent_reporter import run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
-from epibench.cli import main
 from epibench.recipes import Recipe
 
 EARLIER = "an earlier version of epibench wrote it"
@@ -65,17 +63,6 @@ def made(cache: Path, tmp_path_factory) -> dict[str, tuple[Recipe, Path]]:
     return made
 
 
-@pytest.fixture
-def command(monkeypatch, capsys):
-    def call(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["epibench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return stop.value.code or 0, capsys.readouterr().err
-
-    return call
-
-
 @pytest.fixture(params=["toy", "images"])
 def old(request, made, tmp_path: Path) -> tuple[Recipe, Path]:
     recipe, folder = made[request.param]
@@ -84,38 +71,38 @@ def old(request, made, tmp_path: Path) -> tuple[Recipe, Path]:
     return recipe, tmp_path / "run"
 
 
-def run(command: Any, folder: Path, *settings: str) -> tuple[int, str]:
+def run(command_line: Any, folder: Path, *settings: str) -> tuple[int, str]:
     given = [part for setting in settings for part in ("--set", setting)]
-    return command("run", folder.parent / "recipe.json", "--out", folder, "--jobs", 1, "--device", "cpu", *given)
+    return command_line("run", folder.parent / "recipe.json", "--out", folder, "--jobs", 1, "--device", "cpu", *given)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_finished_one_is_shown(old, command) -> None:
+def test_a_finished_one_is_shown(old, command_line) -> None:
     _, folder = old
     before = (folder / "results.json").read_bytes()
-    status, said = run(command, folder)
+    status, said = run(command_line, folder)
     assert status == 0, said
     assert "finished already" in said
     assert (folder / "report.html").stat().st_size > 10_000
     assert (folder / "results.json").read_bytes() == before
 
 
-def test_a_page_is_made_of_a_finished_one(old, command) -> None:
+def test_a_page_is_made_of_a_finished_one(old, command_line) -> None:
     _, folder = old
-    assert command("report", folder)[0] == 0
+    assert command_line("report", folder)[0] == 0
     assert (folder / "report.html").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("settings", [(), ("draws=1",), ("members=[1,2]",)], ids=["unfinished", "draws", "M"])
-def test_one_that_would_have_to_go_on_is_refused(settings: tuple[str, ...], old, command) -> None:
+def test_one_that_would_have_to_go_on_is_refused(settings: tuple[str, ...], old, command_line) -> None:
     _, folder = old
     if not settings:
         (folder / "results.json").unlink()
     before = files_of(folder)
-    status, said = run(command, folder, *settings)
+    status, said = run(command_line, folder, *settings)
     complaint = said.strip().splitlines()[-1]
     assert status == 2
     assert complaint.startswith(f"epibench: {folder / 'members'}")
@@ -124,7 +111,7 @@ def test_one_that_would_have_to_go_on_is_refused(settings: tuple[str, ...], old,
     assert files_of(folder) == before
 
 
-def test_an_unfinished_training_of_it_is_refused(made, tmp_path: Path, command) -> None:
+def test_an_unfinished_training_of_it_is_refused(made, tmp_path: Path, command_line) -> None:
     recipe, folder = made["images"]
     (tmp_path / "recipe.json").write_text(recipe.model_dump_json())
     (tmp_path / "run" / "members" / "ensemble").mkdir(parents=True)
@@ -133,6 +120,6 @@ def test_an_unfinished_training_of_it_is_refused(made, tmp_path: Path, command) 
     notes = json.dumps({"stamp": "98d2103b6beaaa0a3b8646e6f02a29bc", "step": 4, "seconds": 1, "log": []})
     state = tmp_path / "run" / "members" / "ensemble" / "0000.unfinished.safetensors"
     save_file({"parameters": next(iter(weights.values()))}, state, {"notes": notes})
-    status, said = run(command, tmp_path / "run")
+    status, said = run(command_line, tmp_path / "run")
     assert status == 2
     assert f"{state}: {EARLIER}" in said
