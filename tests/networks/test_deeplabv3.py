@@ -46,10 +46,47 @@ def test_the_published_network_has_its_layers() -> None:
         (18, ("stages.2.0", "stages.2.1", "stages.3.0", "stages.3.1")),
     ],
 )
-def test_dropout_goes_after_the_last_four_blocks(depth: int, places: tuple[str, ...]) -> None:
+def test_dropout_goes_after_stages_or_the_last_four_blocks_or_modules_by_name(
+    depth: int, places: tuple[str, ...]
+) -> None:
     with torch.device("meta"):
-        network = DeepLabV3(5, depth, width=8, head_width=16)
-    assert network.dropout_places == tuple(f"backbone.{place}" for place in places)
+        published = DeepLabV3(5, depth, width=8, head_width=16)
+        blocks = DeepLabV3(5, depth, width=8, head_width=16, dropout_places="blocks")
+        own = DeepLabV3(5, depth, width=8, head_width=16, dropout_places=("pyramid.project",))
+    assert published.dropout_places == tuple(f"backbone.stages.{stage}" for stage in range(4))
+    assert blocks.dropout_places == tuple(f"backbone.{place}" for place in places)
+    assert own.dropout_places == ("pyramid.project",)
+
+
+@pytest.mark.parametrize("option", ["normalisation", "head_init", "dropout_places"])
+def test_unknown_choices_are_refused_by_name(option: str) -> None:
+    with pytest.raises(InputError, match=f"{option} of DeepLabV3: choose one of .*, not wrong"):
+        narrow(**{option: "wrong"})
+
+
+def test_normalisations_are_those_of_the_files_that_weights_come_from() -> None:
+    seen: list[Tensor] = []
+    inputs = make_inputs()
+    red, green, blue = inputs["image"].float().unbind(1)
+    for kind in ("imagenet", "caffe", "none"):
+        network = narrow(normalisation=kind)
+        network.backbone.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+        network(inputs)
+    channels = ((red, 0.485, 0.229), (green, 0.456, 0.224), (blue, 0.406, 0.225))
+    expected = torch.stack([(values / 255 - mean) / std for values, mean, std in channels], 1)
+    torch.testing.assert_close(seen[0], expected, rtol=1e-5, atol=1e-5)
+    assert torch.equal(seen[1], torch.stack([blue - 102.9801, green - 115.9465, red - 122.7717], 1))
+    assert torch.equal(seen[2], inputs["image"].float())
+
+
+def test_the_head_starts_from_he_or_as_pytorch_does() -> None:
+    he, default = narrow(head_width=256), narrow(head_width=256, head_init="default")
+    assert float(he.logits.weight.detach().abs().max()) < 0.06  # N(0, 0.01²)
+    bound = 1 / 256**0.5  # uniform within it
+    assert 0.9 * bound < float(default.logits.weight.detach().abs().max()) <= bound
+    inputs = default.pyramid.project[0].in_channels
+    assert 0.9 < float(default.pyramid.project[0].weight.detach().abs().max()) * inputs**0.5 <= 1
+    assert float(he.pyramid.project[0].weight.detach().std()) == pytest.approx((2 / 256) ** 0.5, rel=0.02)
 
 
 @pytest.mark.parametrize("output_stride", [8, 16, 32])
@@ -136,12 +173,15 @@ def seeded(network: nn.Module, inputs: dict[str, Tensor], keys: list[int]) -> Te
         return network(inputs)
 
 
-def test_dropout_acts_at_every_place_and_in_the_head() -> None:
+def test_dropout_acts_at_every_place_and_in_the_head_unless_it_goes_by_mode() -> None:
     network = narrow()
     insert_dropout(network, network.dropout_places, 0.5)
     with torch.inference_mode(), SeededDropout(torch.arange(2)) as dropout:
         network(make_inputs())
     assert dropout.calls == 4 + 1
+    with torch.inference_mode(), SeededDropout(torch.arange(2), by_mode=True) as dropout:
+        network(make_inputs())
+    assert dropout.calls == 4  # the head's acts in training alone
 
 
 def test_seeded_dropout_is_a_function_of_the_keys_alone() -> None:

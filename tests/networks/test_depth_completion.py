@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from epibench.errors import InputError
 from epibench.networks.depth_completion import DepthCompletion, spread
 from epibench.networks.dropout import SeededDropout, insert_dropout
 
@@ -185,9 +186,23 @@ def test_the_sparse_depth_matters() -> None:
     assert not torch.allclose(one, other)
 
 
-def test_dropout_goes_after_the_last_three_encoder_and_the_first_four_decoder_blocks() -> None:
-    expected = (*(f"encoder.{number}" for number in (2, 3, 4)), *(f"decoder.{number}" for number in (0, 1, 2, 3)))
-    assert DepthCompletion.dropout_places == expected
+def test_dropout_goes_after_the_encoder_and_the_concatenations_or_the_decoder_or_modules_by_name() -> None:
+    encoder = tuple(f"encoder.{number}" for number in (2, 3, 4))
+    assert narrow().dropout_places == (*encoder, *(f"joined.{number}" for number in range(4)))
+    assert narrow(dropout_places="decoder").dropout_places == (*encoder, *(f"decoder.{number}" for number in range(4)))
+    assert narrow(dropout_places=("encoder.4",)).dropout_places == ("encoder.4",)
+    with pytest.raises(InputError, match="dropout_places of DepthCompletion: choose one of concatenations, decoder"):
+        narrow(dropout_places="stages")
+
+
+def test_the_image_is_seen_from_0_to_1_or_to_255() -> None:
+    seen: list[Tensor] = []
+    for largest in (1.0, 255.0):
+        network = narrow(image_max=largest)
+        network.image_stem.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+        network(make_inputs())
+    torch.testing.assert_close(255 * seen[0], seen[1])
+    torch.testing.assert_close(seen[1], make_inputs()["image"].float())
 
 
 def test_dropout_acts_at_every_place() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ DARKEST = 0.33  # factor of the light
 LARGEST_BLUR = 2.0  # standard deviation in pixels
 LARGEST_NOISE = 20.0  # standard deviation in levels of 0 … 255
 # Counters far behind those of the sample as a whole and of its sparse points.
-COLOUR_COUNTER, NOISE_COUNTER = 2**40, 2**41
+COLOUR_COUNTER, NOISE_COUNTER, SPARSE_COUNTER = 2**40, 2**41, 2**42
 COLOUR_NUMBERS = 11
 
 # Luminance and two axes of chrominance (YIQ): saturation stretches the last two, hue turns them.
@@ -82,9 +83,11 @@ class Augment:
     """Scale, crop and flip a sample, thin out its sparse depth, and change its colours.
 
     crop: height and width, None keeps the size; pad: an image that is smaller than the crop is surrounded with its mean
-    colour, where nothing is valid. scale: smallest and largest factor; scale_step: only these steps from the smallest
-    on. An image that is enlarged shows things nearer: depth is divided by the factor. Depth and classes are never mixed
-    between pixels. thin: smallest and largest share of the sparse points that is kept, so that a network meets scans of
+    colour or `pad_colour`, where nothing is valid; pad_place: it lies anywhere in the crop, or first, at the top left.
+    scale: smallest and largest factor; scale_step: only these steps from the smallest on; antialias: where an image
+    becomes smaller. An image that is enlarged shows things nearer: depth is divided by the factor. Depth and classes
+    are never mixed between pixels. sparse_share: sparse depth is drawn anew from the target, every pixel with that
+    probability. thin: smallest and largest share of the sparse points that is kept, so that a network meets scans of
     any density.
     """
 
@@ -93,7 +96,11 @@ class Augment:
     scale: tuple[float, float] = (1.0, 1.0)
     thin: tuple[float, float] = (1.0, 1.0)
     scale_step: float | None = None
+    antialias: bool = True
     pad: bool = False
+    pad_place: Literal["anywhere", "first"] = "anywhere"
+    pad_colour: tuple[int, int, int] | None = None
+    sparse_share: float | None = None
     colours: Colours = UNCHANGED
 
     def __call__(self, sample: Batch, key: int) -> Batch:
@@ -101,14 +108,35 @@ class Augment:
         scale, row, column, flip, share = randomness.uniform(torch.tensor([key]), 0, NUMBERS)[0].tolist()
         factor = self._factor(scale)
         if self.crop is None:
-            sample = rescaled(sample, factor)
+            sample = rescaled(sample, factor, antialias=self.antialias)
         else:
-            sample = rescaled_crop(sample, factor, self.crop, row, column, self.pad)
+            sample = self._cropped(sample, factor, self.crop, row, column)
+        if self.sparse_share is not None:
+            sample = sampled(sample, self.sparse_share, key)
         sample = thinned(sample, self.thin[0] + share * (self.thin[1] - self.thin[0]), key)
         if IMAGE in sample.inputs:
             inputs = {**sample.inputs, IMAGE: self.colours(sample.inputs[IMAGE], key)}
             sample = Batch(inputs, sample.target, sample.valid)
         return sample.each(lambda values: values.flip(-1)) if self.flip and flip < 0.5 else sample
+
+    def _cropped(self, sample: Batch, factor: float, size: tuple[int, int], row: float, column: float) -> Batch:
+        """A part of that size of the enlarged sample; row and column in [0, 1) say where.
+
+        Where the crop is larger than the image, they say where in it the image lies.
+        """
+        height, width = _scaled_size(sample, factor)
+        if not self.pad and (size[0] > height or size[1] > width):
+            raise InputError(
+                f"a crop of {size[0]}×{size[1]} does not fit into an image of {height}×{width}; "
+                f"lower training.crop, or set training.pad=true"
+            )
+        top, left = int(row * (abs(height - size[0]) + 1)), int(column * (abs(width - size[1]) + 1))
+        rows = slice(top, top + size[0]) if size[0] <= height else slice(None)
+        columns = slice(left, left + size[1]) if size[1] <= width else slice(None)
+        part = rescaled(sample, factor, rows, columns, self.antialias)
+        anywhere = self.pad_place == "anywhere"
+        above, before = top if anywhere and size[0] > height else 0, left if anywhere and size[1] > width else 0
+        return padded(part, size, above, before, self.pad_colour)
 
     def _factor(self, number: float) -> float:
         low, high = self.scale
@@ -119,27 +147,13 @@ class Augment:
         return round(low + int(number * steps) * self.scale_step, 9)
 
 
-def rescaled_crop(
-    sample: Batch, factor: float, size: tuple[int, int], row: float, column: float, pad: bool = False
+def rescaled(
+    sample: Batch,
+    factor: float,
+    rows: slice = slice(None),
+    columns: slice = slice(None),
+    antialias: bool = True,
 ) -> Batch:
-    """A part of that size of the enlarged sample; row and column in [0, 1) say where.
-
-    pad: where the crop is larger than the image, they say where in it the image lies.
-    """
-    height, width = _scaled_size(sample, factor)
-    if not pad and (size[0] > height or size[1] > width):
-        raise InputError(
-            f"a crop of {size[0]}×{size[1]} does not fit into an image of {height}×{width}; "
-            f"lower training.crop, or set training.pad=true"
-        )
-    top, left = int(row * (abs(height - size[0]) + 1)), int(column * (abs(width - size[1]) + 1))
-    rows = slice(top, top + size[0]) if size[0] <= height else slice(None)
-    columns = slice(left, left + size[1]) if size[1] <= width else slice(None)
-    part = rescaled(sample, factor, rows, columns)
-    return padded(part, size, top if size[0] > height else 0, left if size[1] > width else 0)
-
-
-def rescaled(sample: Batch, factor: float, rows: slice = slice(None), columns: slice = slice(None)) -> Batch:
     """The sample enlarged by a factor, and some rows and columns of it; depth shrinks by the factor."""
     if factor == 1.0:
         return sample.each(lambda values: values[..., rows, columns])
@@ -162,7 +176,7 @@ def rescaled(sample: Batch, factor: float, rows: slice = slice(None), columns: s
         if factor > 1 and not depth:  # of some rows and columns alone: a crop is a small part of a large image
             smooth = _between(_between(smooth, -2, size[0], rows), -1, size[1], columns)
         else:
-            smooth = functional.interpolate(smooth[None], size, mode="bilinear", antialias=factor < 1)[0]
+            smooth = functional.interpolate(smooth[None], size, mode="bilinear", antialias=antialias and factor < 1)[0]
             smooth = smooth[..., rows, columns]
         return smooth.round().clamp(0, 255).to(values.dtype)
 
@@ -189,8 +203,10 @@ def _between(values: Tensor, axis: int, wanted: int, part: slice) -> Tensor:
     return torch.lerp(values.index_select(axis, before), values.index_select(axis, after), weights)
 
 
-def padded(sample: Batch, size: tuple[int, int], above: int, before: int) -> Batch:
-    """The sample in a larger frame of that size: the image's mean colour, no depth, no class, nothing that is valid."""
+def padded(
+    sample: Batch, size: tuple[int, int], above: int, before: int, colour: tuple[int, int, int] | None = None
+) -> Batch:
+    """The sample in a larger frame of that size: of a colour, by default the image's mean; nothing in it is valid."""
     height, width = sample.target.shape[-2:]
     if (height, width) == size:
         return sample
@@ -199,15 +215,23 @@ def padded(sample: Batch, size: tuple[int, int], above: int, before: int) -> Bat
     def framed(name: str, values: Tensor) -> Tensor:
         if name == DEPTH:
             return functional.pad(values, edges)
-        colours = values.float().mean((1, 2)).round().tolist()
+        colours = values.float().mean((1, 2)).round().tolist() if colour is None else colour
         channels = zip(values, colours, strict=True)
-        return torch.stack([functional.pad(channel, edges, value=colour) for channel, colour in channels])
+        return torch.stack([functional.pad(channel, edges, value=level) for channel, level in channels])
 
     return Batch(
         {name: framed(name, values) for name, values in sample.inputs.items()},
         functional.pad(sample.target, edges, value=0 if sample.target.is_floating_point() else IGNORE),
         functional.pad(sample.valid, edges, value=False),
     )
+
+
+def sampled(sample: Batch, share: float, key: int) -> Batch:
+    """The sample with sparse depth that is drawn from its target: every valid pixel with that probability."""
+    valid = sample.valid
+    drawn = randomness.uniform(torch.tensor([key], device=valid.device), SPARSE_COUNTER, valid.numel())[0] < share
+    sparse = torch.where(drawn.view_as(valid) & valid, sample.target, 0).to(sample.target.dtype)
+    return Batch({**sample.inputs, DEPTH: sparse[None]}, sample.target, sample.valid)
 
 
 def thinned(sample: Batch, share: float, key: int) -> Batch:

@@ -23,7 +23,10 @@ MetricInputs = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class SuiteSettings:
-    """What the metrics of a suite depend on, besides the draws."""
+    """What the metrics of a suite depend on, besides the draws.
+
+    published: values of the convention `gustafsson2020` are given beside those of the suite's own.
+    """
 
     kind: str
     convention: Convention
@@ -31,15 +34,16 @@ class SuiteSettings:
     exact: bool
     num_images: int | None = None
     num_classes: int | None = None
+    published: bool = False
 
 
 class Suite:
     """Metrics in a MetricCollection, and how what they ask for is observed of a predictive."""
 
-    def __init__(self, suite: dict[str, StreamingMetric], observe: Callable[[Any, Tensor, str], MetricInputs], by: str):
+    def __init__(self, suite: dict[str, StreamingMetric], settings: SuiteSettings):
         self.metrics = MetricCollection(cast(dict[str, Any], suite), compute_groups=False)
-        self._observe = observe
-        self._uncertainty = by
+        self._observe, self._uncertainty = METRIC_INPUTS[settings.kind], settings.uncertainty
+        self._published = settings.published
 
     def inputs_of(self, predictive: Any, target: Tensor, image: Tensor | None) -> MetricInputs:
         """What the metrics may ask for of these pixels, by name; it may be called from several threads."""
@@ -55,6 +59,9 @@ class Suite:
         for _, metric in self.metrics.items():  # where nothing was seen, all is NaN
             cast(StreamingMetric, metric).mark_updated()
         values: dict[str, Tensor] = self.metrics.compute()
+        if self._published:
+            for _, metric in self.metrics.items():
+                values |= cast(StreamingMetric, metric).as_published()
         # torchmetrics drops the draw axis of a single draw.
         return {name: value if value.ndim else value[None] for name, value in values.items()}
 
@@ -84,8 +91,9 @@ MakeMetric = Callable[[Tensor, SuiteSettings], StreamingMetric]
 
 
 def _rmse(weights: Tensor, settings: SuiteSettings) -> StreamingMetric:
-    if settings.convention == "gustafsson2020":
-        return metrics.GroupedRootMeanSquaredError(settings.num_images or 0, len(weights))
+    if settings.convention == "gustafsson2020" or settings.published:
+        images, convention = settings.num_images or 0, settings.convention
+        return metrics.GroupedRootMeanSquaredError(images, len(weights), convention=convention)
     return metrics.RootMeanSquaredError(len(weights))
 
 
@@ -131,7 +139,7 @@ METRICS: dict[str, dict[str, MakeMetric]] = {
 def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
     """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member)."""
     suite = {name: make(weights, settings) for name, make in METRICS[settings.kind].items()}
-    return Suite(suite, METRIC_INPUTS[settings.kind], settings.uncertainty)
+    return Suite(suite, settings)
 
 
 def metric_infos() -> dict[str, MetricInfo]:

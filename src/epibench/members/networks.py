@@ -104,9 +104,10 @@ class NetworkPool(Pool):
             return nullcontext()
         names = (self.method, member.network, "pass", member.number)
         keys = torch.tensor([randomness.key(self.seed, *names, image) for image in images], device=self.device)
-        # With places of its own the network has hooks that know the rate; otherwise its own dropout acts at it.
+        # With places of its own the network has hooks that know the rate, and they alone act; otherwise its own dropout
+        # acts at the rate.
         places = getattr(next(iter(self._networks.values())), "dropout_places", ())
-        return SeededDropout(keys, None if places else self.rate)
+        return SeededDropout(keys, by_mode=True) if places else SeededDropout(keys, self.rate)
 
     def _network(self, member: Member) -> nn.Module:
         name = self._loaded(member)

@@ -10,7 +10,7 @@ from torch import Tensor
 from epibench.conventions import Convention, check_convention
 from epibench.metrics import ranking
 from epibench.metrics.checks import check_classes, check_numbers, check_probabilities, same_pixels
-from epibench.metrics.info import MetricInfo, bound, describe
+from epibench.metrics.info import MetricInfo, as_published, bound, describe
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, value_of
 
 ADAPTIVE_BITS = 16
@@ -83,7 +83,7 @@ class ConfidenceCalibration(_OfConfidence):
     *predicted* as each class, under every convention with a confidence of 1 in the last bin.
     """
 
-    info = describe(ECE, ECE_PER_CLASS)
+    info = describe(ECE, as_published(ECE), ECE_PER_CLASS)
     settings = ("num_draws", "bins", "num_classes", "convention")
     bin_counts: Tensor
     bin_correct: Tensor
@@ -119,8 +119,7 @@ class ConfidenceCalibration(_OfConfidence):
 
     def compute(self) -> dict[str, Tensor]:
         """The expected calibration error, one value per draw, and that of each class."""
-        gap = self._bins(self.bin_confidence - self.bin_correct).abs().sum(1)
-        values = {"ece": self.result(gap / self.bin_counts.sum(1))}
+        values = {"ece": self._ece(self.convention)}
         if self.num_classes is not None:
             shape = (-1, self.num_classes, self.bins + 1)
             gaps = (self.bin_confidence - self.bin_correct).view(shape)
@@ -128,10 +127,15 @@ class ConfidenceCalibration(_OfConfidence):
             values["ece_per_class"] = self.result(joined / self.bin_counts.view(shape).sum(2))
         return values
 
+    def as_published(self) -> dict[str, Tensor]:
+        """The published calibration error."""
+        return {"ece_gustafsson2020": self._ece("gustafsson2020")}
+
     def curves(self) -> dict[str, Tensor]:
         """Mean confidence, accuracy (NaN in empty bins) and number of pixels of each bin."""
         with self.all_processes():
-            counts, correct, confidence = map(self._bins, (self.bin_counts, self.bin_correct, self.bin_confidence))
+            tables = (self.bin_counts, self.bin_correct, self.bin_confidence)
+            counts, correct, confidence = (self._bins(table, self.convention) for table in tables)
         return {
             "x": (torch.arange(self.bins, dtype=torch.float64, device=self.device) + 0.5) / self.bins,
             "confidence": self.result(confidence / counts),
@@ -139,11 +143,15 @@ class ConfidenceCalibration(_OfConfidence):
             "count": self.result(counts),
         }
 
-    def _bins(self, table: Tensor) -> Tensor:
+    def _ece(self, convention: Convention) -> Tensor:
+        gap = self._bins(self.bin_confidence - self.bin_correct, convention).abs().sum(1)
+        return self.result(gap / self.bin_counts.sum(1))
+
+    def _bins(self, table: Tensor, convention: Convention) -> Tensor:
         """Confidence 1 joins the last bin; under `gustafsson2020` it is in none, and yet in the denominator."""
         table = table.view(table.shape[0], -1, self.bins + 1).sum(1)  # all classes together
         bins = table[:, :-1].clone()
-        if self.convention == "pooled":
+        if convention == "pooled":
             bins[:, -1] += table[:, -1]
         return bins
 

@@ -38,6 +38,11 @@ def companion(of: MetricInfo, suffix: str, title: str, meaning: str) -> MetricIn
     )
 
 
+def as_published(of: MetricInfo) -> MetricInfo:
+    """The same quantity as the paper measured it, beside ours."""
+    return companion(of, "gustafsson2020", "as published", "The same pixels under the convention gustafsson2020.")
+
+
 def bound(of: MetricInfo) -> MetricInfo:
     """How far a streamed value can be from the exact one."""
     return companion(of, "bound", "bound", "The exact value is no farther away than this.")

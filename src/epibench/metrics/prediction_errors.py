@@ -9,7 +9,7 @@ from torch import Tensor
 
 from epibench.conventions import Convention, check_convention
 from epibench.metrics.checks import check_classes, check_finite, check_numbers, check_probabilities, same_pixels
-from epibench.metrics.info import MetricInfo, describe
+from epibench.metrics.info import MetricInfo, as_published, describe
 from epibench.metrics.ranking import accumulate
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, value_of
 
@@ -17,6 +17,7 @@ GROUP_OF_IMAGES = 4
 
 
 RMSE = MetricInfo("rmse", "RMSE", "Root mean squared error of the predicted mean.", "lower", "Accuracy", in_unit=True)
+MIOU = MetricInfo("miou", "mIoU", "Intersection over union, mean over the classes.", "higher", "Accuracy")
 MAE = MetricInfo("mae", "MAE", "Mean absolute error of the predicted mean.", "lower", "Accuracy", in_unit=True)
 
 
@@ -58,20 +59,28 @@ class RootMeanSquaredError(_MeanError):
 
 
 class GroupedRootMeanSquaredError(StreamingMetric):
-    """`rmse` under `gustafsson2020`: the mean of the RMSEs of consecutive groups of 4 images.
+    """`rmse` from groups of 4 consecutive images: under `gustafsson2020` the mean of their RMSEs, otherwise of all.
 
     `update(mean, target, image)` with the index of each pixel's image. Groups without a valid pixel do not count.
     """
 
     higher_is_better = False
-    info = describe(RMSE)
-    settings = ("num_draws", "num_images")
+    info = describe(RMSE, as_published(RMSE))
+    settings = ("num_draws", "num_images", "convention")
     group_squared_error: Tensor
     group_count: Tensor
 
-    def __init__(self, num_images: int, num_draws: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        num_images: int,
+        num_draws: int | None = None,
+        *,
+        convention: Convention = "gustafsson2020",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(num_draws, **kwargs)
         self.num_images = num_images
+        self.convention = check_convention(convention)
         groups = -(-num_images // GROUP_OF_IMAGES)
         self.add_sums("group_squared_error", groups)
         self.add_counts("group_count", groups)
@@ -90,7 +99,16 @@ class GroupedRootMeanSquaredError(StreamingMetric):
 
     def compute(self) -> dict[str, Tensor]:
         """The error in the target's unit, one value per draw."""
-        return {"rmse": self.result((self.group_squared_error / self.group_count).sqrt().nanmean(1))}
+        if self.convention == "gustafsson2020":
+            return {"rmse": self._of_groups()}
+        return {"rmse": self.result((self.group_squared_error.sum(1) / self.group_count.sum(1)).sqrt())}
+
+    def as_published(self) -> dict[str, Tensor]:
+        """The mean of the groups' errors."""
+        return {"rmse_gustafsson2020": self._of_groups()}
+
+    def _of_groups(self) -> Tensor:
+        return self.result((self.group_squared_error / self.group_count).sqrt().nanmean(1))
 
 
 class MeanAbsoluteError(_MeanError):
@@ -120,7 +138,8 @@ class MeanIoU(StreamingMetric):
 
     higher_is_better = True
     info = describe(
-        MetricInfo("miou", "mIoU", "Intersection over union, mean over the classes.", "higher", "Accuracy"),
+        MIOU,
+        as_published(MIOU),
         MetricInfo("iou_per_class", "IoU per class", "Intersection over union of each class.", "higher", "Accuracy"),
         MetricInfo("accuracy", "Accuracy", "Share of pixels whose most probable class is right.", "higher", "Accuracy"),
         MetricInfo(
@@ -177,20 +196,31 @@ class MeanIoU(StreamingMetric):
 
     def compute(self) -> dict[str, Tensor]:
         """The mean, the share of right pixels and what each class has of its own, one row per draw."""
-        confusion = self.confusion.view(-1, self.num_classes, self.num_classes)
-        hits = confusion.diagonal(dim1=1, dim2=2).to(torch.float64)
-        true = confusion.sum(2).to(torch.float64)
-        iou = hits / (confusion.sum(1) + true - hits)
+        hits, true, iou = self._overlaps()
         total = true.sum(1)
-        mean = iou.nan_to_num().mean(1) if self.convention == "gustafsson2020" else iou.nanmean(1)
-        mean = torch.where(total > 0, mean, torch.nan)
         return {
-            "miou": self.result(mean),
+            "miou": self._miou(iou, total, self.convention),
             "iou_per_class": self.result(iou),
             "accuracy": self.result(hits.sum(1) / total),
             "accuracy_per_class": self.result(hits / true),
             "share_per_class": self.result(true / total[:, None]),
         }
+
+    def as_published(self) -> dict[str, Tensor]:
+        """The mean over all classes."""
+        _, true, iou = self._overlaps()
+        return {"miou_gustafsson2020": self._miou(iou, true.sum(1), "gustafsson2020")}
+
+    def _overlaps(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of each class, (draw, class): pixels that are right, pixels that it has, and its intersection over union."""
+        confusion = self.confusion.view(-1, self.num_classes, self.num_classes)
+        hits = confusion.diagonal(dim1=1, dim2=2).to(torch.float64)
+        true = confusion.sum(2).to(torch.float64)
+        return hits, true, hits / (confusion.sum(1) + true - hits)
+
+    def _miou(self, iou: Tensor, total: Tensor, convention: Convention) -> Tensor:
+        mean = iou.nan_to_num().mean(1) if convention == "gustafsson2020" else iou.nanmean(1)
+        return self.result(torch.where(total > 0, mean, torch.nan))
 
 
 def squared_error(mean: Tensor, target: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from epibench.conventions import Convention, check_convention
 from epibench.metrics import ranking
 from epibench.metrics.checks import check_keys, same_pixels
-from epibench.metrics.info import MetricInfo, bound, companion, describe
+from epibench.metrics.info import MetricInfo, as_published, bound, companion, describe
 from epibench.metrics.ranking import PartialSum
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, trapezoid
 from epibench.parallel import in_threads
@@ -33,6 +33,7 @@ AUSE_MAE = replace(AUSE, name="ause_mae", title="AUSE of the MAE")
 def _with_companions(area: MetricInfo) -> tuple[MetricInfo, ...]:
     return (
         area,
+        as_published(area),
         bound(area),
         companion(area, "standard_error", "standard error", "If pixels are in random order within a bin."),
         companion(area, "random", "by chance", "What an uncertainty that knows nothing would score."),
@@ -112,8 +113,7 @@ class Sparsification(StreamingMetric):
 
     def compute(self) -> dict[str, Tensor]:
         """The area, its rigorous bound, its standard error and what chance would score, each one value per draw."""
-        curves = self._curves()
-        name = (AUSE_MAE if self.error == "mae" else AUSE).name
+        curves, name = self._curves(self.convention), self._name
         return {
             name: self.result(curves.area()),
             f"{name}_bound": self.result(curves.bound()),
@@ -121,23 +121,31 @@ class Sparsification(StreamingMetric):
             f"{name}_random": self.result(curves.random()),
         }
 
+    def as_published(self) -> dict[str, Tensor]:
+        """The published area; of pixels that were binned, ties count with their mean."""
+        return {f"{self._name}_gustafsson2020": self.result(self._curves("gustafsson2020").area())}
+
+    @property
+    def _name(self) -> str:
+        return (AUSE_MAE if self.error == "mae" else AUSE).name
+
     def curves(self) -> dict[str, Tensor]:
         """Error of what remains relative to the error of all (`curve`), and with the oracle's order (`oracle`)."""
         with self.all_processes():
-            curves = self._curves()
+            curves = self._curves(self.convention)
         return {
             "x": torch.arange(NUM_CUTS, dtype=torch.float64, device=self.device) / NUM_CUTS,
             "curve": self.result(curves.curve.value),
             "oracle": self.result(curves.oracle.value),
         }
 
-    def _curves(self) -> _Curves:
+    def _curves(self, convention: Convention) -> _Curves:
         if not self.exact:
             tables = (getattr(self, name) for name in self.state_names)
             histograms = Histograms(ranking.bin_edges(self.bits, self.device), *tables)
-            return binned_curves(histograms, self.error, self.convention)
+            return binned_curves(histograms, self.error, convention)
         keys, losses = self._joined(self.kept_uncertainty), self._joined(self.kept_loss)
-        return exact_curves(keys.T, losses.T, self.error, self.convention)
+        return exact_curves(keys.T, losses.T, self.error, convention)
 
     def _joined(self, kept: list[Tensor] | Tensor) -> Tensor:
         """What was kept, (pixel, draw): a list of tensors before a sync, one tensor after it."""

@@ -97,6 +97,10 @@ class StreamingMetric(Metric):
         """Named curves over the abscissa `x`, one row per draw; none by default."""
         return {}
 
+    def as_published(self) -> dict[str, Tensor]:
+        """What `gustafsson2020` makes of the same states, by names as `ece_gustafsson2020`; by default nothing."""
+        return {}
+
     def merge(self, other: Self) -> Self:
         """Add the state of `other`, which has seen other pixels, to this one."""
         if type(other) is not type(self) or _settings(other) != _settings(self):

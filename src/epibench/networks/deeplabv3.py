@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -12,18 +12,27 @@ from torch import Tensor, nn
 from epibench.errors import InputError
 from epibench.networks.resnet import NARROWEST, FarConv2d, ResNet, initialise, load_backbone
 
-# Of ImageNet's images, from 0 to 1: what published weights were trained with.
+# What published weights were trained with: mean and standard deviation of the channels, images being from 0 to 1 or
+# from 0 to 255.
 IMAGE_MEAN, IMAGE_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+CAFFE_MEAN = (102.9801, 115.9465, 122.7717)  # of blue, green and red
+NORMALISATIONS = ("imagenet", "caffe", "none")
 LOGITS_STD = 0.01
-DROPPED_BLOCKS = 4  # the last residual blocks, after which MC-dropout drops
+LEAK = 0.01  # the slope of the leaky ReLUs
+LAST_BLOCKS = 4  # how many residual blocks are meant by the places "blocks"
 
 
 class DeepLabV3(nn.Module):
     """A ResNet, the pyramid of dilated convolutions, and a 1×1 convolution to logits at 1 / output_stride of the size.
 
-    The defaults are the network of Gustafsson et al. (2020). rates: the dilations of the pyramid, in pixels of the
-    features; Chen et al. halve them at output stride 16. backbone_weights: a file with weights of the ResNet, see
-    `load_backbone`; None starts from He's initialisation.
+    The network of Gustafsson et al. (2020) has the default sizes, and normalisation="caffe", ceil_mode, leaky and
+    head_init="default". rates: the dilations of the pyramid, in pixels of the features; Chen et al. halve them at
+    output stride 16. backbone_weights: a file with weights of the ResNet, see `load_backbone`; None starts from He's
+    initialisation. normalisation: of the image, by ImageNet's mean and standard deviation; as Caffe had it, blue first
+    and less the mean; or none, levels from 0 to 255. ceil_mode: the maximum in the stem rounds sizes up, so that 512
+    pixels become 65 logits and not 64. leaky: the head has leaky ReLUs. head_init: He's initialisation of the head and
+    small logits, or PyTorch's default. dropout_places: what MC-dropout drops: the output of each of the four stages,
+    as published, or of the last four residual `blocks`, or of modules by their names.
     """
 
     image_mean: Tensor
@@ -40,18 +49,31 @@ class DeepLabV3(nn.Module):
         stem: str = "triple",
         head_dropout: float = 0.1,
         backbone_weights: str | Path | None = None,
+        normalisation: str = "imagenet",
+        ceil_mode: bool = False,
+        leaky: bool = False,
+        head_init: str = "he",
+        dropout_places: str | Sequence[str] = "stages",
     ):
         super().__init__()
         check_head(num_classes, head_width, rates, head_dropout)
-        self.backbone = ResNet(depth, width, output_stride, stem)
-        self.pyramid = Pyramid(self.backbone.channels, head_width, tuple(rates), head_dropout)
+        he = one_of("head_init", head_init, ("he", "default")) == "he"
+        self.backbone = ResNet(depth, width, output_stride, stem, ceil_mode)
+        self.pyramid = Pyramid(self.backbone.channels, head_width, tuple(rates), head_dropout, leaky, he)
         self.logits = nn.Conv2d(head_width, num_classes, 1)
-        nn.init.normal_(self.logits.weight, std=LOGITS_STD)  # begins with nearly equal probabilities
-        nn.init.zeros_(cast(Tensor, self.logits.bias))
+        if he:
+            nn.init.normal_(self.logits.weight, std=LOGITS_STD)  # begins with nearly equal probabilities
+            nn.init.zeros_(cast(Tensor, self.logits.bias))
+        self.blue_first = one_of("normalisation", normalisation, NORMALISATIONS) == "caffe"
+        mean, std = torch.zeros(3), torch.ones(3)
+        if normalisation == "imagenet":
+            mean, std = 255 * torch.tensor(IMAGE_MEAN), 255 * torch.tensor(IMAGE_STD)
+        elif normalisation == "caffe":
+            mean = torch.tensor(CAFFE_MEAN)
         # Not in the state dict: they are no weights, and the same for everyone.
-        self.register_buffer("image_mean", 255 * torch.tensor(IMAGE_MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("image_std", 255 * torch.tensor(IMAGE_STD).view(1, 3, 1, 1), persistent=False)
-        self.dropout_places = tuple(f"backbone.{name}" for name in self.backbone.block_names()[-DROPPED_BLOCKS:])
+        self.register_buffer("image_mean", mean.view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("image_std", std.view(1, 3, 1, 1), persistent=False)
+        self.dropout_places = self._named_places(dropout_places)
         if backbone_weights is not None:
             load_backbone(self.backbone, backbone_weights)
 
@@ -60,24 +82,33 @@ class DeepLabV3(nn.Module):
 
         inputs: `image`, (image, 3, height, width) uint8.
         """
-        image = (inputs["image"].to(self.image_mean.dtype) - self.image_mean) / self.image_std
+        image = inputs["image"].flip(1) if self.blue_first else inputs["image"]
+        image = (image.to(self.image_mean.dtype) - self.image_mean) / self.image_std
         logits: Tensor = self.logits(self.pyramid(self.backbone(image)))
         return logits.float()
+
+    def _named_places(self, places: str | Sequence[str]) -> tuple[str, ...]:
+        """The modules that dropout follows; those that are given by name are looked up when it is inserted."""
+        if not isinstance(places, str):
+            return tuple(places)
+        blocks = self.backbone.block_names()
+        known = {"stages": [f"stages.{stage}" for stage in range(4)], "blocks": blocks[-LAST_BLOCKS:]}
+        return tuple(f"backbone.{name}" for name in known[one_of("dropout_places", places, known)])
 
 
 class Pyramid(nn.Module):
     """Features at several distances side by side: a 1×1 convolution, 3×3 ones with each dilation, and the image's mean.
 
-    Each has `outputs` channels with batch norm and ReLU; all together are projected to as many.
+    Each has `outputs` channels with batch norm and ReLU, leaky or not; all together are projected to as many.
     """
 
-    def __init__(self, inputs: int, outputs: int, rates: tuple[int, ...], dropout: float):
+    def __init__(self, inputs: int, outputs: int, rates: tuple[int, ...], dropout: float, leaky: bool, he: bool):
         super().__init__()
         near = nn.Conv2d(inputs, outputs, 1, bias=False)
         far = [FarConv2d(inputs, outputs, rate) for rate in rates]
-        self.branches = nn.ModuleList([normalised(conv) for conv in (near, *far)])
-        self.mean = normalised(nn.Conv2d(inputs, outputs, 1, bias=False))
-        self.project = normalised(nn.Conv2d((len(rates) + 2) * outputs, outputs, 1, bias=False))
+        self.branches = nn.ModuleList([normalised(conv, leaky, he) for conv in (near, *far)])
+        self.mean = normalised(nn.Conv2d(inputs, outputs, 1, bias=False), leaky, he)
+        self.project = normalised(nn.Conv2d((len(rates) + 2) * outputs, outputs, 1, bias=False), leaky, he)
         self.dropout = nn.Dropout2d(dropout)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -93,10 +124,19 @@ class Pyramid(nn.Module):
         return dropped
 
 
-def normalised(conv: nn.Conv2d) -> nn.Sequential:
-    """A convolution with batch norm and ReLU, from He's initialisation."""
-    initialise(conv)
-    return nn.Sequential(conv, nn.BatchNorm2d(conv.out_channels), nn.ReLU(inplace=True))
+def normalised(conv: nn.Conv2d, leaky: bool, he: bool) -> nn.Sequential:
+    """A convolution with batch norm and ReLU, from He's initialisation or from PyTorch's."""
+    if he:
+        initialise(conv)
+    activation = nn.LeakyReLU(LEAK, inplace=True) if leaky else nn.ReLU(inplace=True)
+    return nn.Sequential(conv, nn.BatchNorm2d(conv.out_channels), activation)
+
+
+def one_of(option: str, value: str, choices: Iterable[str]) -> str:
+    """The value, if it is one of the choices, or an InputError."""
+    if value not in choices:
+        raise InputError(f"{option} of DeepLabV3: choose one of {', '.join(choices)}, not {value}")
+    return value
 
 
 def check_head(num_classes: int, head_width: int, rates: Sequence[int], dropout: float) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from epibench.errors import InputError
 from epibench.networks.resnet import BasicBlock, make_stage
 
 SLOPE = 0.2  # of the leaky ReLUs
@@ -18,6 +18,12 @@ PUBLISHED_STD = 1e-3
 LUMA = (0.299, 0.587, 0.114)
 SQUARES = 6  # sizes of the squares that sparse depth is spread over: 2, 4 … 64 pixels
 FADING = 0.1  # how much a size counts beside the one before
+# What MC-dropout drops: the last three outputs of the encoder, and the first four concatenations or up-convolutions.
+DEEP = ("encoder.2", "encoder.3", "encoder.4")
+PLACES = {
+    "concatenations": (*DEEP, *(f"joined.{number}" for number in range(4))),
+    "decoder": (*DEEP, *(f"decoder.{number}" for number in range(4))),
+}
 
 
 class DepthCompletion(nn.Module):
@@ -26,12 +32,11 @@ class DepthCompletion(nn.Module):
     `width` 32 and `blocks` (3, 4, 6, 3), those of a ResNet34, are the published network; a narrow and shallow one has
     the same shape. grey: the published runs saw a grey image. `init_std`: None starts from He's initialisation instead
     of the published N(0, 10⁻³). anchored: the network sees sparse depth spread over the picture, too, and its mean is a
-    correction to that; the published one has to learn to pass depth on, which takes long.
+    correction to that; the published one has to learn to pass depth on, which takes long. image_max: the network sees
+    an image from 0 to so much; the published one from 0 to 255. dropout_places: MC-dropout drops the last three outputs
+    of the encoder, for the decoder and the skips alike, and, as published, the first four concatenations of the decoder
+    with its skips; or with `decoder`, only what the decoder puts into those; or modules by their names.
     """
-
-    dropout_places: ClassVar[tuple[str, ...]] = (
-        "encoder.2", "encoder.3", "encoder.4", "decoder.0", "decoder.1", "decoder.2", "decoder.3",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -40,9 +45,15 @@ class DepthCompletion(nn.Module):
         grey: bool = False,
         init_std: float | None = PUBLISHED_STD,
         anchored: bool = False,
+        image_max: float = 1.0,
+        dropout_places: str | Sequence[str] = "concatenations",
     ):
         super().__init__()
-        self.grey, self.anchored = grey, anchored
+        if isinstance(dropout_places, str) and dropout_places not in PLACES:
+            raise InputError(f"dropout_places of DepthCompletion: choose one of {', '.join(PLACES)}, or give modules")
+        named = PLACES[dropout_places] if isinstance(dropout_places, str) else dropout_places
+        self.dropout_places = tuple(named)
+        self.grey, self.anchored, self.image_scale = grey, anchored, image_max / 255
         sizes = (2 * width, 2 * width, 4 * width, 8 * width, 16 * width, 16 * width)  # stem, four stages, the deepest
         self.image_stem = conv_layer(1 if grey else 3, width)
         self.depth_stem = conv_layer(2 if anchored else 1, width)
@@ -54,6 +65,7 @@ class DepthCompletion(nn.Module):
         outputs = (8 * width, 4 * width, 2 * width, 2 * width, 2 * width)
         inputs = (sizes[5], *(up + skip for up, skip in zip(outputs, sizes[4::-1], strict=True)))
         self.decoder = nn.ModuleList(map(up_layer, inputs, outputs, (2, 2, 2, 2, 1)))
+        self.joined = nn.ModuleList(Concatenation() for _ in outputs)
         self.mean = nn.Conv2d(outputs[-1] + sizes[0], 1, 1)
         self.log_variance = nn.Conv2d(outputs[-1] + sizes[0], 1, 1)
         for module in self.modules():
@@ -67,7 +79,7 @@ class DepthCompletion(nn.Module):
 
         inputs: `image`, (image, 3, height, width) uint8, and `sparse_depth`, (image, 1, height, width) in metres.
         """
-        image, sparse = inputs["image"].to(self.mean.weight.dtype) / 255, inputs["sparse_depth"]
+        image, sparse = self.image_scale * inputs["image"].to(self.mean.weight.dtype), inputs["sparse_depth"]
         if self.grey:
             image = (image * image.new_tensor(LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
         height, width = image.shape[-2:]
@@ -79,13 +91,21 @@ class DepthCompletion(nn.Module):
         for layer in self.encoder:
             kept.append(layer(kept[-1]))
         features = kept.pop()
-        for layer in self.decoder:
-            features = torch.cat((layer(features), kept.pop()), 1)
+        for layer, join in zip(self.decoder, self.joined, strict=True):
+            features = join(layer(features), kept.pop())
         with torch.autocast(features.device.type, enabled=False):  # 8 bits of a mean of 60 m are steps of 25 cm
             features = features.float()
             mean = MEAN_SCALE * self.mean(features)
             raw = torch.cat((mean if anchor is None else anchor + mean, self.log_variance(features)), 1)
         return raw[..., :height, :width]
+
+
+class Concatenation(nn.Module):
+    """The channels of two maps, one after the other: a module, so that dropout can follow it by name."""
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        """(image, channels of both, height, width)."""
+        return torch.cat((first, second), 1)
 
 
 def initialise(module: nn.Conv2d | nn.ConvTranspose2d, std: float | None) -> None:

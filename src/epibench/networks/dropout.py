@@ -69,16 +69,16 @@ class SeededDropout(TorchFunctionMode):
     The place is the running number of dropout calls since the mode was entered. The mode holds for the current thread.
 
     keys: (image,) int64, one for each entry of the batch axis, which comes first; rate: overrides every p, None keeps
-    the p's of the network.
+    the p's of the network. by_mode: only what is in training mode drops, as dropout that was inserted always is.
     """
 
-    def __init__(self, keys: Tensor, rate: float | None = None):
+    def __init__(self, keys: Tensor, rate: float | None = None, by_mode: bool = False):
         super().__init__()
         if keys.dim() != 1 or len(keys) == 0 or keys.dtype != torch.int64:
             raise InputError(f"keys: expected int64 of shape (image,), got {keys.dtype} of shape {tuple(keys.shape)}")
         if rate is not None:
             _check_rate(rate)
-        self._keys, self._rate = keys, rate
+        self._keys, self._rate, self._by_mode = keys, rate, by_mode
         self._places = self._calls = 0
 
     @property
@@ -122,7 +122,9 @@ class SeededDropout(TorchFunctionMode):
         inplace: bool = False,
         train: bool = True,
     ) -> Tensor:
-        """What torch's functions do with these arguments, with our mask and in any mode."""
+        """What torch's functions do with these arguments, with our mask, and in any mode unless it counts."""
+        if self._by_mode and not (training and train):
+            return input
         rate = p if self._rate is None else self._rate
         _check_rate(rate)
         place = self._places
@@ -190,7 +192,7 @@ class SeededDropout(TorchFunctionMode):
     def _multi_head_attention(self, *args: Any, **kwargs: Any) -> Any:
         """nn.MultiheadAttention, which tells its p in any mode."""
         bound = _MULTI_HEAD_SIGNATURE.bind(*args, **kwargs)
-        if bound.arguments["dropout_p"] == 0:
+        if bound.arguments["dropout_p"] == 0 or (self._by_mode and not bound.arguments.get("training", True)):
             return functional.multi_head_attention_forward(*args, **kwargs)
         bound.arguments["training"] = True
         super().__enter__()  # type: ignore[no-untyped-call]  # the mode is off in here, but what follows calls dropout

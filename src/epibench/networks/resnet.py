@@ -139,14 +139,21 @@ class ResNet(nn.Module):
     64 in the published ones; every other size scales with it. output_stride: below 32, the last stages keep their
     resolution and dilate their 3×3 convolutions instead: by 2 and 4 at stride 8. All blocks of a stage have its
     dilation, as in the paper that this follows; torchvision gives the first block that of the stage before. stem: a
-    7×7 convolution, or three of 3×3 with width, width and 2 · width channels.
+    7×7 convolution, or three of 3×3 with width, width and 2 · width channels. ceil_mode: its maximum rounds sizes up.
     """
 
-    def __init__(self, depth: int = 101, width: int = 64, output_stride: int = 8, stem: str = "triple"):
+    def __init__(
+        self,
+        depth: int = 101,
+        width: int = 64,
+        output_stride: int = 8,
+        stem: str = "triple",
+        ceil_mode: bool = False,
+    ):
         super().__init__()
         check_shape(depth, width, output_stride, stem)
         self.depth, self.width, self.output_stride, self.stem_kind = depth, width, output_stride, stem
-        self.stem = make_stem(width, stem)
+        self.stem = make_stem(width, stem, ceil_mode)
         block = Bottleneck if depth in BOTTLENECKS else BasicBlock
         expansion = EXPANSION if block is Bottleneck else 1
         sizes = [2 * width if stem == "triple" else width, *(expansion * width * 2**stage for stage in range(4))]
@@ -168,7 +175,7 @@ class ResNet(nn.Module):
         return [f"stages.{at}.{block}" for at, number in enumerate(BLOCKS[self.depth]) for block in range(number)]
 
 
-def make_stem(width: int, kind: str) -> nn.Sequential:
+def make_stem(width: int, kind: str, ceil_mode: bool = False) -> nn.Sequential:
     """Convolutions with batch norm and ReLU, the first with stride 2, and a maximum with stride 2."""
     if kind == "single":
         convolutions = [nn.Conv2d(3, width, 7, 2, padding=3, bias=False)]
@@ -177,7 +184,7 @@ def make_stem(width: int, kind: str) -> nn.Sequential:
     layers: list[nn.Module] = []
     for conv in convolutions:
         layers += [conv, nn.BatchNorm2d(conv.out_channels), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers, nn.MaxPool2d(3, 2, padding=1))
+    return nn.Sequential(*layers, nn.MaxPool2d(3, 2, padding=1, ceil_mode=ceil_mode))
 
 
 def initialise(conv: nn.Conv2d) -> None:

@@ -29,7 +29,7 @@ TOY_FIGURES = {
 METHODS = {"Ensembling": "ensemble", "MC-dropout": "mc_dropout", "SGLD": "sgld", "SGHMC": "sghmc"}
 CONVENTION, DIRECTION, REGION = "gustafsson2020", "reference_to_method", "grid"
 CONVENTION_NOTES = {  # by domain: what differs most from pooled metrics
-    "kitti": "RMSE as the mean over groups of 4 images, of targets beyond 0.1 m",
+    "kitti": "RMSE as the mean over groups of 4 images",
     "cityscapes": "a confidence of exactly 1 in no bin of the ECE, mIoU over all classes, a missing one as 0",
 }
 IN_MILLIMETRES = {"m": 1000.0, "mm": 1.0}
@@ -62,7 +62,7 @@ class Row:
 class DenseFigure:
     """A figure of the paper: our domain, our metric behind each of its panels, and the draws behind its cells."""
 
-    recipes: str  # names of recipes begin with it
+    recipe: str
     figure: str
     domain: str
     metrics: dict[str, str]
@@ -71,7 +71,7 @@ class DenseFigure:
 
 
 DEPTH = DenseFigure(
-    recipes="kitti-depth",
+    recipe="kitti-depth",
     figure="depth_completion_ause_auce",
     domain="kitti",
     metrics={"AUSE": "ause", "AUCE": "auce", "RMSE [mm]": "rmse"},
@@ -79,7 +79,7 @@ DEPTH = DenseFigure(
     num_sets={1: 32, 2: 16, 4: 16, 8: 16, 16: 16, 32: 4},
 )
 SEGMENTATION = DenseFigure(
-    recipes="cityscapes",
+    recipe="cityscapes-segmentation",
     figure="segmentation_ause_ece_miou",
     domain="cityscapes",
     metrics={"AUSE": "ause", "ECE": "ece", "mIoU [%]": "miou"},
@@ -110,7 +110,7 @@ def _recipe_name(results: RunResults) -> str:
 
 def _dense_figure(results: RunResults) -> DenseFigure | None:
     """The figure that shows what a recipe does; None where there is none."""
-    return next((figure for figure in (DEPTH, SEGMENTATION) if _recipe_name(results).startswith(figure.recipes)), None)
+    return next((figure for figure in (DEPTH, SEGMENTATION) if _recipe_name(results) == figure.recipe), None)
 
 
 def _toy_rows(recipe_name: str) -> list[Row]:
@@ -203,7 +203,8 @@ def _toy_cell(row: Row, method: str, results: RunResults) -> PublishedCell:
 def _dense_cell(row: Row, results: RunResults, figure: DenseFigure) -> PublishedCell:
     method, factor = method_of(row.series), _unit_factor(row, results)
     summary = results.summary.get(method, {}).get(figure.domain, {})
-    stat = summary.get(row.members, {}).get(figure.metrics[row.metric])
+    metrics, name = summary.get(row.members, {}), figure.metrics[row.metric]
+    stat = metrics.get(f"{name}_{CONVENTION}", metrics.get(name))
     known = stat if isinstance(stat, Stat) and factor is not None else None
     return _cell(row, method, results, known, dense_draws(row, figure), factor or 1.0)
 
@@ -275,7 +276,7 @@ def warnings_of(results: RunResults) -> list[str]:
         warnings.append(f"Settings that differ from the recipe's: {', '.join(changed)}.")
     figure = _dense_figure(results)
     data = results.recipe.get("data") or {}
-    if figure is not None and results.convention != CONVENTION:
+    if figure is not None and not _as_published(results, figure):
         warnings.append(
             f"The two are measured by different conventions: the published numbers as in {CONVENTION} "
             f"({CONVENTION_NOTES[figure.domain]}), ours over all valid pixels together (pooled)."
@@ -288,12 +289,22 @@ def warnings_of(results: RunResults) -> list[str]:
     return warnings
 
 
+def _as_published(results: RunResults, figure: DenseFigure) -> bool:
+    """Whether a run has its metrics under the published convention too, as earlier versions had not."""
+    if results.convention == CONVENTION:
+        return True
+    sizes = (domains.get(figure.domain, {}).values() for domains in results.summary.values())
+    return all(f"ause_{CONVENTION}" in metrics for each in sizes for metrics in each)
+
+
 def grounds_of(results: RunResults) -> list[str]:
     """On what data, against which reference and by which measure ours were obtained."""
     figure = _dense_figure(results)
     if figure is not None:
         facts = results.domains.get(figure.domain)
-        return [f"Ours are those on {facts.label if facts else figure.domain}, in the published unit."]
+        where = f"Ours are those on {facts.label if facts else figure.domain}, in the published unit"
+        how = CONVENTION_NOTES[figure.domain]
+        return [f"{where} and convention ({how})." if _as_published(results, figure) else f"{where}."]
     path = (results.recipe.get("data") or {}).get("path")
     grounds = [f"Ours was trained on the data in {path}."] if path else []
     reference = results.reference.path if results.reference else None

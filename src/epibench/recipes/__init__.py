@@ -13,10 +13,13 @@ from epibench.recipes.experiment import Recipe
 from epibench.recipes.settings import apply_settings, differences, fixed, validated
 from epibench.recipes.toy import ToyRecipe
 
-DEPTH = (images.street_depth(), images.street_depth_large(), images.street_to_kitti(), images.kitti_depth())
+DEPTH = (
+    *(images.street_depth(), images.street_depth_large(), images.street_to_kitti()),
+    *(images.kitti_depth(), images.kitti_in_domain()),
+)
 SEGMENTATION = (
     *(images.street_segmentation(), images.street_segmentation_large()),
-    *(images.cityscapes_segmentation(), images.folder_segmentation()),
+    *(images.cityscapes_segmentation(), images.cityscapes_in_domain(), images.folder_segmentation()),
 )
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe

@@ -26,11 +26,16 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=10)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
+Level = Annotated[int, Field(ge=0, le=255)]
+TO_BE_GIVEN = "to be given"  # stands for a file that the user has to name
 InFull = BeforeValidator(lambda given: {"bf16": "bf16-mixed", "32": "32-true"}.get(str(given), given))
 
 
 class DepthNetwork(Options):
-    """The depth network: width 32 and blocks (3, 4, 6, 3) are the published one.
+    """The depth network: width 32, blocks (3, 4, 6, 3), grey and image_max 255 are the published one.
+
+    dropout_places: what MC-dropout drops beside the deep outputs of the encoder: the first four `concatenations` of the
+    decoder with its skips, as published; the `decoder`'s part of them alone; or modules by their names.
 
     Width is at least 8: with fewer channels, the CPU's convolutions (oneDNN with AVX-512, in PyTorch 2.13) write
     outside of their memory.
@@ -44,16 +49,23 @@ class DepthNetwork(Options):
     grey: bool = False
     init_std: float | None = Field(1e-3, gt=0, le=1e3)
     anchored: bool = False
+    image_max: float = Field(1.0, gt=0, le=1e6)
+    dropout_places: Literal["concatenations", "decoder"] | tuple[str, ...] = "concatenations"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """A network with random weights."""
         from epibench.networks.depth_completion import DepthCompletion
 
-        return DepthCompletion(self.width, self.blocks, self.grey, self.init_std, self.anchored)
+        return DepthCompletion(**self.model_dump(exclude={"kind"}))
 
 
 class SegmentationNetwork(Options):
-    """DeepLabv3: the defaults are the published one. backbone_weights: a file with weights from ImageNet."""
+    """DeepLabv3: the default sizes are the published ones, and cityscapes-segmentation sets all else that was.
+
+    backbone_weights: a file with weights from ImageNet, or null for random ones; "to be given" is refused, so that
+    nobody trains without them for lack of knowing. dropout_places: what MC-dropout drops: the output of each of the
+    four `stages`, as published; that of the last four residual `blocks`; or modules by their names.
+    """
 
     smallest_batch: ClassVar[int] = 2  # batch norm of an image's mean
 
@@ -66,6 +78,11 @@ class SegmentationNetwork(Options):
     stem: Literal["single", "triple"] = "triple"
     head_dropout: float = Field(0.1, ge=0, lt=1)
     backbone_weights: str | None = Field(None, min_length=1)
+    normalisation: Literal["imagenet", "caffe", "none"] = "imagenet"
+    ceil_mode: bool = False
+    leaky: bool = False
+    head_init: Literal["he", "default"] = "he"
+    dropout_places: Literal["stages", "blocks"] | tuple[str, ...] = "stages"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """A network with random weights; pretrained: with a backbone from the file, if there is one."""
@@ -73,6 +90,12 @@ class SegmentationNetwork(Options):
 
         if num_classes is None:
             raise InputError("network.kind: deeplabv3 predicts classes, and the training data has none")
+        if pretrained and self.backbone_weights == TO_BE_GIVEN:
+            raise InputError(
+                "network.backbone_weights: this recipe starts from weights of ImageNet; give the file with "
+                "--set network.backbone_weights=FILE (docs/networks.md says which, and where to get it), or null for "
+                "random weights"
+            )
         shape = self.model_dump(exclude={"kind", "backbone_weights"})
         return DeepLabV3(num_classes, **shape, backbone_weights=self.backbone_weights if pretrained else None)
 
@@ -130,9 +153,12 @@ class ColourOptions(Options):
 class TrainingOptions(Options):
     """How networks are trained, whatever the method; its own options say for how many epochs, and how they move.
 
-    epoch_steps: steps of an epoch. pad: images that are smaller than the crop are surrounded with pixels that do not
-    count. thin: smallest and largest share of the sparse points that is kept. weight_decay: of U/N, whose loss has the
-    Gaussian's ½: half of a published one for depth. class_weights: how much a pixel counts, by its class; `rare`:
+    epoch_steps: steps of an epoch. antialias: of images that are scaled down. pad: images that are smaller than the
+    crop are surrounded with pixels that do not count; pad_place: an image lies anywhere within them, or first, with all
+    of them at the bottom and right; pad_colour: theirs, by default the image's mean. thin: smallest and largest share
+    of the sparse points that is kept. sparse_share: sparse depth is drawn anew from the target at every visit, every
+    pixel with that probability. weight_decay: of U/N, whose loss has the Gaussian's ½: half of a published one for
+    depth; decay_all: it acts on scales and biases too. class_weights: how much a pixel counts, by its class; `rare`:
     1 / √share of its class in the training data. devices: a batch is shared among so many.
     """
 
@@ -141,10 +167,15 @@ class TrainingOptions(Options):
     flip: bool = True
     scale: tuple[Factor, Factor] = (1.0, 1.0)
     scale_step: float | None = Field(None, gt=0, le=10)
+    antialias: bool = True
     pad: bool = False
+    pad_place: Literal["anywhere", "first"] = "anywhere"
+    pad_colour: tuple[Level, Level, Level] | None = None
     colours: ColourOptions = ColourOptions()
     thin: tuple[Share, Share] = (1.0, 1.0)
+    sparse_share: Share | None = None
     weight_decay: float = Field(0.0, ge=0, le=1e3)
+    decay_all: bool = False
     clip: float | None = Field(None, gt=0, le=1e9)
     class_weights: tuple[Weight, ...] | Literal["rare"] | None = None
     precision: Annotated[Literal["auto", "32-true", "bf16-mixed"], InFull] = "auto"
@@ -245,6 +276,8 @@ class DenseRecipe(Recipe):
             raise ValueError(
                 f"network.kind: '{self.network.kind}' is no network for {self.problem}; take {' or '.join(known)}"
             )
+        if self.training.sparse_share is not None and self.task != "depth":
+            raise ValueError(f"training.sparse_share: {self.problem} has no sparse depth; leave it out")
         weights = self.training.class_weights
         if weights is not None and self.likelihood != "categorical":
             raise ValueError(f"training.class_weights: {self.problem} has no classes; leave it out")

@@ -28,6 +28,7 @@ from epibench.files import fingerprint, read_json, write_json
 from epibench.imported import error_in_words
 from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool, NetworksOnImages, Observer, cut, image_size
+from epibench.networks.dropout import insert_dropout
 from epibench.plans import centres
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import Cost, DomainFacts, DomainResults, PassCost, Picture, TrainingLog
@@ -329,6 +330,7 @@ class DomainTask:
             exact=False,
             num_images=len(self.data.samples),
             num_classes=self.classes,
+            published=options.convention == "pooled",
         )
         evaluation = Evaluation(domain, draws, settings)
         try:
@@ -434,8 +436,10 @@ def check_batches(recipe: DenseRecipe) -> None:
 
 
 def check_network(recipe: DenseRecipe, data: ImageData) -> None:
-    """Make a network; one of the user's shall predict something for a training sample."""
+    """Make a network with dropout at its places; one of the user's shall predict something for a training sample."""
     network = recipe.network.build(data.num_classes, pretrained=True).eval()
+    if any(recipe.method(name).dropout for name in recipe.methods):
+        insert_dropout(network, getattr(network, "dropout_places", ()), 0.5)  # its places must be there
     if recipe.network.kind != "own":
         return
     if next(network.parameters(), None) is None:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -365,7 +365,7 @@ def large_training(
     method, options = recipe.method(name), recipe.training
     return NetworkTraining(
         **vars(method.training),
-        **options.model_dump(include={"epoch_steps", "clip", "compile"}),
+        **options.model_dump(include={"epoch_steps", "clip", "compile", "decay_all"}),
         build=recipe.builder(num_classes_of(recipe, samples), pretrained=True),
         loss=LIKELIHOODS[recipe.likelihood].image_loss,
         samples=samples,
@@ -378,7 +378,7 @@ def large_training(
 
 def augment_of(recipe: DenseRecipe) -> Augment:
     """How a recipe changes training samples."""
-    options = recipe.training.model_dump(include={"crop", "flip", "scale", "thin", "scale_step", "pad"})
+    options = recipe.training.model_dump(include={field.name for field in fields(Augment)} - {"colours"})
     return Augment(**options, colours=Colours(**recipe.training.colours.model_dump()))
 
 

@@ -56,6 +56,7 @@ class NetworkTraining(TrainingPlan):
     augment: Augmentation
     epoch_steps: int
     weight_decay: float = 0.0
+    decay_all: bool = False  # weight decay acts on scales and biases too
     clip: float | None = None  # the largest norm of a gradient
     class_weights: tuple[float, ...] | None = None
     channels_last: bool = False
@@ -148,7 +149,7 @@ class _Run:
         self.drops = training.dropout > 0 or any(module.p for module in dropouts)
         weights = training.class_weights
         self.class_weights = None if weights is None else torch.tensor(weights, device=fabric.device)
-        self.flat = FlatParameters(self.network)
+        self.flat = FlatParameters(self.network, training.decay_all)
         self.rule_state = training.rule.start(self.flat.values)
         self.step, self.log = 0, list[LogRow]()
         if state is not None:
@@ -276,16 +277,16 @@ class FlatParameters:
     """The parameters of a network, and their gradients, as views of two flat tensors.
 
     Parameters with two or more axes lie first: they are what weight decay, or a prior, acts on; scales and biases are
-    left alone.
+    left alone, unless it acts on all.
     """
 
-    def __init__(self, network: nn.Module):
+    def __init__(self, network: nn.Module, decay_all: bool = False):
         named = [(name, each) for name, each in network.named_parameters() if each.requires_grad]
         if not named:
             raise InputError(f"{type(network).__name__} has no parameters to train")
         named.sort(key=lambda pair: pair[1].ndim < 2)  # stable: otherwise in the network's order
         self.parameters = [each for _, each in named]
-        self.num_decayed = sum(_room(each) for each in self.parameters if each.ndim > 1)
+        self.num_decayed = sum(_room(each) for each in self.parameters if decay_all or each.ndim > 1)
         first, total = self.parameters[0], sum(_room(each) for each in self.parameters)
         self.values = torch.zeros(total, device=first.device, dtype=first.dtype)
         self.gradient = torch.zeros_like(self.values)
