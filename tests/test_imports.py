@@ -28,6 +28,7 @@ ORDER = [
     "likelihoods",
     "data.classes",
     "data.cityscapes_classes",
+    "data.virtual_kitti_videos",
     "data.batch",
     "street",
     "data",

@@ -8,6 +8,9 @@ from PIL import Image
 
 from epibench.cli.data import parse_size, run_check, run_export, run_preview
 from epibench.data.cityscapes_classes import CITYSCAPES
+from epibench.data.sets.synscapes import SynscapesSource
+from epibench.data.sets.virtual_kitti import VirtualKittiSource
+from epibench.data.source import Folders
 from epibench.errors import InputError
 from epibench.street import StreetDataset
 from epibench.street.export import export
@@ -86,7 +89,34 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("layout", ["cityscapes", "kitti"])
+def test_synscapes_layout(dataset, tmp_path):
+    list(export(dataset, "synscapes", tmp_path))
+    source = SynscapesSource(root=str(tmp_path), split="all")
+    for number, sample in enumerate(source.open("segmentation", Folders(None, tmp_path), "data.train")):
+        frame = dataset.frame(number)
+        np.testing.assert_array_equal(sample.inputs["image"].permute(1, 2, 0), frame.image)
+        np.testing.assert_array_equal(sample.target, frame.labels)
+    assert number == 1
+
+
+def test_virtual_kitti_layout(tmp_path):
+    scenes = StreetDataset("depth", "clean", length=51, seed=3, size=(32, 64))
+    list(export(scenes, "virtual_kitti", tmp_path))
+    train, val = (
+        VirtualKittiSource(root=str(tmp_path), split=split).open("depth", Folders(None, tmp_path), "data.train")
+        for split in ("train", "val")
+    )
+    assert (len(train), len(val)) == (41, 10)  # one for each video, and a second one for the first
+    assert train.frame_id(1) == "0001/15-deg-left/00001"
+    frame, sample = scenes.frame(50), train[1]
+    np.testing.assert_array_equal(sample.inputs["image"].permute(1, 2, 0), frame.image)
+    known = (frame.depth > 0) & (frame.depth <= 79.99)
+    assert sample.valid.numpy()[known].all()
+    assert not sample.valid.numpy()[(frame.depth == 0) | (frame.depth > 80.01)].any()
+    np.testing.assert_allclose(sample.target.numpy()[known], frame.depth[known], atol=0.00501)
+
+
+@pytest.mark.parametrize("layout", ["cityscapes", "kitti", "synscapes", "virtual_kitti"])
 def test_an_interrupted_export_goes_on(dataset, layout, tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     list(export(dataset, layout, whole))

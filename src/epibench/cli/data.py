@@ -67,7 +67,7 @@ def run_preview(
 @commands.command("export", cls=Command, short_help="Write scenes as a data set's folder.")
 def run_export(
     name: Name,
-    layout: Annotated[str, typer.Option(metavar="LAYOUT", help="cityscapes or kitti.")],
+    layout: Annotated[str, typer.Option(metavar="LAYOUT", help="cityscapes, kitti, synscapes or virtual_kitti.")],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="A new or empty folder, or one to go on with.")],
     domain: Domain = "clean",
     severity: Severity = None,
@@ -75,7 +75,7 @@ def run_export(
     size: Size = "256x512",
     seed: Seed = 0,
 ) -> None:
-    """Write scenes as a folder in the official layout of Cityscapes or KITTI depth completion."""
+    """Write scenes as a folder in the official layout of a data set for classes or for depth completion."""
     from epibench.street.export import export
 
     dataset = make_dataset(name, domain, severity, size, seed, count)

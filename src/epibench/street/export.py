@@ -1,4 +1,4 @@
-"""Street scenes as files: folders in the layouts of Cityscapes and KITTI depth completion, and a sheet to look at."""
+"""Street scenes as files: folders in the layouts of other data sets, and a sheet to look at."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from epibench.data.cityscapes_classes import colours, label_ids
+from epibench.data.virtual_kitti_videos import SPLITS, VARIANTS
 from epibench.errors import InputError
 from epibench.files import replacing
 from epibench.street.arrays import Array
@@ -21,7 +22,8 @@ from epibench.street.lidar import MAX_DEPTH
 
 CITY = "street"
 DATE, DRIVE = "2011_09_26", "2011_09_26_drive_9999_sync"  # a drive that KITTI does not have
-DEPTH_SCALE = 256
+DEPTH_SCALE, CENTIMETRES = 256, 100
+VIDEOS = [f"{world}/{variant}" for worlds in SPLITS.values() for world in worlds for variant in VARIANTS]
 SETTINGS = ".epibench-street.json"  # which scenes a folder holds, so that an interrupted export can go on
 GAP = 4
 NEAREST_SHOWN = 2.0
@@ -68,7 +70,32 @@ def kitti_files(index: int, split: str) -> Files:
     }
 
 
-LAYOUTS: dict[str, Callable[[int, str], Files]] = {"cityscapes": cityscapes_files, "kitti": kitti_files}
+def synscapes_files(index: int, split: str) -> Files:
+    """img/{rgb-2k,class}/NUMBER.png, from 1; which of them are whose is the reader's choice."""
+    return {
+        f"img/rgb-2k/{index + 1}.png": lambda frame: frame.image,
+        f"img/class/{index + 1}.png": lambda frame: label_ids()[frame.labels],
+    }
+
+
+def virtual_kitti_files(index: int, split: str) -> Files:
+    """vkitti_1.3.1_{rgb,depthgt}/WORLD/VARIANT/NUMBER.png: one scene for each of the 50 videos, then a second one …
+
+    Depth is 16 bit, metres · 100, the sky as far as they reach.
+    """
+    video, number = VIDEOS[index % len(VIDEOS)], f"{index // len(VIDEOS):05d}.png"
+    return {
+        f"vkitti_1.3.1_rgb/{video}/{number}": lambda frame: frame.image,
+        f"vkitti_1.3.1_depthgt/{video}/{number}": lambda frame: centimetres(frame.depth),
+    }
+
+
+LAYOUTS: dict[str, Callable[[int, str], Files]] = {
+    "cityscapes": cityscapes_files,
+    "kitti": kitti_files,
+    "synscapes": synscapes_files,
+    "virtual_kitti": virtual_kitti_files,
+}
 
 
 def export(dataset: StreetDataset, layout: str, out: Path, split: str = "val") -> Iterator[int]:
@@ -138,6 +165,13 @@ def writing_to(what: str) -> Iterator[None]:
 def depth_bits(depth: Array) -> Array:
     """Metres · 256, rounded, uint16."""
     return np.round(depth.astype(np.float64) * DEPTH_SCALE).astype(np.uint16)
+
+
+def centimetres(depth: Array) -> Array:
+    """Metres · 100, rounded, uint16; as much as that holds where there is no depth."""
+    farthest = np.iinfo(np.uint16).max
+    rounded = np.minimum(np.round(depth.astype(np.float64) * CENTIMETRES), farthest)
+    return np.where(depth > 0, rounded, farthest).astype(np.uint16)
 
 
 def save(content: Array | str, path: Path) -> None:

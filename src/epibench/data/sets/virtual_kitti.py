@@ -15,22 +15,17 @@ from pydantic import Field
 from epibench.data.batch import Batch
 from epibench.data.images import Frame, Frames, bottom_centre, check_partners, list_files, read_depth, read_image
 from epibench.data.source import CheckedSplit, DepthSource
+from epibench.data.virtual_kitti_videos import SPLITS, VARIANTS, Split
 from epibench.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Split = Literal["train", "val"]
 Version = Literal["1.3.1", "2"]
 
 PER_METRE = 100
 MAX_DEPTH = 80.0
-SPLITS: dict[Split, tuple[str, ...]] = {"train": ("0001", "0006", "0018", "0020"), "val": ("0002",)}
 PUBLISHED: dict[Split, int] = {"train": 18930, "val": 2330}  # frames of each camera
-VARIANTS = (
-    *("15-deg-left", "15-deg-right", "30-deg-left", "30-deg-right"),
-    *("clone", "fog", "morning", "overcast", "rain", "sunset"),
-)
 CAMERAS = ("Camera_0", "Camera_1")  # in version 2
 # Names of images and of depth, and what they are unpacked from.
 FILES = {
