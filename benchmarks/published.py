@@ -3,7 +3,7 @@
     python benchmarks/published.py depth|segmentation [--steps 300] [--member-steps 4] [--images 4] [--jobs 4]
 
 PNG files are written, decoded, augmented, and trained and evaluated on, as `epibench run` does it. First one network
-alone, in parts: how fast batches are loaded, how fast the GPU takes steps on a batch that is there, and both together.
+alone, in parts (`--steps 0` leaves that out): how fast batches are loaded, how fast the GPU takes steps on a batch that is there, and both together.
 Then the whole recipe with all of its networks, each trained for a few steps, on a few images of each domain at their
 published size. `--tiny` tries all of it on a CPU, with small networks on small scenes.
 """
@@ -156,7 +156,7 @@ def main() -> None:
     make_folders(options, root)
     print(f"scenes written in {time.perf_counter() - begun:.0f} s", flush=True)
     recipe = make_recipe(options, root)
-    for method in ("ensemble", "mc_dropout"):
+    for method in ("ensemble", "mc_dropout") if options.steps else ():
         seconds = step_seconds(recipe, options, method, device)
         size, hours = recipe.method(method).batch_size, seconds["both"] / 3600
         steps = PUBLISHED_STEPS[options.problem if method == "mc_dropout" else "ensemble"]
@@ -167,7 +167,9 @@ def main() -> None:
             flush=True,
         )
     if not options.only_steps:
-        results = carry_out(recipe, RunFolder(options.out / "run"), Machine.of(device, options.jobs), ConsoleReporter())
+        # For a few steps each, networks load their data themselves: to start a loading process takes longer.
+        machine = Machine(device, options.jobs, workers=0)
+        results = carry_out(recipe, RunFolder(options.out / "run"), machine, ConsoleReporter())
         print_evaluation(results)
 
 
