@@ -246,7 +246,8 @@ def check_split(split: CheckedSplit, every: bool, watch: Watch) -> SplitReport:
         remedy = f"smaller than the usual crop {height}×{width}; use crop=None, or a smaller one"
         small = [frame for frame in content if frame.size[0] < height or frame.size[1] < width]
         problems += [f"{frame.frame_id}: {remedy}" for frame in small]
-    return SplitReport(split.name, len(frames), split.published, content or None, (*problems, *missing))
+    told = tuple(dict.fromkeys((*problems, *missing)))  # parts may lack the same
+    return SplitReport(split.name, len(frames), split.published, content or None, told)
 
 
 def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Frame, Batch]]:
