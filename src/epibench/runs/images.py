@@ -24,7 +24,7 @@ from epibench.evaluation.loop import Evaluation, Progressed
 from epibench.evaluation.suite import METRICS, SuiteSettings
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, write_json
-from epibench.members.draws import Draws
+from epibench.members.draws import Draws, Members
 from epibench.members.networks import NetworkPool, NetworksOnImages, Observer, cut, image_size
 from epibench.plans import centres
 from epibench.recipes.dense import DenseRecipe
@@ -59,6 +59,11 @@ class DrawnMethod:
     trained: Trained
     pool: NetworkPool
     draws: Draws
+
+    @property
+    def shown(self) -> Members:
+        """The members whose predictions are shown in pictures: the first draw of the largest M."""
+        return self.draws.sets[self.draws.of_size(self.draws.sizes[-1])[0]]
 
     def fingerprint(self, recipe: DenseRecipe, *more: Any) -> str:
         """Of everything that decides its numbers, and of what else is given."""
@@ -345,8 +350,8 @@ class DomainTask:
     def observers(self) -> tuple[Gallery, list[Observer]]:
         """Who keeps pictures, and everybody who sees outputs."""
         recipe, fitted, data = self.recipe, self.fitted, self.data
-        images, largest = centres(len(data.samples), recipe.evaluation.pictures), fitted.draws.sizes[-1]
-        gallery = Gallery(images, fitted.draws.sets[fitted.draws.of_size(largest)[0]], recipe.likelihood)
+        images = centres(len(data.samples), recipe.evaluation.pictures)
+        gallery = Gallery(images, fitted.shown, recipe.likelihood)
         if not recipe.evaluation.store:
             return gallery, [gallery]
         size, begun = largest_size(data.samples, self.run.machine.workers, self.run.reporter), self.unfinished.exists()
