@@ -123,7 +123,7 @@ class FrameStyle:
         """A frame; number: of it in the sequence, from 1."""
         image = Image.new("RGB", self.frame, BACKGROUND)
         pen, (width, height) = ImageDraw.Draw(image), self.panel
-        self._write(pen, GAP, GAP, f"{self.title}, image {picture.image} ({number} of {total})")
+        self._write(pen, GAP, GAP, f"{self.title}; image {picture.image} ({number} of {total})")
         photo = photo_image(picture.photo)
         top = GAP + LINE
         for row, (name, label) in enumerate(self.methods.items()):
@@ -131,7 +131,7 @@ class FrameStyle:
             first = ("Image", photo) if row == 0 else ("Truth", self._truth(picture)) if row == 1 else ("", None)
             for column, (text, shown) in enumerate([first, *self._panels(picture, name, label)]):
                 left = GAP + column * (width + GAP)
-                self._write(pen, left, top, text)
+                self._write(pen, left, top, _shortened(text, width))
                 if shown is not None:
                     fitted = _fitted(shown, (width, height))
                     place = (left + (width - fitted.width) // 2, top + LINE + (height - fitted.height) // 2)
@@ -235,6 +235,14 @@ class FrameStyle:
 
 def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(FONT_SIZE)
+
+
+def _shortened(text: str, room: int) -> str:
+    """As much of a text as there is room for."""
+    most = len(text)
+    while most and _font().getlength(text[:most]) > room:
+        most -= 1
+    return text[:most]
 
 
 def _coloured(shares: GridValues, colours: bytes) -> Image.Image:
