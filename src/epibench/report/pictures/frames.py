@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from epibench.report.entries import ClassStyles
@@ -31,8 +30,6 @@ from epibench.report.pictures.dense import (
     wrong_pixels,
 )
 from epibench.results import Picture
-
-Pixels = NDArray[np.uint8]  # (height, width, 3)
 
 LEAST_WIDTH = 320  # of a panel: smaller pictures are enlarged by a whole number
 GAP, LINE, FONT_SIZE, BAR_HEIGHT, SWATCH = 8, 18, 13, 8, 11
@@ -148,13 +145,10 @@ class FrameStyle:
             wrong = wrong_pixels(predicted, read_classes(picture.target))
             known = known_values([wrong])
             share = f": {percent(float(known.mean()))} of the pixels" if known.size else ""
-            shades = None if wrong is None else np.where(wrong > 0, WRONG, RIGHT).astype(np.float32)
-            errors = None if wrong is None or shades is None else np.where(np.isfinite(wrong), shades, np.nan)
-            uncertainty = self._amounts(read_grid(one.uncertainty))
             return [
                 (label, self._classes(predicted)),
-                (f"Wrong{share}", None if errors is None else _coloured(errors, palette(AMOUNT))),
-                ("Uncertainty: entropy", uncertainty),
+                (f"Wrong{share}", _errors(wrong)),
+                ("Uncertainty: entropy", self._amounts(read_grid(one.uncertainty))),
             ]
         error = error_of(picture, name)
         known = known_values([error])
@@ -251,6 +245,14 @@ def _coloured(shares: GridValues, colours: bytes) -> Image.Image:
     known = np.isfinite(shares)
     indices = np.where(known, np.round(np.where(known, shares, 0.0) * (len(table) - 2)), len(table) - 1)
     return Image.fromarray(table[indices.astype(np.int64)])
+
+
+def _errors(wrong: GridValues | None) -> Image.Image | None:
+    """Right and wrong pixels in the colours of uncertainty."""
+    if wrong is None:
+        return None
+    shares = np.where(wrong > 0, WRONG, RIGHT).astype(np.float32)
+    return _coloured(np.where(np.isfinite(wrong), shares, np.float32(np.nan)), palette(AMOUNT))
 
 
 def _visible(values: GridValues) -> GridValues:
