@@ -3,9 +3,9 @@
     python benchmarks/published.py depth|segmentation [--steps 300] [--member-steps 4] [--images 4] [--jobs 4]
 
 PNG files are written, decoded, augmented, and trained and evaluated on, as `epibench run` does it. First one network
-alone, in parts (`--steps 0` leaves that out): how fast batches are loaded, how fast the GPU takes steps on a batch that is there, and both together.
-Then the whole recipe with all of its networks, each trained for a few steps, on a few images of each domain at their
-published size. `--tiny` tries all of it on a CPU, with small networks on small scenes.
+alone, in parts (`--steps 0` leaves that out): how fast batches are loaded, how fast the GPU takes steps on a batch that
+is there, and both together. Then the whole recipe with all of its networks, each trained for a few steps, on a few
+images of each domain at their published size. `--tiny` tries all of it on a CPU, with small networks on small scenes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def make_recipe(options: argparse.Namespace, root: Path) -> DenseRecipe:
     if options.problem == "segmentation":
         settings += ["network.backbone_weights=null"]
         for key in ("data.train", "data.domains.synscapes"):
-            settings += [f"{key}.num_train=32", f"{key}.num_val={options.images}"]
+            settings += [f"{key}.selection=random", f"{key}.num_train=32", f"{key}.num_val={options.images}"]
     else:
         settings += ['data.domains={"kitti": {"kind": "kitti"}}']
     if options.tiny:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from epibench.data.sets import synscapes
 from epibench.data.sets.kitti import KittiSource
 from epibench.data.source import check_split
 from epibench.street import StreetDataset
@@ -224,8 +225,22 @@ def test_synscapes(run, tmp_path):
     status, out, _ = run("data", "check", "synscapes", "--root", tmp_path)
     assert status == 0
     assert "synscapes all: 2 of 25,000 frames\n  all opened: 16×32" in out
+    assert "synscapes published train: 0 of 2,975 frames\n" in out
+    assert f"  {tmp_path}: 500 of the 500 scenes that the paper's authors selected are missing (19053, 9486, " in out
     (tmp_path / "img/rgb-2k").rename(tmp_path / "img/rgb")
     assert "synscapes all: 2 of 25,000 frames" in run("data", "check", "synscapes", "--root", tmp_path)[1]
+
+
+def test_the_published_selection_of_synscapes(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(synscapes, "published_ids", {"train": [3, 1], "val": [2, 7]}.__getitem__)
+    for number in range(1, 5):
+        save_image(tmp_path / f"img/rgb-2k/{number}.png", (16, 32))
+        save(tmp_path / f"img/class/{number}.png", random_values([7, 23, 4], (8, 16)))
+    _, out, _ = run("data", "check", "synscapes", "--root", tmp_path)
+    assert "synscapes published train: 2 frames\n" in out
+    assert "synscapes published val: 1 of 2 frames\n" in out
+    assert "1 of the 2 scenes that the paper's authors selected are missing (7); complete the download" in out
+    assert out.count("are missing") == 1
 
 
 def test_camvid(run, tmp_path):

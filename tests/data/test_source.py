@@ -60,7 +60,7 @@ def test_synscapes(tmp_path, folders):
     for number in range(1, 5):
         save_image(tmp_path / f"synscapes/img/rgb/{number}.png")
         save(tmp_path / f"synscapes/img/class/{number}.png", label_ids()[random_values(range(19))])
-    source = SynscapesSource(num_train=3, num_val=1, images="rgb")
+    source = SynscapesSource(selection="random", num_train=3, num_val=1, images="rgb")
     assert len(source.open("segmentation", folders, "data.train")) == 3
     assert len(source.model_copy(update={"split": "val"}).open("segmentation", folders, "data.train")) == 1
 

@@ -208,6 +208,12 @@ def write_frames(places: dict[str, Path], domain: str, num_images: int, label_id
         Image.fromarray(labels).save(str(places["labels"]).format(index + 1))
 
 
+def listed(path: Path, *ids: int) -> Path:
+    """A selection of Synscapes in a file."""
+    path.write_text("".join(f"{number}\n" for number in ids))
+    return path
+
+
 def test_the_published_experiment_runs_on_the_official_layouts(tmp_path: Path) -> None:
     root = tmp_path / "data"
     synscapes = {"image": root / "synscapes/img/rgb-2k/{}.png", "labels": root / "synscapes/img/class/{}.png"}
@@ -220,10 +226,8 @@ def test_the_published_experiment_runs_on_the_official_layouts(tmp_path: Path) -
     write_frames(cityscapes, "wild", 2, label_ids())
     smaller = (
         f"data.root={root}",
-        "data.train.num_train=5",
-        "data.train.num_val=2",
-        "data.domains.synscapes.num_train=5",
-        "data.domains.synscapes.num_val=2",
+        f"data.train.selection={listed(tmp_path / 'train.txt', 7, 1, 2, 4, 5)}",
+        f"data.domains.synscapes.selection={listed(tmp_path / 'val.txt', 3, 6)}",
         'network={"kind": "deeplabv3", "depth": 18, "width": 8, "head_width": 8, "rates": [1, 2]}',
         "training.epoch_steps=2",
         "training.crop=[32, 32]",
@@ -242,6 +246,9 @@ def test_the_published_experiment_runs_on_the_official_layouts(tmp_path: Path) -
         "synscapes": "in-domain",
         "cityscapes": "shifted",
     }
+    assert {name: facts["num_images"] for name, facts in results["domains"].items()} == dict.fromkeys(
+        ("synscapes", "cityscapes"), 2
+    )
     assert results["summary"]["mc_dropout"]["cityscapes"]["2"]["miou"]["n"] == 1
 
 

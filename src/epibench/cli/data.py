@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from epibench.cli.console import NO_WIDTH, ConsoleReporter, output, say, show
-from epibench.cli.options import Command, at_least
+from epibench.cli.options import Command, Settings, at_least
 from epibench.data.sets import DATA_SETS
 from epibench.data.source import LabelledFrames, Source, SplitReport
 from epibench.errors import InputError
@@ -85,13 +85,14 @@ def run_export(
     say(f"{out}: {_scenes(count)} in the layout of {layout}")
 
 
-@commands.command(cls=Command, short_help="Say whether a data set can be used.")
+@commands.command(cls=Command, short_help="Say whether a data set can be used, or a recipe be run.")
 def check(
     name: Annotated[
         str,
         typer.Argument(
             metavar="NAME",
-            help="The data set, as kitti, cityscapes, or folder for your own; an unknown name lists all.",
+            help="The data set, as kitti, cityscapes, or folder for your own; or a recipe (see epibench recipes), or a "
+            "recipe file (.json). An unknown name lists all data sets.",
         ),
     ],
     root: Annotated[
@@ -113,10 +114,37 @@ def check(
         str | None, typer.Option(metavar="TEXT", help="folder: what names of labels end in, as _L.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Open all images with their labels, not only some.")] = False,
+    settings: Settings = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A recipe: the folder of the run. Default: runs/RECIPE.")
+    ] = None,
 ) -> None:
-    """Say whether a data set can be used, what is in it, and where to get what is missing."""
+    """Say whether a data set can be used, what is in it, and where to get what is missing.
+
+    Of a recipe: whether everything that it needs is there, before hours are spent on it.
+    """
     options = {"root": root, "raw_root": raw_root, "images": images, "labels": labels, "classes": classes}
-    run_check(name, {**options, "image_suffix": image_suffix, "label_suffix": label_suffix}, every)
+    options |= {"image_suffix": image_suffix, "label_suffix": label_suffix}
+    if name not in DATA_SETS and is_recipe(name):
+        for option, value in options.items():
+            if value is not None:
+                remedy = "--set data.root=FOLDER" if option == "root" else "--set, as for epibench run"
+                raise InputError(f"{_flag(option)} {value}: {name} is a recipe; give {remedy}")
+        from epibench.cli.recipe_check import run_recipe_check
+
+        run_recipe_check(name, settings or [], out, every)
+        return
+    for flag, given in (("--set", settings), ("--out", out)):
+        if given:
+            raise InputError(f"{flag}: belongs to a recipe, and {name} is none; leave it out")
+    run_check(name, options, every)
+
+
+def is_recipe(name: str) -> bool:
+    """Whether a recipe is called so, or may be in a file of that name."""
+    from epibench.recipes import RECIPES
+
+    return name in RECIPES or name.endswith(".json")
 
 
 def run_check(name: str, options: Mapping[str, Path | str | None], every: bool = False) -> None:
@@ -125,7 +153,9 @@ def run_check(name: str, options: Mapping[str, Path | str | None], every: bool =
 
     known = {each: source for each, source in DATA_SETS.items() if source.checked}
     if name not in known:
-        raise InputError(f"data set '{name}' is unknown; there are {', '.join(known)}")
+        raise InputError(
+            f"data set '{name}' is unknown; there are {', '.join(known)}; nor is it a recipe (see epibench recipes)"
+        )
     source = known[name]
     given = {option: str(value) for option, value in options.items() if value is not None}
     check_options(name, source, given)

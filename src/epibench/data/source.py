@@ -102,6 +102,16 @@ class Source(BaseModel):
         return self.kind
 
     @property
+    def class_table(self) -> ClassTable | None:
+        """The classes that it has, where that is known without its files."""
+        return None
+
+    @property
+    def num_published(self) -> int | None:
+        """How many frames it has as it was published, where that is known."""
+        return None
+
+    @property
     def shift(self) -> float | None:
         """How far it is from clean street scenes, from 0 to 5, where it is on that scale."""
         return None
@@ -135,6 +145,12 @@ class FramesSource(Source):
     def label(self) -> str:
         """What to call it on a page."""
         return self.name
+
+    @property
+    def num_published(self) -> int | None:
+        """How many frames its split has as it was published, or so many as are asked for."""
+        published = self.published.get(getattr(self, "split", ""))
+        return published if published is None or self.num_images is None else min(published, self.num_images)
 
     @property
     def folder(self) -> Path:
@@ -178,6 +194,11 @@ class LabelledSource(FramesSource):
     table: ClassVar[ClassTable]
 
     mapping: Pairs | None = None
+
+    @property
+    def class_table(self) -> ClassTable | None:
+        """The classes that it has."""
+        return self.table
 
     @property
     def version(self) -> str:
@@ -246,7 +267,8 @@ def check_split(split: CheckedSplit, every: bool, watch: Watch) -> SplitReport:
         remedy = f"smaller than the usual crop {height}×{width}; use crop=None, or a smaller one"
         small = [frame for frame in content if frame.size[0] < height or frame.size[1] < width]
         problems += [f"{frame.frame_id}: {remedy}" for frame in small]
-    return SplitReport(split.name, len(frames), split.published, content or None, (*problems, *missing))
+    told = tuple(dict.fromkeys((*problems, *missing)))  # parts may lack the same
+    return SplitReport(split.name, len(frames), split.published, content or None, told)
 
 
 def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Frame, Batch]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar, cast
 
 from torch.utils.data import DataLoader, Dataset
 
@@ -36,31 +37,63 @@ class DomainData:
 
 @dataclass(frozen=True)
 class ImageData:
-    """What is trained on, with its classes, if it has any, and the domains by name."""
+    """Everything that a recipe names, each data set opened when it is asked for; no scene is drawn yet."""
 
-    train: Samples
-    classes: ClassTable | None
-    domains: Mapping[str, DomainData]
-    opened: Mapping[str, Samples]  # all data sets as they are, by the settings that name them
+    TRAIN: ClassVar[str] = "data.train"
+    DOMAIN: ClassVar[str] = "data.domains."
+
+    recipe: DenseRecipe
+    _opened: dict[str, Samples] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Where the data comes from, by the settings that say so."""
+        data = self.recipe.data
+        return {self.TRAIN: data.train, **{f"{self.DOMAIN}{name}": source for name, source in data.domains.items()}}
+
+    def samples(self, key: str) -> Samples:
+        """A data set as it is, by the setting that names it."""
+        if key not in self._opened:
+            self._opened[key] = self.sources[key].open(self.recipe.task, self.recipe.data.folders, key)
+        return self._opened[key]
+
+    @property
+    def opened(self) -> dict[str, Samples]:
+        """All data sets as they are, by the settings that name them."""
+        return {key: self.samples(key) for key in self.sources}
+
+    @property
+    def train(self) -> Samples:
+        """What is trained on."""
+        return self.samples(self.TRAIN)
+
+    @cached_property
+    def classes(self) -> ClassTable | None:
+        """The classes that networks predict, if any; those that its options name where training data is missing."""
+        if self.recipe.likelihood != "categorical":
+            return None
+        try:
+            return classes_of(self.train)
+        except InputError:
+            if (named := self.recipe.data.train.class_table) is None:
+                raise
+            return named
+
+    def domain(self, name: str) -> DomainData:
+        """A domain, in the classes that it is scored in."""
+        key = f"{self.DOMAIN}{name}"
+        samples = self.samples(key)
+        return DomainData(samples) if self.classes is None else in_common(samples, self.classes, self.sources[key], key)
+
+    @cached_property
+    def domains(self) -> Mapping[str, DomainData]:
+        """All domains by name."""
+        return {name: self.domain(name) for name in self.recipe.data.domains}
 
     @property
     def num_classes(self) -> int | None:
         """How many classes networks predict."""
         return None if self.classes is None else self.classes.num_classes
-
-
-def open_data(recipe: DenseRecipe) -> ImageData:
-    """Everything that a recipe names; no scene is drawn yet."""
-    sources: dict[str, Source] = {"data.train": recipe.data.train}
-    sources |= {f"data.domains.{name}": source for name, source in recipe.data.domains.items()}
-    opened = {key: source.open(recipe.task, recipe.data.folders, key) for key, source in sources.items()}
-    train = opened["data.train"]
-    classes = classes_of(train) if recipe.likelihood == "categorical" else None
-    domains = {}
-    for name, source in recipe.data.domains.items():
-        key = f"data.domains.{name}"
-        domains[name] = DomainData(opened[key]) if classes is None else in_common(opened[key], classes, source, key)
-    return ImageData(train, classes, domains, opened)
 
 
 @dataclass(frozen=True)

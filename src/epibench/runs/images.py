@@ -6,7 +6,7 @@ A domain that is finished is read from the run folder; one that was interrupted 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import torch
 from pydantic import ValidationError
 from torch import Tensor
-from torch.nn.parameter import UninitializedParameter
 
 from epibench.conventions import check_uncertainty
 from epibench.data.batch import Batch
@@ -25,19 +24,18 @@ from epibench.evaluation.loop import Evaluation, Progressed
 from epibench.evaluation.suite import METRICS, SuiteSettings
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, write_json
-from epibench.imported import error_in_words
-from epibench.members.draws import Draws
+from epibench.members.draws import Draws, Members
 from epibench.members.networks import NetworkPool, NetworksOnImages, Observer, cut, image_size
-from epibench.networks.dropout import insert_dropout
 from epibench.plans import centres
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import Cost, DomainFacts, DomainResults, PassCost, Picture, TrainingLog
 from epibench.runs.checkpoints import load_tensors, save_tensors
-from epibench.runs.domains import ImageData, draw_scenes, open_data
+from epibench.runs.checks import Check, image_checks
+from epibench.runs.domains import ImageData, draw_scenes
 from epibench.runs.folder import locked, share_work
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
 from epibench.runs.train import Evaluated, Run, Trained, draws_of, method_facts
-from epibench.runs.trainers import augment_of, check_log, prepare_weights
+from epibench.runs.trainers import prepare_weights
 from epibench.training.state import Pacer
 
 SHARE_OF_MEMORY = 0.3  # for the weights of members
@@ -61,6 +59,11 @@ class DrawnMethod:
     trained: Trained
     pool: NetworkPool
     draws: Draws
+
+    @property
+    def shown(self) -> Members:
+        """The members whose predictions are shown in pictures: the first draw of the largest M."""
+        return self.draws.sets[self.draws.of_size(self.draws.sizes[-1])[0]]
 
     def fingerprint(self, recipe: DenseRecipe, *more: Any) -> str:
         """Of everything that decides its numbers, and of what else is given."""
@@ -87,23 +90,11 @@ class ImageExperiment:
     @cached_property
     def data(self) -> ImageData:
         """Everything that the recipe names."""
-        return open_data(self.recipe)
+        return ImageData(self.recipe)
 
-    def check(self) -> None:
+    def checks(self) -> list[Check]:
         """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
-        recipe, data = self.recipe, self.data
-        for domain in data.domains.values():
-            domain.samples[0]
-        smallest = recipe.training.scale[0]
-        replace(augment_of(recipe), scale=(smallest, smallest))(data.train[0], 0)  # the crop must fit then too
-        check_network(recipe, data)
-        check_log(recipe.training.log)
-        weights = recipe.training.class_weights
-        if isinstance(weights, tuple) and len(weights) != data.num_classes:
-            raise InputError(
-                f"training.class_weights: {len(weights)} numbers for {data.num_classes} classes; give one for each"
-            )
-        check_batches(recipe)
+        return image_checks(self.data)
 
     def prepare(self) -> None:
         """Draw the scenes that are missing, count classes, and say what domains are scored in."""
@@ -360,8 +351,8 @@ class DomainTask:
     def observers(self) -> tuple[Gallery, list[Observer]]:
         """Who keeps pictures, and everybody who sees outputs."""
         recipe, fitted, data = self.recipe, self.fitted, self.data
-        images, largest = centres(len(data.samples), recipe.evaluation.pictures), fitted.draws.sizes[-1]
-        gallery = Gallery(images, fitted.draws.sets[fitted.draws.of_size(largest)[0]], recipe.likelihood)
+        images = centres(len(data.samples), recipe.evaluation.pictures)
+        gallery = Gallery(images, fitted.shown, recipe.likelihood)
         if not recipe.evaluation.store:
             return gallery, [gallery]
         size, begun = largest_size(data.samples, self.run.machine.workers, self.run.reporter), self.unfinished.exists()
@@ -421,40 +412,3 @@ def read_checked(file: Path, key: str, kind: type[Kept]) -> Kept | None:
         return kind.model_validate(plain)
     except (ValidationError, RecursionError):
         return None
-
-
-def check_batches(recipe: DenseRecipe) -> None:
-    """Batches can be shared among devices, and are large enough for the network."""
-    devices, smallest = recipe.training.devices, recipe.network.smallest_batch
-    for name in recipe.methods:
-        key, size = recipe.setting(name, "batch_size"), recipe.method(name).batch_size
-        if size % devices:
-            raise InputError(f"{key}: take a multiple of {devices}, among which a batch is shared")
-        if size // devices < smallest:
-            needed = f"batches of {smallest} or more images, on each device, for its batch norm"
-            raise InputError(f"{key}: {recipe.network.kind} needs {needed}")
-
-
-def check_network(recipe: DenseRecipe, data: ImageData) -> None:
-    """Make a network with dropout at its places; one of the user's shall predict something for a training sample."""
-    network = recipe.network.build(data.num_classes, pretrained=True).eval()
-    if any(recipe.method(name).dropout for name in recipe.methods):
-        insert_dropout(network, getattr(network, "dropout_places", ()), 0.5)  # its places must be there
-    if recipe.network.kind != "own":
-        return
-    if next(network.parameters(), None) is None:
-        raise InputError(f"network.name: {recipe.network.name} has no parameters to be trained")
-    if any(isinstance(each, UninitializedParameter) for each in network.parameters()):
-        raise InputError(f"network.name: {recipe.network.name} has lazy modules; give them their sizes")
-    sample = augment_of(recipe)(data.train[0], 0)
-    wanted = 2 if data.num_classes is None else data.num_classes  # mean and log variance, or a logit for each class
-    try:
-        with torch.inference_mode():
-            raw = network({name: values[None] for name, values in sample.inputs.items()})
-    except Exception as error:
-        raise InputError(f"network.name: {recipe.network.name} fails on a sample: {error_in_words(error)}") from None
-    shape = tuple(raw.shape) if isinstance(raw, Tensor) else type(raw).__name__
-    if not isinstance(raw, Tensor) or raw.dim() != 4 or raw.shape[:2] != (1, wanted):
-        raise InputError(
-            f"network.name: {recipe.network.name} gives {shape} for one image; wanted is (1, {wanted}, rows, columns)"
-        )

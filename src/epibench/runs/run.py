@@ -12,11 +12,13 @@ from typing import Any
 import torch
 
 from epibench import __version__
+from epibench.data.source import Watch
 from epibench.errors import InputError
 from epibench.files import write_text
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, changes
 from epibench.results import RunResults
+from epibench.runs.checks import FEW_FRAMES, Check, further_checks, image_checks
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
 from epibench.runs.toy import ToyExperiment
@@ -26,10 +28,9 @@ from epibench.runs.train import Machine, Run, Trained, train_method
 def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Reporter) -> RunResults:
     """The whole run."""
     run = Run(recipe, folder, machine, reporter)
-    # What differs between kinds of problems: their data, and how a method is evaluated on it.
-    experiment: ImageExperiment | ToyExperiment
-    experiment = ImageExperiment(run) if isinstance(recipe, DenseRecipe) else ToyExperiment(run)
-    experiment.check()
+    experiment = experiment_of(run)
+    for check in experiment.checks():
+        check.ask()
     folder.check_version()
     folder.claim(recipe)
     begun = time.perf_counter()
@@ -70,6 +71,20 @@ def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Rep
     ).with_checksum()
     write_text(folder.results, results.model_dump_json(indent=1) + "\n")
     return results
+
+
+def experiment_of(run: Run) -> ImageExperiment | ToyExperiment:
+    """What differs between kinds of problems: their data, and how a method is evaluated on it."""
+    return ImageExperiment(run) if isinstance(run.recipe, DenseRecipe) else ToyExperiment(run)
+
+
+def all_checks(run: Run, every: bool, watch: Watch) -> list[Check]:
+    """All that is worth knowing before a run. every: open all frames, not only some; watch: shows how far one is."""
+    experiment = experiment_of(run)
+    if isinstance(experiment, ToyExperiment):
+        return [*experiment.checks(), *further_checks(run.recipe, run.folder, None)]
+    checks = image_checks(experiment.data, None if every else FEW_FRAMES, watch)
+    return [*checks, *further_checks(run.recipe, run.folder, experiment.data)]
 
 
 def commit() -> str | None:

@@ -30,6 +30,7 @@ from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergence
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
 from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
+from epibench.runs.checks import Check
 from epibench.runs.train import Evaluated, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import stacked_training, toy_network, toy_problem
 from epibench.training.stacked import OBJECTIVES, Keys, trained
@@ -76,9 +77,17 @@ class ToyExperiment:
         check_fits(reference, self.toy, recipe.prior_scale, recipe.hidden)
         return reference
 
-    def check(self) -> None:
+    def checks(self) -> list[Check]:
         """Open everything, so that what is wrong shows before anything is trained."""
-        _ = self.toy, self.reference
+        return [Check("data", self.check_data), Check("reference", self.check_reference)]
+
+    def check_data(self) -> str:
+        """The training data can be made or read."""
+        return f"{len(self.toy.train.target):,} points"
+
+    def check_reference(self) -> str:
+        """The reference, if the recipe has one, is of this problem."""
+        return "none: no KL is measured" if self.reference is None else f"{self.recipe.reference.path}: fits"
 
     def prepare(self) -> None:
         """There is nothing to prepare."""

@@ -90,17 +90,21 @@ class Trained:
         return self.method.weights(member, self._views[job.networks](member.network))
 
 
-def train_method(run: Run, name: str) -> Trained:
-    """Train all networks of a method that are not trained yet."""
+def jobs_of(run: Run, name: str) -> list[TrainJob]:
+    """The trainings of a method: stacked networks are trained together, large ones each by itself."""
     recipe, machine, networks = run.recipe, run.machine, range(run.recipe.method(name).num_trained)
-    # Stacked networks are trained together, large ones each by itself.
     parts = [(network,) for network in networks] if isinstance(recipe, DenseRecipe) else [tuple(networks)]
-    jobs = [
+    return [
         TrainJob(recipe, name, part, run.folder.members, machine.device_of(number), machine.workers)
         for number, part in enumerate(parts)
     ]
+
+
+def train_method(run: Run, name: str) -> Trained:
+    """Train all networks of a method that are not trained yet."""
+    jobs = jobs_of(run, name)
     if finished := sum(len(job.networks) for job in jobs if job.ended):
-        run.reporter.say(f"{name}: {finished} of {len(networks)} networks trained already")
+        run.reporter.say(f"{name}: {finished} of {run.recipe.method(name).num_trained} networks trained already")
     share_work(
         jobs,
         done=lambda job: job.ended,

@@ -1,17 +1,22 @@
-"""Synscapes: a selection that its seed decides, and labels at the size of the images."""
+"""Synscapes: the published selection, one in a file or one that a seed decides, and labels at the images' size."""
 
 import numpy as np
 import pytest
 import torch
 
 from epibench.data.cityscapes_classes import label_ids
-from epibench.data.sets.synscapes import SynscapesSource
+from epibench.data.sets import synscapes as module
+from epibench.data.sets.synscapes import SynscapesSource, published_ids
 from epibench.errors import InputError
 from label_files import random_values, save, save_image
 
 
-def synscapes(root, split="train", num_train=2975, num_val=500, **options):
-    return SynscapesSource(root=str(root), split=split, num_train=num_train, num_val=num_val, **options).read()
+def synscapes(root, split="train", **options):
+    return SynscapesSource(root=str(root), split=split, **options).read()
+
+
+def at_random(root, split, num_train, num_val, **options):
+    return synscapes(root, split, selection="random", num_train=num_train, num_val=num_val, **options)
 
 
 def make(root, scenes=20, images=("rgb-2k", "rgb"), base="img"):
@@ -28,7 +33,7 @@ def ids(dataset):
 
 def test_training_and_validation_share_no_scene(tmp_path):
     make(tmp_path)
-    train, val = (ids(synscapes(tmp_path, split, num_train=12, num_val=8)) for split in ("train", "val"))
+    train, val = (ids(at_random(tmp_path, split, 12, 8)) for split in ("train", "val"))
     assert (len(train), len(val)) == (12, 8)
     assert sorted(train + val) == list(range(1, 21))
     assert train != list(range(1, 13))
@@ -36,10 +41,69 @@ def test_training_and_validation_share_no_scene(tmp_path):
 
 def test_the_selection_depends_on_the_seed_alone(tmp_path):
     make(tmp_path)
-    first = ids(synscapes(tmp_path, "train", 10, 5))
-    assert first == ids(synscapes(tmp_path, "train", 10, 2)) == ids(synscapes(tmp_path, "train", 10, 5, images="rgb"))
-    assert first != ids(synscapes(tmp_path, "train", 10, 5, seed=1))
-    assert ids(synscapes(tmp_path, "val", 10, 5)) == ids(synscapes(tmp_path, "val", 3, 5))
+    first = ids(at_random(tmp_path, "train", 10, 5))
+    assert first == ids(at_random(tmp_path, "train", 10, 2)) == ids(at_random(tmp_path, "train", 10, 5, images="rgb"))
+    assert first != ids(at_random(tmp_path, "train", 10, 5, seed=1))
+    assert ids(at_random(tmp_path, "val", 10, 5)) == ids(at_random(tmp_path, "val", 3, 5))
+
+
+def test_the_published_selection_is_that_of_the_paper():
+    train, val = published_ids("train"), published_ids("val")
+    assert (len(train), len(val)) == (2975, 500)
+    assert len({*train, *val}) == 3475
+    assert (train[:3], val[:3]) == ([5962, 18809, 11597], [19053, 9486, 10832])
+    assert all(1 <= number <= 25000 for number in (*train, *val))
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_the_published_selection_is_the_default(tmp_path, monkeypatch, split):
+    monkeypatch.setattr(module, "published_ids", {"train": [5, 2, 19], "val": [7, 1]}.__getitem__)
+    assert ids(synscapes(make(tmp_path), split)) == {"train": [5, 2, 19], "val": [7, 1]}[split]
+    assert len(synscapes(tmp_path, "all")) == 20
+
+
+def test_scenes_that_are_missing_of_the_published_selection_are_told(tmp_path):
+    there = [number for number in range(1, 21) if number in published_ids("train")]
+    message = rf"{tmp_path}: {2975 - len(there):,} of the 2,975 scenes that the paper's authors selected are missing "
+    with pytest.raises(InputError, match=message + r"\(5962, 18809, 11597, .* …\); complete the .*selection=random"):
+        synscapes(make(tmp_path))
+
+
+def test_a_selection_in_a_file(tmp_path):
+    path = tmp_path / "ids.txt"
+    path.write_text("12\n 3\n\n7\r\n")
+    make(tmp_path)
+    assert ids(synscapes(tmp_path, selection=str(path))) == [12, 3, 7]
+    assert ids(synscapes(tmp_path, "val", selection=str(path))) == [12, 3, 7]
+    (tmp_path / "img/rgb-2k/3.png").unlink()
+    with pytest.raises(InputError, match=r"1 of the 3 scenes of .*ids.txt are missing \(3\); complete the download"):
+        synscapes(tmp_path, selection=str(path))
+
+
+def test_another_list_in_the_file_is_another_version(tmp_path):
+    path = tmp_path / "ids.txt"
+    versions = set()
+    for text in ("1\n2\n", "1\n3\n", "1\n\n3"):
+        path.write_text(text)
+        versions.add(SynscapesSource(selection=str(path)).version)
+    assert len(versions) == 2
+    assert SynscapesSource().version not in versions
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"1\ntwo\n", "ids.txt, line 2: 'two' is no number of a scene; give selection=published, random, or a text"),
+        (b"1\n-2\n", "line 2: '-2' is no number"),
+        (b"4\n1\n04\n", "line 3: scene 4 stands in line 1 already"),
+        (b"\n", "ids.txt: holds no number of a scene"),
+        (b"\xff\xfe", "ids.txt: cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_selection(tmp_path, content, message):
+    (tmp_path / "ids.txt").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        synscapes(make(tmp_path), selection=str(tmp_path / "ids.txt"))
 
 
 def test_labels_as_they_are(tmp_path):
@@ -84,9 +148,15 @@ def test_the_folder_above_will_do(tmp_path):
     [
         ({"split": "test"}, "split"),
         ({"images": "2k"}, "images"),
-        ({}, "has 20 scenes, not 2,975 for training and 500 others for validation; give smaller num_train"),
-        ({"num_train": 19, "num_val": 2}, "has 20 scenes, not 19 for training and 2 others"),
-        ({"num_train": 0, "num_val": 2}, "num_train"),
+        (
+            {"selection": "random"},
+            "has 20 scenes, not 2,975 for training and 500 others for validation; give smaller num_train",
+        ),
+        ({"selection": "random", "num_train": 19, "num_val": 2}, "has 20 scenes, not 19 for training and 2 others"),
+        ({"selection": "random", "num_train": 0, "num_val": 2}, "num_train"),
+        ({"num_train": 19}, "num_train: decides nothing but a random selection; give selection=random, too"),
+        ({"selection": "ids.txt", "seed": 1}, "seed: decides nothing but a random selection"),
+        ({"selection": "nowhere.txt"}, "nowhere.txt: there is no such selection of Synscapes; give selection=publ"),
     ],
 )
 def test_what_cannot_be(tmp_path, arguments, message):

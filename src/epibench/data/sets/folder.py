@@ -59,6 +59,11 @@ class FolderSource(LabelledSource):
         return "folder", self.distribution or origin_path(self.root, self.images)
 
     @property
+    def class_table(self) -> ClassTable | None:
+        """The classes that are given."""
+        return find_classes(self.classes)
+
+    @property
     def version(self) -> str:
         """Changes when the class table does."""
         return f"1-{find_classes(self.classes).digest}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS
 from epibench.data.classes import ClassTable
@@ -22,19 +24,26 @@ from epibench.data.images import (
 )
 from epibench.data.source import CheckedSplit, LabelledSource
 from epibench.errors import InputError
+from epibench.files import fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Images = Literal["rgb-2k", "rgb"]
 
+PUBLISHED, RANDOM = "published", "random"
+ID = re.compile(r"[0-9]{1,9}")
+MAX_NAMED = 5
 NUMBER = re.compile(r"(\d+)\.png")
 
 
 class SynscapesSource(LabelledSource):
-    """Synscapes with Cityscapes' classes: a random selection of num_train scenes, and of num_val others.
+    """Synscapes with Cityscapes' classes.
 
-    images: rgb-2k has 1024×2048 pixels, rgb 720×1440 as the label images, which are scaled up for rgb-2k.
+    selection: `published`, the scenes that the paper's authors drew, 2,975 for training and 500 for validation;
+    `random`, num_train scenes and num_val others, which the seed decides; or a text file with the number of a scene on
+    each line: these scenes, in that order, whatever the split. images: rgb-2k has 1024×2048 pixels, rgb 720×1440 as the
+    label images, which are scaled up for rgb-2k.
     """
 
     name: ClassVar[str] = "Synscapes"
@@ -44,18 +53,58 @@ class SynscapesSource(LabelledSource):
     kind: Literal["synscapes"] = "synscapes"
     root: str = "synscapes"
     split: Literal["train", "val", "all"] = "train"
+    selection: str = Field(PUBLISHED, min_length=1)
     num_train: int = Field(2975, ge=1)
     num_val: int = Field(500, ge=1)
     seed: int = Field(0, ge=0)
     images: Images = "rgb-2k"
 
+    @model_validator(mode="after")
+    def _of_random(self) -> SynscapesSource:
+        """Refuse what would be ignored."""
+        for name in ("num_train", "num_val", "seed"):
+            if self.selection != RANDOM and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: decides nothing but a random selection; give selection={RANDOM}, too")
+        return self
+
+    @property
+    def version(self) -> str:
+        """Changes when the class table does, or the numbers in the file of the selection."""
+        listed = self.selection not in (PUBLISHED, RANDOM)
+        return super().version + (f"-{fingerprint(read_ids(Path(self.selection)))}" if listed else "")
+
     def read(self) -> ScaledLabels:
-        """The frames."""
-        every = all_frames(self.folder, self.images)
-        frames = every if self.split == "all" else self.selection(every)
+        """The frames; refused if some that are selected are missing."""
+        frames = all_frames(self.folder, self.images)
+        if self.selection == RANDOM and self.split != "all":
+            frames = self.at_random(frames)
+        elif (ids := self.ids()) is not None:
+            self.check_complete(frames, ids)
+            frames = chosen(frames, ids)
+        return self.samples(frames)
+
+    def samples(self, frames: list[LabelledFrame]) -> ScaledLabels:
+        """A data set of these frames."""
         return ScaledLabels(f"Synscapes {self.split}", frames, CITYSCAPES_LABEL_IDS, self.crop)
 
-    def selection(self, frames: list[LabelledFrame]) -> list[LabelledFrame]:
+    def ids(self) -> list[int] | None:
+        """The numbers of the scenes that are selected; None where no list decides it."""
+        if self.selection == PUBLISHED:
+            return None if self.split == "all" else published_ids(self.split)
+        return None if self.selection == RANDOM else read_ids(Path(self.selection))
+
+    def check_complete(self, frames: list[LabelledFrame], ids: list[int]) -> None:
+        """Every scene that is selected is there."""
+        there = {int(frame.frame_id) for frame in frames}
+        if missing := [number for number in ids if number not in there]:
+            first = ", ".join(map(str, missing[:MAX_NAMED])) + (" …" if len(missing) > MAX_NAMED else "")
+            of = "that the paper's authors selected" if self.selection == PUBLISHED else f"of {self.selection}"
+            raise InputError(
+                f"{self.root}: {len(missing):,} of the {len(ids):,} scenes {of} are missing ({first}); complete the "
+                f"download, or give selection={RANDOM}"
+            )
+
+    def at_random(self, frames: list[LabelledFrame]) -> list[LabelledFrame]:
         """So many scenes at random, none of train in val."""
         import torch
 
@@ -68,16 +117,63 @@ class SynscapesSource(LabelledSource):
             )
         key = randomness.key(self.seed, "synscapes", "selection")
         order = randomness.permutations(torch.tensor([key]), 0, len(frames))[0].tolist()
-        chosen = order[: self.num_train] if self.split == "train" else order[-self.num_val :]
-        return [frames[index] for index in sorted(chosen)]
+        numbers = order[: self.num_train] if self.split == "train" else order[-self.num_val :]
+        return [frames[index] for index in sorted(numbers)]
 
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
-        """All scenes, with large images, or with those that are there."""
+        """All scenes, and those of the published selection, with large images, or with those that are there."""
         base = base_folder(Path(options["root"]))
         only_small = (base / "rgb").is_dir() and not (base / "rgb-2k").is_dir()
-        source = cls(split="all", images="rgb" if only_small else "rgb-2k", **options)
-        yield CheckedSplit("all", cls.task, 25000, [source.read])
+        images: Images = "rgb" if only_small else "rgb-2k"
+        yield CheckedSplit("all", cls.task, 25000, [cls(split="all", images=images, **options).read])
+        for split in ("train", "val"):
+            source = cls(split=split, images=images, **options)
+            parts = [source.selected_and_there, source.missing]
+            yield CheckedSplit(f"published {split}", cls.task, len(published_ids(split)), parts)
+
+    def selected_and_there(self) -> ScaledLabels:
+        """The selected scenes that are there, for `data check`."""
+        return self.samples(chosen(all_frames(self.folder, self.images), self.ids() or []))
+
+    def missing(self) -> ScaledLabels:
+        """No frame: it only says which of the selected scenes are missing, for `data check`."""
+        self.check_complete(all_frames(self.folder, self.images), self.ids() or [])
+        return self.samples([])
+
+
+@cache
+def published_ids(split: Literal["train", "val"]) -> list[int]:
+    """The numbers of the scenes that the paper's authors selected."""
+    with resources.as_file(resources.files(__package__) / f"synscapes_{split}_ids.txt") as path:
+        return read_ids(path)
+
+
+def read_ids(path: Path) -> list[int]:
+    """The numbers in a text file, one on each line, none twice."""
+    path = path.expanduser()
+    remedy = f"give selection={PUBLISHED}, {RANDOM}, or a text file with the number of a scene on each line"
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such selection of Synscapes; {remedy}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); {remedy}") from None
+    ids: dict[int, int] = {}  # the line of each
+    for line, text in enumerate(map(str.strip, lines), 1):
+        if text and not ID.fullmatch(text):
+            raise InputError(f"{path}, line {line}: '{text[:20]}' is no number of a scene; {remedy}")
+        if text and ids.setdefault(int(text), line) != line:
+            raise InputError(f"{path}, line {line}: scene {int(text)} stands in line {ids[int(text)]} already")
+    if not ids:
+        raise InputError(f"{path}: holds no number of a scene; {remedy}")
+    return list(ids)
+
+
+def chosen(frames: list[LabelledFrame], ids: list[int]) -> list[LabelledFrame]:
+    """The frames of these numbers that are there, in the order of the numbers."""
+    by_number = {int(frame.frame_id): frame for frame in frames}
+    return [by_number[number] for number in ids if number in by_number]
 
 
 class ScaledLabels(LabelledImages):

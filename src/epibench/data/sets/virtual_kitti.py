@@ -47,6 +47,12 @@ class VirtualKittiSource(DepthSource):
     sparse_share: float = Field(0.05, gt=0, le=1)
     seed: int = Field(0, ge=0)
 
+    @property
+    def num_published(self) -> int | None:
+        """How many frames its split has, of both cameras in version 2, or so many as are asked for."""
+        frames = PUBLISHED[self.split] * (1 if self.version == "1.3.1" else len(CAMERAS))
+        return frames if self.num_images is None else min(frames, self.num_images)
+
     def read(self, worlds: Sequence[str] = (), variants: Sequence[str] = VARIANTS) -> VirtualKitti:
         """The frames; worlds: those of the split by default."""
         videos = [(world, variant) for world in worlds or SPLITS[self.split] for variant in variants]

@@ -92,6 +92,15 @@ def photo_uri(text: str) -> str | None:
     return f"data:{media_type};base64,{''.join(text.split())}" if media_type else None
 
 
+def photo_image(text: str) -> Image.Image | None:
+    """A photo as pixels; None where it cannot be read."""
+    try:
+        image = _opened(text)
+        return None if image is None else image.convert("RGB")
+    except UNREADABLE:
+        return None
+
+
 def known_values(grids: Sequence[GridValues | None]) -> GridValues:
     """All numbers of some grids."""
     known = [grid[np.isfinite(grid)] for grid in grids if grid is not None]

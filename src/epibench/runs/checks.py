@@ -1,0 +1,236 @@
+"""What a recipe needs, as checks: a run stops at the first that fails, `epibench data check RECIPE` asks them all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+
+from epibench.data.source import Watch, readable
+from epibench.errors import InputError
+from epibench.imported import error_in_words
+from epibench.networks.dropout import insert_dropout
+from epibench.plans import evenly_spaced
+from epibench.recipes import DenseRecipe, Recipe
+from epibench.runs.domains import ImageData
+from epibench.runs.folder import RunFolder
+from epibench.runs.trainers import augment_of, check_log
+from epibench.street import StreetDataset
+
+FEW_FRAMES = 5  # of each data set, when all that a recipe needs is checked
+GIGABYTE = 1e9
+STORED_BYTES = 4  # of a number in a prediction store
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a recipe needs.
+
+    about: the setting or the thing; ask: says what is there, or raises an InputError with what is wrong and what to do.
+    required: whether a run is impossible without it; otherwise what is raised is worth knowing.
+    """
+
+    about: str
+    ask: Callable[[], str]
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of a check. waits: it cannot be answered while something else is wrong, which is told already."""
+
+    about: str
+    state: Literal["ok", "note", "problem", "waits"]
+    text: str
+
+
+def ask_all(checks: Iterable[Check]) -> Iterator[Finding]:
+    """Every check, whatever comes of the others."""
+    told: dict[str, str] = {}
+    for check in checks:
+        try:
+            yield Finding(check.about, "ok", check.ask())
+        except InputError as error:
+            text = str(error)
+            if text not in told:
+                told[text] = check.about
+                yield Finding(check.about, "problem" if check.required else "note", text)
+            elif check.required:
+                yield Finding(check.about, "waits", f"cannot be checked without what {told[text]} lacks")
+
+
+def image_checks(data: ImageData, num_frames: int | None = 1, watch: Watch | None = None) -> list[Check]:
+    """What a run on images needs. num_frames: so many of each data set are opened, None for all."""
+    recipe = data.recipe
+    return [
+        *(Check(key, partial(check_frames, data, key, num_frames, watch)) for key in data.sources),
+        Check("training.crop", partial(check_crop, data)),
+        Check("network", partial(check_network, data)),
+        Check("training.log", partial(check_logging, recipe)),
+        *([] if recipe.task == "depth" else [Check("training.class_weights", partial(check_class_weights, data))]),
+        *(Check(recipe.setting(name, "batch_size"), partial(check_batch, recipe, name)) for name in recipe.methods),
+    ]
+
+
+def further_checks(recipe: Recipe, folder: RunFolder, data: ImageData | None) -> list[Check]:
+    """What to know before hours are spent: frames that others have, a GPU, room for the run."""
+    device = Check("device", partial(check_device, recipe), required=False)
+    if data is None:
+        return [device]
+    published = [key for key, source in data.sources.items() if source.num_published is not None]
+    frames = [Check(f"{key} as published", partial(check_published, data, key), required=False) for key in published]
+    return [*frames, device, Check("disk", partial(check_disk, data, folder))]
+
+
+def check_frames(data: ImageData, key: str, num_frames: int | None, watch: Watch | None = None) -> str:
+    """A data set is there, its classes have a place among those that are predicted, and some frames can be opened."""
+    samples, source = data.samples(key), data.sources[key]
+    about = None if key == ImageData.TRAIN else data.domain(key.removeprefix(ImageData.DOMAIN)).about
+    number = len(samples) if num_frames is None else min(num_frames, len(samples))
+    chosen = [(samples, index) for index in (evenly_spaced(len(samples), number) if number > 1 else [0])]
+    problems: list[str] = []
+    opened = readable(chosen if watch is None else watch(chosen, key), problems)
+    sizes = sorted({tuple(batch.target.shape) for _, batch in opened})
+    if problems:
+        more = f" (and {len(problems) - 1} more of {number} that were opened)" if len(problems) > 1 else ""
+        raise InputError(f"{problems[0]}{more}")
+    facts = [f"{source.label}: {len(samples):,} frames", f"{number:,} opened ({some_sizes(sizes)})"]
+    if isinstance(samples, StreetDataset) and (missing := samples.missing()):
+        facts.append(f"{len(missing):,} are drawn when the run begins")
+    return ", ".join(facts) + ("" if about is None else f"; {about}")
+
+
+def some_sizes(sizes: Sequence[tuple[int, ...]]) -> str:
+    """`352×1216`, or the smallest and the largest."""
+    words = ["×".join(map(str, size)) for size in sizes]
+    return words[0] if len(words) == 1 else f"{words[0]} to {words[-1]}"
+
+
+def check_crop(data: ImageData) -> str:
+    """The crop fits into a training image also at the smallest scale."""
+    recipe, crop = data.recipe, data.recipe.training.crop
+    smallest = recipe.training.scale[0]
+    replace(augment_of(recipe), scale=(smallest, smallest))(data.train[0], 0)
+    return "whole images" if crop is None else f"{crop[0]}×{crop[1]} fits"
+
+
+def check_network(data: ImageData) -> str:
+    """A network can be made, with its pretrained weights and dropout; one of the user's predicts something."""
+    recipe = data.recipe
+    network = recipe.network.build(data.num_classes, pretrained=True).eval()
+    if recipe.network.kind == "own":
+        check_own_network(recipe.network.name, network, data)
+    if any(recipe.method(name).dropout for name in recipe.methods):
+        insert_dropout(network, getattr(network, "dropout_places", ()), 0.5)  # its places must be there
+    weights = getattr(recipe.network, "backbone_weights", None)
+    parameters = sum(each.numel() for each in network.parameters())
+    return f"{recipe.network.kind}, {parameters:,} parameters" + (f", weights of {weights} fit" if weights else "")
+
+
+def check_own_network(name: str, network: nn.Module, data: ImageData) -> None:
+    """A network of the user's has parameters, and predicts a map for a training sample."""
+    if next(network.parameters(), None) is None:
+        raise InputError(f"network.name: {name} has no parameters to be trained")
+    if any(isinstance(each, UninitializedParameter) for each in network.parameters()):
+        raise InputError(f"network.name: {name} has lazy modules; give them their sizes")
+    sample = augment_of(data.recipe)(data.train[0], 0)
+    wanted = 2 if data.num_classes is None else data.num_classes  # mean and log variance, or a logit for each class
+    try:
+        with torch.inference_mode():
+            raw = network({name: values[None] for name, values in sample.inputs.items()})
+    except Exception as error:
+        raise InputError(f"network.name: {name} fails on a sample: {error_in_words(error)}") from None
+    shape = tuple(raw.shape) if isinstance(raw, Tensor) else type(raw).__name__
+    if not isinstance(raw, Tensor) or raw.dim() != 4 or raw.shape[:2] != (1, wanted):
+        raise InputError(f"network.name: {name} gives {shape} for one image; wanted is (1, {wanted}, rows, columns)")
+
+
+def check_logging(recipe: DenseRecipe) -> str:
+    """What the log needs is installed."""
+    check_log(recipe.training.log)
+    return recipe.training.log
+
+
+def check_class_weights(data: ImageData) -> str:
+    """There is a weight for every class."""
+    weights = data.recipe.training.class_weights
+    if not isinstance(weights, tuple):
+        return "by how rare a class is" if weights == "rare" else "none"
+    if len(weights) != data.num_classes:
+        raise InputError(
+            f"training.class_weights: {len(weights)} numbers for {data.num_classes} classes; give one for each"
+        )
+    return f"one for each of {len(weights)} classes"
+
+
+def check_batch(recipe: DenseRecipe, name: str) -> str:
+    """Batches of a method can be shared among devices, and are large enough for the network."""
+    devices, smallest = recipe.training.devices, recipe.network.smallest_batch
+    key, size = recipe.setting(name, "batch_size"), recipe.method(name).batch_size
+    if size % devices:
+        raise InputError(f"{key}: take a multiple of {devices}, among which a batch is shared")
+    if size // devices < smallest:
+        needed = f"batches of {smallest} or more images, on each device, for its batch norm"
+        raise InputError(f"{key}: {recipe.network.kind} needs {needed}")
+    return f"{size} images"
+
+
+def check_published(data: ImageData, key: str) -> str:
+    """All frames that others report on are there."""
+    published, number = data.sources[key].num_published, len(data.samples(key))
+    if published is not None and number < published:
+        raise InputError(f"{number:,} of {published:,} frames are there: all numbers will be of these alone")
+    return f"all of {number:,} frames"
+
+
+def check_device(recipe: Recipe) -> str:
+    """There is a GPU, where the recipe is made for one."""
+    if torch.cuda.is_available():
+        return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
+    cores = len(os.sched_getaffinity(0))
+    if "GPU" in recipe.machine:
+        minutes = recipe.minutes or 0
+        took = f" (about {minutes:g} min there)" if minutes <= 120 else f" (about {minutes / 60:.0f} h there)"
+        raise InputError(
+            f"no GPU is seen by torch {torch.__version__}, only {cores} cores; the recipe is made for "
+            f"{recipe.machine}{took if minutes else ''} and takes many times as long without"
+        )
+    return f"{cores} cores, and the recipe asks for no more than {recipe.machine}"
+
+
+def check_disk(data: ImageData, folder: RunFolder) -> str:
+    """There is room for the weights that are kept, and for predictions if they are stored: an estimate."""
+    wanted = estimated_bytes(data) - sum(file.stat().st_size for file in folder.path.rglob("*") if file.is_file())
+    existing = next(path for path in (folder.path.absolute(), *folder.path.absolute().parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    text = f"about {in_gigabytes(max(0, wanted))} will be written to {folder.path} (an estimate)"
+    if free < wanted:
+        raise InputError(f"{text}, but {in_gigabytes(free)} are free; give another --out, or make room")
+    return f"{text}, {in_gigabytes(free)} are free"
+
+
+def estimated_bytes(data: ImageData) -> int:
+    """All weights that are kept; and with evaluation.store every number that members predict."""
+    recipe = data.recipe
+    methods = [recipe.method(name) for name in recipe.methods]
+    state = recipe.network.build(data.num_classes).state_dict().values()
+    weights = sum(each.numel() * each.element_size() for each in state)
+    wanted: int = weights * sum(method.num_trained * len(method.keep) for method in methods)
+    if recipe.evaluation.store:
+        members = sum(len(method.members(range(method.num_trained)).members) for method in methods)
+        for name in recipe.data.domains:
+            samples = data.domain(name).samples
+            wanted += members * len(samples) * samples[0].target.numel() * (data.num_classes or 2) * STORED_BYTES
+    return wanted
+
+
+def in_gigabytes(number: float) -> str:
+    """`12.3 GB`."""
+    return f"{number / GIGABYTE:,.1f} GB" if number >= GIGABYTE / 10 else f"{number / 1e6:,.0f} MB"

@@ -1,0 +1,59 @@
+"""What the members of a finished run predict for the images of a domain, one image after another, in little memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from epibench.data.loading import InOrder, batches
+from epibench.files import fingerprint
+from epibench.members.draws import Members
+from epibench.members.maps import GroupedMaps
+from epibench.results import Picture
+from epibench.runs.domains import DomainData
+from epibench.runs.images import ImageExperiment
+from epibench.runs.observers import Gallery
+from epibench.runs.train import collect_trained, jobs_of
+
+
+class FrameSequence:
+    """The images of a domain with what one draw of each of some methods predicts: the first of the largest M."""
+
+    def __init__(self, experiment: ImageExperiment, methods: Sequence[str], domain: str):
+        self.experiment, self.domain = experiment, domain
+        self.data: DomainData = experiment.data.domain(domain)
+        run = experiment.run
+        self.methods = [experiment.make_pool(name, collect_trained(run, name, jobs_of(run, name))) for name in methods]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of everything that decides what is predicted for an image."""
+        recipe = self.experiment.recipe
+        source = recipe.data.domains[self.domain]
+        settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title", "num_images"})
+        return fingerprint([each.fingerprint(recipe, settings, source.version) for each in self.methods])
+
+    def pictures(self, images: Sequence[int]) -> Iterator[Picture]:
+        """These images, each with what every method predicts."""
+        workers = self.experiment.run.machine.workers
+        loaded = batches(InOrder(self.data.samples), images, 1, workers, uneven=True)
+        for image, batch in zip(images, loaded, strict=True):
+            place, pictures = range(image, image + 1), []
+            for method in self.methods:
+                on_device = batch.to(method.pool.device)
+                gallery = Gallery([image], method.shown, self.experiment.recipe.likelihood)
+                for stretch in stretches(method.shown):
+                    for members in method.pool.resident_slices(stretch):
+                        maps = method.pool.outputs(on_device.inputs, members, place)
+                        groups = self.data.class_groups
+                        gallery.see(on_device, place, members, maps if groups is None else GroupedMaps(maps, groups))
+                pictures += gallery.pictures(method.name)
+            predicted = {name: each for picture in pictures for name, each in picture.methods.items()}
+            yield pictures[0].model_copy(update={"methods": predicted})
+
+
+def stretches(members: Members) -> Iterator[slice]:
+    """Members that follow each other in the pool, together: so that only these are run, and as many at once as can."""
+    numbers = sorted(members)
+    ends = [place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1] + 1]
+    for first, end in zip([0, *ends], [*ends, len(numbers)], strict=True):
+        yield slice(numbers[first], numbers[end - 1] + 1)
