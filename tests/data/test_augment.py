@@ -203,3 +203,50 @@ def test_numbers_of_earlier_versions_stay(sample):
     assert corners == pytest.approx((12.78162, 25.26097), abs=1e-4)
     assert count(made) == 41
     assert int(made.inputs["image"].long().sum()) == 124983
+
+
+def test_sparse_depth_is_drawn_anew_at_every_visit(sample):
+    valid = torch.rand(SIZE, generator=torch.Generator().manual_seed(2)) < 0.8
+    sample = Batch(sample.inputs, torch.where(valid, sample.target, 0), valid)
+    augment = Augment(flip=False, sparse_share=0.05)
+    drawn = [augment(sample, key).inputs["sparse_depth"] for key in range(100)]
+    assert drawn[0].shape == (1, *SIZE)
+    assert torch.equal(drawn[7], augment(sample, 7).inputs["sparse_depth"])  # a function of the visit
+    counts = torch.tensor([int((each > 0).sum()) for each in drawn], dtype=torch.float64)
+    expected = 0.05 * int(valid.sum())  # each pixel by itself: the number varies as a binomial one does
+    assert float(counts.mean()) == pytest.approx(expected, abs=4 * (0.95 * expected / 100) ** 0.5)
+    assert 0.7 < float(counts.std()) / (0.95 * expected) ** 0.5 < 1.3
+    often = sum((each[0] > 0).double() for each in drawn)
+    assert not bool(often[~valid].any())
+    assert int((often[valid] == 0).sum()) < 0.05 * int(valid.sum())  # 0.95¹⁰⁰ = 0.6 % are never drawn
+    assert all(together(augment(sample, key)) for key in range(3))
+
+
+def test_padding_goes_to_the_end_in_a_given_colour(labelled):
+    augment = Augment((64, 100), flip=False, pad=True, pad_place="first", pad_colour=(123, 116, 103))
+    made = augment(labelled, 3)
+    height, width = labelled.target.shape
+    assert torch.equal(made.inputs["image"][:, :height, :width], labelled.inputs["image"])
+    assert torch.equal(made.target[:height, :width], labelled.target)
+    for rest in (made.inputs["image"][:, height:], made.inputs["image"][:, :, width:]):
+        assert torch.equal(rest, torch.tensor([123, 116, 103], dtype=torch.uint8)[:, None, None].expand_as(rest))
+    assert not made.valid[height:].any()
+    assert not made.valid[:, width:].any()
+
+
+def test_without_antialiasing_a_smaller_image_is_interpolated_between_neighbours(labelled):
+    stripes = torch.zeros(3, *labelled.target.shape, dtype=torch.uint8)
+    stripes[:, :, ::2] = 200
+    labelled = Batch({"image": stripes}, labelled.target, labelled.valid)
+    smooth = Augment(flip=False, scale=(0.25, 0.25))(labelled, 0).inputs["image"]
+    rough = Augment(flip=False, scale=(0.25, 0.25), antialias=False)(labelled, 0).inputs["image"]
+    expected = functional.interpolate(stripes[None].float(), scale_factor=0.25, mode="bilinear")[0].round()
+    assert torch.equal(rough.float(), expected)
+    assert int(smooth[:, :, 2:-2].float().sub(100).abs().max()) <= 13  # what is finer than a pixel is averaged
+
+
+@pytest.fixture
+def labelled():
+    generator = torch.Generator().manual_seed(4)
+    image = torch.randint(0, 256, (3, *SIZE), dtype=torch.uint8, generator=generator)
+    return Batch({"image": image}, torch.randint(0, 5, SIZE, generator=generator), torch.ones(SIZE, dtype=torch.bool))

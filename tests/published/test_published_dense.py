@@ -3,7 +3,17 @@ from typing import Any
 
 import pytest
 
-from epibench.published import DEPTH, SEGMENTATION, DenseFigure, PublishedCell, Row, compare, dense_draws
+from epibench.published import (
+    DEPTH,
+    SEGMENTATION,
+    DenseFigure,
+    PublishedCell,
+    Row,
+    compare,
+    dense_draws,
+    grounds_of,
+    warnings_of,
+)
 from epibench.report.markdown import published_table
 from epibench.results import RunResults, Stat
 
@@ -48,6 +58,18 @@ def test_fractions_are_compared_as_per_cent(compared: Compared) -> None:
 def test_areas_have_no_unit(compared: Compared) -> None:
     (cell,) = compared("kitti-depth", "kitti", "ause", 0.06)
     assert cell.mean == 0.06
+
+
+def test_what_was_measured_as_published_is_what_is_compared(run_of: RunOf) -> None:
+    metrics = {"rmse": Stat(mean=2.2, std=0.01, n=16), "rmse_gustafsson2020": Stat(mean=2.1, std=0.02, n=16)}
+    metrics["ause_gustafsson2020"] = Stat(mean=0.06, std=0.01, n=16)
+    run = run_of("kitti-depth", pool={"num_members": 33}, unit="m", summary={"ensemble": {"kitti": {4: metrics}}})
+    found = {cell.row.metric: cell.mean for cell in compare(run) if cell.mean is not None}
+    assert found == {"RMSE [mm]": pytest.approx(2100.0), "AUSE": pytest.approx(0.06)}
+    assert not any("different conventions" in text for text in warnings_of(run))
+    assert "RMSE as the mean over groups of 4 images" in grounds_of(run)[0]
+    earlier = run_of("kitti-depth", unit="m", summary={"ensemble": {"kitti": {4: {"rmse": metrics["rmse"]}}}})
+    assert any("different conventions" in text for text in warnings_of(earlier))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ def recipe(name: str) -> DenseRecipe:
 def test_the_published_experiment_is_the_published_one() -> None:
     kitti = recipe("kitti-depth")
     assert (kitti.network.width, kitti.network.blocks, kitti.network.grey) == (32, (3, 4, 6, 3), True)
+    assert kitti.network.image_max == 255
     assert kitti.training.crop == (352, 352)
+    assert (kitti.training.sparse_share, kitti.training.decay_all, kitti.training.precision) == (0.05, True, "32-true")
     for method in (kitti.ensemble, kitti.mc_dropout):
         assert method.num_epochs * kitti.training.epoch_steps == 40_000
         assert (method.optimiser, method.learning_rate, method.decay, method.batch_size) == ("adam", 1e-5, "none", 4)
@@ -37,7 +39,7 @@ def test_weight_decay_is_half_the_published_one_as_our_loss_is_half_the_publishe
 def test_the_published_experiment_goes_from_virtual_to_real() -> None:
     data = recipe("kitti-depth").data
     assert isinstance(data.train, VirtualKittiSource)
-    assert (data.train.split, data.train.version, data.train.sparse_share) == ("train", "1.3.1", 0.05)
+    assert (data.train.split, data.train.version, data.train.crop) == ("train", "1.3.1", (352, 1216))
     kitti = data.domains["kitti"]
     assert isinstance(kitti, KittiSource)
     assert (kitti.split, kitti.crop) == ("selection", (352, 1216))
@@ -137,3 +139,65 @@ def test_other_methods_are_trained_for_a_comparable_time(name: str) -> None:
         assert found.method(method).num_epochs <= 4 * found.ensemble.num_epochs
         assert found.method(method).batch_size == found.ensemble.batch_size
     apply_settings(found, ['methods=["map", "ml", "sgld", "sghmc", "cyclical"]'])  # snapshots suffice
+
+
+def test_the_published_segmentation_is_the_published_one() -> None:
+    cityscapes = recipe("cityscapes-segmentation")
+    network, training = cityscapes.network, cityscapes.training
+    assert (network.depth, network.output_stride, network.head_width, network.rates) == (101, 8, 512, (12, 24, 36))
+    assert (network.normalisation, network.ceil_mode, network.leaky, network.head_init) == (
+        "caffe",
+        True,
+        True,
+        "default",
+    )
+    assert network.dropout_places == "stages"
+    assert (training.crop, training.scale, training.scale_step) == ((512, 512), (0.5, 2.1), 0.1)
+    assert (training.antialias, training.pad, training.pad_place, training.decay_all) == (False, True, "first", True)
+    assert cityscapes.data.train.selection == "published"
+    for method, steps in ((cityscapes.ensemble, 40_000), (cityscapes.mc_dropout, 60_000)):
+        assert method.num_epochs * training.epoch_steps == steps
+        assert (method.optimiser, method.learning_rate, method.decay, method.batch_size) == (
+            "momentum",
+            0.01,
+            "poly",
+            8,
+        )
+
+
+def test_published_segmentation_without_pretrained_weights_is_refused_unless_asked_for() -> None:
+    for name in ("cityscapes-segmentation", "cityscapes-in-domain"):
+        network = recipe(name).network
+        with pytest.raises(
+            InputError, match=r"network.backbone_weights: .* give the file .* or null for random weights"
+        ):
+            network.build(19, pretrained=True)
+        asked = apply_settings(recipe(name), ["network.backbone_weights=null", "network.width=8", "network.depth=18"])
+        assert asked.network.build(19, pretrained=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "like"), [("kitti-in-domain", "kitti-depth"), ("cityscapes-in-domain", "cityscapes-segmentation")]
+)
+def test_in_domain_recipes_differ_in_their_data_alone(name: str, like: str) -> None:
+    inside, shifted = recipe(name), recipe(like)
+    assert {source.origin for source in inside.data.domains.values()} == {inside.data.train.origin}
+    assert (inside.network, inside.ensemble, inside.mc_dropout) == (
+        shifted.network,
+        shifted.ensemble,
+        shifted.mc_dropout,
+    )
+    assert inside.training.model_copy(update={"sparse_share": shifted.training.sparse_share}) == shifted.training
+    assert inside.training.sparse_share is None  # scans are real
+
+
+def test_sparse_depth_cannot_be_drawn_for_classes() -> None:
+    with pytest.raises(InputError, match=r"training.sparse_share: segmentation has no sparse depth"):
+        apply_settings(recipe("street-segmentation"), ["training.sparse_share=0.05"])
+
+
+def test_places_of_dropout_are_choices_or_modules() -> None:
+    own = apply_settings(recipe("street-depth"), ['network.dropout_places=["encoder.4"]'])
+    assert own.network.build(None).dropout_places == ("encoder.4",)
+    with pytest.raises(InputError, match=r"network.dropout_places"):
+        apply_settings(recipe("street-depth"), ["network.dropout_places=stages"])

@@ -18,10 +18,9 @@ from small_dense_recipe import SIZE
 from small_segmentation_recipe import small_segmentation
 
 import oracles
-from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS, label_ids
+from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.errors import InputError
 from epibench.members.draws import make_draws
-from epibench.recipes import RECIPES, apply_settings
 from epibench.recipes.dense import DenseRecipe
 from epibench.runs.folder import RunFolder
 from epibench.street import StreetDataset
@@ -194,62 +193,6 @@ def test_what_cannot_be_is_said_in_one_line(cache: Path, tmp_path: Path, setting
         said = str(error)
     assert complaint in said
     assert "\n" not in said
-
-
-def write_frames(places: dict[str, Path], domain: str, num_images: int, label_ids: np.ndarray) -> None:
-    """Street scenes as images and label ids; places: patterns of their files."""
-    samples = StreetDataset("segmentation", domain, num_images, 3, SIZE)
-    for path in places.values():
-        path.parent.mkdir(parents=True, exist_ok=True)
-    for index in range(num_images):
-        sample = samples[index]
-        image, labels = sample.inputs["image"].movedim(0, -1).numpy(), label_ids[sample.target.numpy()]
-        Image.fromarray(image).save(str(places["image"]).format(index + 1))
-        Image.fromarray(labels).save(str(places["labels"]).format(index + 1))
-
-
-def listed(path: Path, *ids: int) -> Path:
-    """A selection of Synscapes in a file."""
-    path.write_text("".join(f"{number}\n" for number in ids))
-    return path
-
-
-def test_the_published_experiment_runs_on_the_official_layouts(tmp_path: Path) -> None:
-    root = tmp_path / "data"
-    synscapes = {"image": root / "synscapes/img/rgb-2k/{}.png", "labels": root / "synscapes/img/class/{}.png"}
-    frame = "aachen_{:06d}_000019"
-    cityscapes = {
-        "image": root / f"cityscapes/leftImg8bit/val/aachen/{frame}_leftImg8bit.png",
-        "labels": root / f"cityscapes/gtFine/val/aachen/{frame}_gtFine_labelIds.png",
-    }
-    write_frames(synscapes, "clean", 7, label_ids())
-    write_frames(cityscapes, "wild", 2, label_ids())
-    smaller = (
-        f"data.root={root}",
-        f"data.train.selection={listed(tmp_path / 'train.txt', 7, 1, 2, 4, 5)}",
-        f"data.domains.synscapes.selection={listed(tmp_path / 'val.txt', 3, 6)}",
-        'network={"kind": "deeplabv3", "depth": 18, "width": 8, "head_width": 8, "rates": [1, 2]}',
-        "training.epoch_steps=2",
-        "training.crop=[32, 32]",
-        "members=[1, 2]",
-        "ensemble.num_members=2",
-        "ensemble.num_epochs=1",
-        "ensemble.batch_size=2",
-        "mc_dropout.num_networks=1",
-        "mc_dropout.num_passes=2",
-        "mc_dropout.num_epochs=1",
-        "mc_dropout.batch_size=2",
-    )
-    results = carry_out(apply_settings(RECIPES["cityscapes-segmentation"], smaller), tmp_path / "run")
-    assert results["failed"] == {}
-    assert {name: facts["role"] for name, facts in results["domains"].items()} == {
-        "synscapes": "in-domain",
-        "cityscapes": "shifted",
-    }
-    assert {name: facts["num_images"] for name, facts in results["domains"].items()} == dict.fromkeys(
-        ("synscapes", "cityscapes"), 2
-    )
-    assert results["summary"]["mc_dropout"]["cityscapes"]["2"]["miou"]["n"] == 1
 
 
 def test_images_of_different_sizes_are_evaluated_and_stored(stored, cache: Path, tmp_path: Path) -> None:

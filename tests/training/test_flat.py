@@ -181,3 +181,9 @@ def test_gaps_between_parameters_stay_zero(name: str) -> None:
         for parameter in network.parameters():
             parameter.zero_()
     assert not bool(flat.values.any())
+
+
+def test_all_can_be_decayed() -> None:
+    network = make_network()
+    FlatParameters(network, decay_all=True).decayed[0].zero_()
+    assert not any(bool(each.any()) for each in network.parameters())
