@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -333,8 +332,9 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
         samples = open_training_data(recipe)
         training = large_training(recipe, job.method, samples, fabric.device, class_weights(recipe, job.members))
         keys = NetworkKeys.of(recipe.seed, method.name, job.networks[0])
-        # On a CPU with one thread: numbers must not depend on it; several networks are trained at once instead.
-        with silenced_torch_threads() if fabric.device.type == "cpu" else nullcontext():
+        # With one thread: on a CPU numbers must not depend on it, and several networks are trained at once instead;
+        # beside a GPU the threads of several trainings would only wait for each other.
+        with silenced_torch_threads():
             train_network(training, keys, fabric, state, watch, job.workers)
     except StateMismatchError as error:
         raise InputError(f"{files.unfinished}: {error}; {MADE_ANEW}") from None
