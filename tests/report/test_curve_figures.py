@@ -120,9 +120,9 @@ def test_a_method_without_an_m_says_so_there() -> None:
 
 def test_a_simplified_line_passes_all_points_within_its_tolerance() -> None:
     points = [(3.0 * i, 150 * (1 - i / 100) ** 0.6 * math.exp(-i / 50)) for i in range(100)]
-    kept = simplified(points, 0.3)
+    kept = simplified(points)
     assert len(kept) < 30
     assert (kept[0], kept[-1]) == (points[0], points[-1])
     for x, y in points:
         (x0, y0), (x1, y1) = next(pair for pair in itertools.pairwise(kept) if pair[0][0] <= x <= pair[1][0])
-        assert abs(y0 + (y1 - y0) * (x - x0) / (x1 - x0) - y) <= 0.3 + 1e-9
+        assert abs(y0 + (y1 - y0) * (x - x0) / (x1 - x0) - y) <= 0.5 + 1e-9

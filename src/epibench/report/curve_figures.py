@@ -11,14 +11,14 @@ from markupsafe import Markup
 from epibench.report.charts.lines import Decor, Layer, Look, Remark, Series, line_chart
 from epibench.report.charts.reliability import reliability_chart
 from epibench.report.charts.svg import Axis, nice_axis, percent_axis
-from epibench.report.entries import CurveAt, Entry, Values, all_members
+from epibench.report.entries import CurveAt, Entry, Values, all_members, comparable
 from epibench.report.figures import FOURTH, PANEL, Figure, Size, band_ends
 from epibench.report.numbers import count, measured, percent
 from epibench.report.page import Option, Switch
 
 MAX_CHOICES = 8
 LARGEST = "largest"
-READ_OUT_STEP = 0.05  # what lies between is left to the eye, as every number makes the page longer
+READ_OUT_STEP = 0.1  # what lies between is left to the eye, as every number makes the page longer
 REMOVED = "most uncertain pixels removed"
 LEVEL = "level of the interval"
 SIDES: tuple[Remark, Remark] = ((0.02, 0.93, "start", "↑ under-confident"), (0.98, 0.05, "end", "↓ over-confident"))
@@ -60,6 +60,17 @@ def curve_parts(entries: Sequence[Entry], choices: Sequence[Option]) -> CurvePar
 def _chosen_m(option: Option, entry: Entry) -> int:
     """The M that an option means for an entry."""
     return entry.members[-1] if option.key == LARGEST else int(option.key)
+
+
+def _each_m(entry: Entry, choices: Sequence[Option]) -> list[tuple[int, Option]]:
+    """Every M that choices mean for an entry, each once, as an option with the keys of all that mean it."""
+    meaning: dict[int, list[Option]] = {}
+    for choice in choices:
+        meaning.setdefault(_chosen_m(choice, entry), []).append(choice)
+    return [
+        (m, Option(" ".join(one.key for one in same), str(m), any(one.chosen for one in same)))
+        for m, same in meaning.items()
+    ]
 
 
 def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
@@ -111,20 +122,27 @@ def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> 
     """A reliability diagram per entry."""
     figures = []
     for entry in _having(entries, "reliability", "accuracy"):
-        layers = [(choice.key, _chosen_m(choice, entry), choice.chosen) for choice in choices]
+        layers = [(option.key, m, option.chosen) for m, option in _each_m(entry, choices)]
         figures.append(Figure(entry.label, "", chart=reliability_chart(entry, layers), style=entry.index))
     return figures
 
 
 def rows_of_draws(entries: Sequence[Entry], choices: Sequence[Option]) -> list[dict[str, Any]]:
-    """Each entry with its own charts: sparsification beside the oracle, and all draws of an M in one picture."""
-    calibration = [_of_draws(entries, choices, family) for family in ("calibration", "reliability")]
-    figures = [*calibration, _with_oracle(entries, choices), _of_draws(entries, choices, "sparsification")]
+    """Each entry with its own charts: all draws of an M in one picture, and sparsification beside the oracle.
+
+    Entries of one domain share their scales.
+    """
+    own: dict[str, list[Figure]] = {entry.label: [] for entry in entries}
+    for group in comparable(entries):
+        calibration = [_of_draws(group, choices, family) for family in ("calibration", "reliability")]
+        for charts in (*calibration, _with_oracle(group, choices), _of_draws(group, choices, "sparsification")):
+            for label, figure in charts.items():
+                own[label].append(figure)
     rows: list[dict[str, Any]] = []
     for entry in entries:
-        if own := [of_kind[entry.label] for of_kind in figures if entry.label in of_kind]:
+        if figures := own[entry.label]:
             # What the charts show is said once.
-            rows.append({"entry": entry, "figures": [replace(one, meaning="") for one in own] if rows else own})
+            rows.append({"entry": entry, "figures": [replace(one, meaning="") for one in figures] if rows else figures})
     return rows
 
 
@@ -190,12 +208,11 @@ def _most_draws(entry: Entry, family: str, part: str) -> int:
 def _draw_layers(entry: Entry, choices: Sequence[Option], make: SeriesOf) -> list[Layer]:
     """A layer for each M, which says how many of its draws are shown."""
     layers = []
-    for choice in choices:
-        m = _chosen_m(choice, entry)
+    for m, option in _each_m(entry, choices):
         lines, drawn = make(entry, m), entry.num_draws(m)
         shown = f"{len(lines)} of {count(drawn)}" if len(lines) < drawn else f"{drawn}"
         note = f"{shown} {'draw' if drawn == 1 else 'draws'}" if lines else ""
-        layers.append(Layer(lines, {}, choice.key, choice.chosen, note))
+        layers.append(Layer(lines, {}, option.key, option.chosen, note))
     return layers
 
 
@@ -256,7 +273,7 @@ def _differences(first: Values, second: Sequence[float | None]) -> Values:
 
 
 def _layers(entry: Entry, choices: Sequence[Option], make: SeriesOf, word: str) -> list[Layer]:
-    return [_layer(make(entry, _chosen_m(choice, entry)), choice, word) for choice in choices]
+    return [_layer(make(entry, m), option, word) for m, option in _each_m(entry, choices)]
 
 
 def _layer(series: list[Series], choice: Option, word: str) -> Layer:

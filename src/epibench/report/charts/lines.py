@@ -173,8 +173,7 @@ def _draw_series(parent: Element, plot: Plot, series: Series, markers: bool) -> 
             element(group, "path", class_="band", d=_band(plot, series, run))
     for run in runs(series.y):
         if len(run) > 1:
-            points = [_point(plot, series, i) for i in run]
-            element(group, "path", class_="line", d=polyline(simplified(points) if series.look == "thin" else points))
+            element(group, "path", class_="line", d=polyline(simplified([_point(plot, series, i) for i in run])))
     if not markers:
         return
     alone = sum(y is not None for y in series.y) == 1
@@ -218,13 +217,14 @@ def _point(plot: Plot, series: Series, i: int, shift: float = 0.0) -> Point:
 def _band(plot: Plot, series: Series, run: list[int]) -> str:
     above = [_point(plot, series, i, series.std[i] or 0.0) for i in run]
     below = [_point(plot, series, i, -(series.std[i] or 0.0)) for i in reversed(run)]
-    return polyline(above + below) + "Z"
+    return polyline(simplified(above) + simplified(below)) + "Z"
 
 
 def _draw_between(parent: Element, plot: Plot, upper: Series, lower: Series) -> None:
     for run in runs(upper.y, lower.y):
-        edge = [_point(plot, upper, i) for i in run] + [_point(plot, lower, i) for i in reversed(run)]
-        element(parent, "path", class_=f"between {style_class(upper.style)}", d=polyline(edge) + "Z")
+        above, below = [_point(plot, upper, i) for i in run], [_point(plot, lower, i) for i in reversed(run)]
+        edge = polyline(simplified(above) + simplified(below)) + "Z"
+        element(parent, "path", class_=f"between {style_class(upper.style)}", d=edge)
 
 
 def swatch(style: int) -> Markup:

@@ -14,7 +14,18 @@ import numpy as np
 from markupsafe import Markup
 
 from epibench.report.charts.lines import Layer, Look, Series, layer_group
-from epibench.report.charts.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class
+from epibench.report.charts.svg import (
+    Axis,
+    Plot,
+    Point,
+    canvas,
+    element,
+    frame,
+    markup,
+    polyline,
+    simplified,
+    style_class,
+)
 from epibench.report.numbers import m_equals, significant
 from epibench.report.page import Option, Switch
 from epibench.report.pictures import Panel, PanelRow
@@ -137,14 +148,16 @@ class BandPanels:
             element(group, "path", class_=look, d=polyline([*upper, *reversed(lower)]) + "Z")
 
     def _line(self, plot: Plot, columns: Columns, width: float = 0.0) -> list[Point]:
-        """Points of mean + width · std in pixels; those without a number are left out."""
+        """Points of mean + width · std in pixels, as many as are needed; those without a number are left out."""
         means = columns.get("mean", [])
         stds: Values = columns.get("std", []) if width else [0.0] * len(means)
-        return [
-            (plot.x(x), _y(plot, mean + width * std))
-            for x, mean, std in zip(self.x, means, stds, strict=False)
-            if mean is not None and std is not None
-        ]
+        return simplified(
+            [
+                (plot.x(x), _y(plot, mean + width * std))
+                for x, mean, std in zip(self.x, means, stds, strict=False)
+                if mean is not None and std is not None
+            ]
+        )
 
     def _readout(self, example: Columns, style: int | None) -> list[Series]:
         """Numbers for the pointer at some x; nothing of this is drawn."""
