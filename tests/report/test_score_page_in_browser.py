@@ -55,7 +55,12 @@ CARDS = """(view, page) => {
 
 @pytest.mark.parametrize("width", [800, 1000])
 def test_what_cards_of_a_row_have_in_common_stands_on_one_line(width: int, chromium: str, tmp_path: Path) -> None:
-    text = write_score_page(fake_results.mixed(), tmp_path).read_text(encoding="utf-8")
+    results = fake_results.two_gaussian()
+    first, second = (file.summary for file in results.files)
+    for m in first:  # so that a long headline stands beside a short one
+        first[m]["auce"], second[m]["auce"] = second[m]["auce"], first[m]["auce"]
+    results.files[0].method = "an ensemble that has a long name"
+    text = write_score_page(results, tmp_path).read_text(encoding="utf-8")
     rows = seen_at(width, chromium, text, CARDS, tmp_path)["rows"]
     assert max(len(row[".meaning"]) for row in rows) > 1
     for row in rows:
