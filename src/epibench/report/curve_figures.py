@@ -16,6 +16,7 @@ from epibench.report.figures import FOURTH, PANEL, Figure, Size, band_ends
 from epibench.report.numbers import count, measured, percent
 from epibench.report.page import Option, Switch
 
+TALL = (PANEL[0], 305.0)  # with its caption as tall as a reliability diagram
 MAX_CHOICES = 8
 LARGEST = "largest"
 READ_OUT_STEP = 0.1  # what lies between is left to the eye, as every number makes the page longer
@@ -299,7 +300,7 @@ def _together(
         percent_axis("") if decor.diagonal else nice_axis(min(ends), max(ends), pad=0.16 if decor.remarks else 0.03)
     )
     description = f"{caption[0]}: {', '.join(entry.label for entry in entries)}"
-    size = FOURTH if entries[0].kind == "gaussian" else PANEL  # beside calibration, or beside reliability diagrams
+    size = FOURTH if entries[0].kind == "gaussian" else TALL  # beside calibration, or beside reliability diagrams
     return Figure(*caption, chart=_chart(layers, x_label, y_axis, description, decor, size))
 
 
