@@ -1,5 +1,6 @@
 """Summaries over draws, and JSON that any reader can parse."""
 
+import itertools
 import json
 import math
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from epibench.evaluation.summary import mean_and_std, per_draw, scored_draws, summarise, summarise_curves, to_plain
-from epibench.files import write_json
+from epibench.files import numbers_in_lines, write_json
 from epibench.results import ClassStat, Curve, Draw, ScoredDraw, Stat
 
 SETS = ((0,), (1,), (0, 1))
@@ -38,13 +39,52 @@ def test_curves_are_summarised_per_size() -> None:
     curves = {"x": torch.tensor([0.0, 0.5]), "curve": torch.tensor([[1.0, 0.0], [3.0, 0.0], [9.0, 9.0]])}
     summary = summarise_curves(SETS, {"sparsification": curves})["sparsification"]
     assert summary.x == [0.0, 0.5]
-    assert summary.M[1]["curve"] == Curve(mean=[2.0, 0.0], std=[1.0, 0.0])
+    assert summary.M[1]["curve"] == Curve(mean=[2.0, 0.0], std=[1.0, 0.0], draws=[[1.0, 0.0], [3.0, 0.0]])
+    assert summary.M[2]["curve"] == Curve(mean=[9.0, 9.0], std=None, draws=[[9.0, 9.0]])
+
+
+@pytest.mark.parametrize("number", [16, 17, 40, 1000])
+def test_curves_of_at_most_sixteen_draws_are_kept_the_first_and_the_last_among_them(number: int) -> None:
+    sets = [(member,) for member in range(number)]
+    curves = {"x": torch.tensor([0.0]), "curve": torch.arange(float(number))[:, None]}
+    curve = summarise_curves(sets, {"sparsification": curves})["sparsification"].M[1]["curve"]
+    kept = [values[0] for values in curve.draws or []]
+    steps = [after - before for before, after in itertools.pairwise(kept)]
+    assert len(kept) == 16
+    assert (kept[0], kept[-1]) == (0.0, number - 1)
+    assert max(steps) - min(steps) <= 1
+    assert curve.mean == [(number - 1) / 2]
+
+
+def test_curves_of_draws_have_five_digits_and_counts_stay_whole() -> None:
+    curves = {
+        "x": torch.tensor([0.0, 0.5]),
+        "accuracy": torch.tensor([[1 / 3, math.nan]], dtype=torch.float64),
+        "count": torch.tensor([[1234567, 0]]),
+    }
+    summary = summarise_curves([(0,)], {"reliability": curves})["reliability"].M[1]
+    assert summary["accuracy"].mean[0] == 1 / 3
+    assert summary["accuracy"].draws == [[0.33333, None]]
+    assert summary["count"].draws == [[1234567, 0]]
+
+
+def test_a_curve_without_draws_is_written_as_an_earlier_version_did() -> None:
+    earlier = {"mean": [0.5, None], "std": None}
+    assert Curve.model_validate(earlier).model_dump(mode="json") == earlier
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_becomes_null(value: float) -> None:
     assert to_plain(torch.tensor([value, 1.0])) == [None, 1.0]
     assert mean_and_std(torch.tensor([value, 1.0]))[0] is None
+
+
+def test_lists_of_numbers_stand_on_one_line_and_mean_the_same() -> None:
+    content = {"a": [1, -2.5e-07, None], "b": [[], [3]], "text": ["[1,\n 2]", "x"], "c": [{"d": [1, 2]}]}
+    text = numbers_in_lines(json.dumps(content, indent=1))
+    assert json.loads(text) == content
+    assert ' "a": [1, -2.5e-07, null],\n' in text
+    assert '"d": [1, 2]\n' in text
 
 
 def test_json_is_written_whole_or_not_at_all(tmp_path) -> None:

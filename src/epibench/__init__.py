@@ -1,3 +1,3 @@
 """epibench: how far can a model's uncertainty be trusted, and what does each further sample buy?"""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

@@ -11,10 +11,18 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from epibench.errors import InputError
-from epibench.files import fingerprint
+from epibench.files import fingerprint, numbers_in_lines
 
 VERSION: Final = 1
 RESULTS_NAME = "results.json"
@@ -52,6 +60,10 @@ class Part(BaseModel):
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
+    def as_json(self) -> str:
+        """The text of a file that holds them."""
+        return numbers_in_lines(self.model_dump_json(indent=1)) + "\n"
+
 
 class Stat(Part):
     """A metric over the draws of one M."""
@@ -70,10 +82,19 @@ class ClassStat(Part):
 
 
 class Curve(Part):
-    """A curve over the draws of one M, at the `x` of its family."""
+    """A curve over the draws of one M, at the `x` of its family; draws: of some draws, evenly chosen from all."""
 
     mean: Values
     std: Values | None
+    draws: list[Values] | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `draws` where there are none: what an earlier version wrote keeps its checksum."""
+        written: dict[str, Any] = write(self)
+        if self.draws is None:
+            del written["draws"]
+        return written
 
 
 class Curves(Part):

@@ -73,6 +73,7 @@ def test_metric_curves_equal_brute_force(kept):
     curves = metric.curves()
     expected = oracles.sparsification_curves(uncertainty, loss, "rmse")
     np.testing.assert_allclose(np.stack([curves["curve"], curves["oracle"]]), np.stack(expected), rtol=1e-12)
+    np.testing.assert_allclose(curves["error"], expected[0] - expected[1], atol=1e-12)
 
 
 @pytest.mark.parametrize("error", ERRORS)

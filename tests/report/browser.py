@@ -14,7 +14,7 @@ OPTIONS = (
     "--disable-component-update --disable-sync --disable-dev-shm-usage --enable-logging=stderr"
 )
 # A browser window has a least width, a frame has none; a frame made from text may be looked into.
-FRAME = """<!DOCTYPE html><iframe width="400" height="900" style="border: 0" srcdoc="{page}"></iframe>
+FRAME = """<!DOCTYPE html><iframe width="{width}" height="900" style="border: 0" srcdoc="{page}"></iframe>
 <script>addEventListener("load", () => {{
   const view = document.querySelector("iframe").contentWindow, page = view.document;
   const look = {look};
@@ -38,8 +38,13 @@ def dump(chromium: str, page: Path, profile: Path) -> tuple[str, str]:
 
 def on_a_phone(chromium: str, text: str, look: str, folder: Path) -> dict[str, Any]:
     """What the function `look(view, page)` finds in the page, 400 pixels wide, and its widths; nothing is logged."""
+    return seen_at(400, chromium, text, look, folder)
+
+
+def seen_at(width: int, chromium: str, text: str, look: str, folder: Path) -> dict[str, Any]:
+    """The same, so many pixels wide."""
     wrapper = folder / "wrapper.html"
-    wrapper.write_text(FRAME.format(page=html.escape(text), look=look), encoding="utf-8")
+    wrapper.write_text(FRAME.format(page=html.escape(text), look=look, width=width), encoding="utf-8")
     document, log = dump(chromium, wrapper, folder / "profile")
     assert "CONSOLE" not in log, log
     (found,) = re.findall(r'<pre id="facts">(.*?)</pre>', document, flags=re.DOTALL)

@@ -72,13 +72,18 @@ def curves_of(made: Made) -> CurveFamilies:
         families[family] = Curves(x=AXES[family], M={m: {} for m in made})
         for m, draws in made.items():
             for part in parts:
-                mean, std = mean_and_std([draw.curves[family][part] for draw in draws])
-                families[family].M[m][part] = Curve(mean=mean, std=std)
+                lines = [draw.curves[family][part] for draw in draws]
+                mean, std = mean_and_std(lines)
+                families[family].M[m][part] = Curve(mean=mean, std=std, draws=lines)
     return families
 
 
 def draws_of(made: Made) -> list[Draw]:
     return [Draw(M=m, metrics=draw.metrics) for m, draws in made.items() for draw in draws]
+
+
+def sparsification(curve: list[float], oracle: list[float]) -> dict[str, list[Any]]:
+    return {"curve": curve, "oracle": oracle, "error": [c - o for c, o in zip(curve, oracle, strict=True)]}
 
 
 def gaussian_draw(quality: float, m: int, rng: random.Random) -> FakeDraw:
@@ -110,7 +115,7 @@ def gaussian_draw(quality: float, m: int, rng: random.Random) -> FakeDraw:
         "interval_score": 5.1 * rmse + abs(noise),
     }
     curves = {
-        "sparsification": {"curve": curve, "oracle": oracle},
+        "sparsification": sparsification(curve, oracle),
         "calibration": {
             "coverage": coverage,
             "interval_length": [2 * NORMAL.inv_cdf((p + 1) / 2) * spread * 0.9 for p in LEVELS],
@@ -147,7 +152,7 @@ def categorical_draw(quality: float, m: int, rng: random.Random, num_classes: in
         "nll_infinite": 1287 if quality > 0.8 and m == 1 else 0,
     }
     curves = {
-        "sparsification": {"curve": curve, "oracle": oracle},
+        "sparsification": sparsification(curve, oracle),
         "reliability": {"confidence": confidence, "accuracy": accuracy, "count": count},
     }
     return FakeDraw(metrics, curves)

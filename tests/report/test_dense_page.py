@@ -118,10 +118,28 @@ def test_severity_charts_have_the_smallest_m_too(scene_document: SceneDocument) 
 
 def test_classes_have_reliability_and_iou(scene_document: SceneDocument) -> None:
     document = scene_document("segmentation")
-    curves = part(document, "-curves")
-    assert len(found([n for n in curves if n.tag != "details"], "figure")) == 2 * (1 + 3)
+    curves = found(part(document, "-curves"), "div", "panels")
+    diagrams = [grid for grid in curves if "of-draws" not in grid.classes]
+    assert [len(grid.find_all("figure")) for grid in diagrams] == 4 * [1 + 3]  # domains; together, and methods
     assert len(document.find_all("table", "classes")) == 4 * 6  # domains, and metrics of classes
     assert "sidewalk" in document.find_all("table", "classes")[0].text
+
+
+def test_curves_can_be_seen_at_every_m(scene_document: SceneDocument) -> None:
+    nodes = part(scene_document("depth"), "-curves")
+    charts = found(nodes, "svg", "chart")
+    assert len(charts) == 4 * (4 + 2 * 3)  # domains; together, and three of each method
+    for chart in charts:
+        layers = chart.find_all("g", "layer")
+        assert [layer.attributes["data-m"] for layer in layers] == ["1", "2", "4", "8"]
+        assert ["chosen" in layer.classes for layer in layers] == [False, False, False, True]
+        assert all(layer.find_all("path", "line") for layer in layers)
+    radios = [n for n in found(nodes, "input") if (n.attributes["id"] or "").startswith("problem0-at-m-m-")]
+    assert [(n.attributes["id"] or "").rpartition("-")[2] for n in radios] == ["1", "2", "4", "8"]
+
+
+def test_several_runs_of_a_problem_show_no_curves(scene_document: SceneDocument) -> None:
+    assert "Calibration and sparsification" not in scene_document("two_dense_runs").text
 
 
 def test_cost_is_shown_over_m_and_against_quality(scene_document: SceneDocument) -> None:

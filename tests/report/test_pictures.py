@@ -1,9 +1,11 @@
 import base64
 import io
+import itertools
 from typing import Any
 
 import fake_run
 import numpy as np
+import pytest
 from html_tree import Node, parse_html
 from PIL import Image
 
@@ -74,7 +76,25 @@ def test_point_estimates_share_a_figure() -> None:
 
 
 def test_direct_regression_shows_no_uncertainty() -> None:
-    assert not chart(book(fake_run.regression()), 0, 1).find_all("path", "std")
+    assert not chart(book(fake_run.regression()), 0, 2).find_all("path", "std")
+
+
+def test_the_truth_has_bands_of_its_own_std_in_every_picture_of_regression() -> None:
+    found = book(fake_run.regression())
+    shared = parse_html(found["shared"])
+    (truth,) = [group for group in shared.find_all("g") if group.attributes["id"] == "book-truth"]
+    outer, inner = (heights(path.attributes["d"] or "") for path in truth.find_all("path", "true-std"))
+    assert outer[0] - outer[-1] == pytest.approx(2 * (inner[0] - inner[-1]), abs=0.3)
+    assert inner[-1] - inner[0] == pytest.approx(2 * 0.1 / 8 * 152, abs=0.3)  # ± 0.1 of 8 on 152 pixels
+    charts = [chart(found, group, panel) for group in range(len(found["groups"])) for panel in (0, 1)]
+    assert all("#book-truth" in [use.attributes["href"] for use in one.find_all("use")] for one in charts)
+
+
+def heights(path: str) -> list[float]:
+    """The vertical positions of the points of a path."""
+    start, steps = path.removeprefix("M").removesuffix("Z").split("l")
+    offsets = [float(step.split(",")[1]) for step in steps.split(" ")]
+    return list(itertools.accumulate(offsets, initial=float(start.split(",")[1])))
 
 
 def test_each_example_is_a_layer_and_the_first_is_seen() -> None:
@@ -91,7 +111,18 @@ def test_a_run_without_pictures_has_none() -> None:
 def test_pictures_without_a_reference_are_drawn() -> None:
     results = fake_run.regression()
     toy_pictures(results).reference = None
-    assert [panel.title for panel in book(results)["groups"][0].panels] == ["Direct regression, no uncertainty"]
+    titles = [panel.title for panel in book(results)["groups"][0].panels]
+    assert titles == ["Data and truth", "Direct regression, no uncertainty"]
+
+
+def test_up_to_five_examples_are_shown() -> None:
+    results = fake_run.regression()
+    for sizes in toy_pictures(results).methods.values():
+        for m, examples in sizes.items():
+            sizes[m] = examples[:1] * 7
+    found = book(results)
+    assert [option.key for option in found["switch"].options] == ["1", "2", "3", "4", "5"]
+    assert len(chart(found, 2, 0).find_all("g", "layer")) == 5
 
 
 def test_a_polyline_is_exact_to_a_tenth_however_long() -> None:

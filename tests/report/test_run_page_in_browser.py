@@ -25,7 +25,11 @@ DENSE = """(view, page) => {
   const chart = page.querySelector("#problem0-scales .layer[data-m='own'] svg.chart");
   const at = { clientX: chart.getBoundingClientRect().right - 20, clientY: 20, bubbles: true };
   chart.dispatchEvent(new view.PointerEvent("pointermove", at));
+  const m = page.getElementById("problem0-at-m-m-2");
+  if (m) m.checked = true;
+  const curves = [...page.querySelectorAll("#problem0-at-m g.layer")];
   return {
+    curves: [...new Set(curves.filter((e) => view.getComputedStyle(e).display !== "none").map((e) => e.dataset.m))],
     scales: seen(page.querySelector("#problem0-scales")),
     images: seen(page.querySelector("#problem0-pictures0-1")),
     readout: page.getElementById("readout").innerText,
@@ -59,6 +63,7 @@ def test_a_dense_page_fits_a_phone_and_its_switches_work(scene: str, chromium: s
     assert facts["scroll"] <= facts["inner"] == 400
     assert facts["scales"] == ["own"]
     assert facts["images"] == ["1"]
+    assert facts["curves"] == ([] if scene == "two_dense_runs" else ["2"])
     assert "M\u00a0=\u00a08" in facts["readout"]
 
 

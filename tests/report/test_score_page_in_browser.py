@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import fake_results
-from browser import dump, on_a_phone
+import pytest
+from browser import dump, on_a_phone, seen_at
 
 from epibench.report import write_score_page
 
@@ -37,3 +38,30 @@ def test_fits_a_phone_and_answers_the_pointer(chromium: str, tmp_path: Path) -> 
     assert "mc_dropout" in facts["readout"]
     assert facts["seen"] == ["2"] * facts["expected"]
     assert facts["expected"] > 0
+
+
+CARDS = """(view, page) => {
+  const rows = {};
+  for (const card of page.querySelectorAll(".cards .card")) {
+    const box = card.getBoundingClientRect(), row = (rows[Math.round(box.top)] ??= {});
+    for (const part of [".meaning", ".headline", ".bars, .big", ".words"]) {
+      const found = card.querySelector(part);
+      if (found) (row[part] ??= []).push(Math.round(found.getBoundingClientRect().top - box.top));
+    }
+  }
+  return { rows: Object.values(rows) };
+}"""
+
+
+@pytest.mark.parametrize("width", [800, 1000])
+def test_what_cards_of_a_row_have_in_common_stands_on_one_line(width: int, chromium: str, tmp_path: Path) -> None:
+    results = fake_results.two_gaussian()
+    first, second = (file.summary for file in results.files)
+    for m in first:  # so that a long headline stands beside a short one
+        first[m]["auce"], second[m]["auce"] = second[m]["auce"], first[m]["auce"]
+    results.files[0].method = "an ensemble that has a long name"
+    text = write_score_page(results, tmp_path).read_text(encoding="utf-8")
+    rows = seen_at(width, chromium, text, CARDS, tmp_path)["rows"]
+    assert max(len(row[".meaning"]) for row in rows) > 1
+    for row in rows:
+        assert all(len(set(tops)) == 1 for tops in row.values()), row

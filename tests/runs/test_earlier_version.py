@@ -13,7 +13,9 @@ from silent_reporter import run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
+from epibench.files import fingerprint
 from epibench.recipes import Recipe
+from epibench.results import load_results
 
 EARLIER = "an earlier version of epibench wrote it"
 
@@ -38,6 +40,17 @@ def old_images(folder: Path) -> None:
         path.write_text(json.dumps({"stamp": "d84e09b364d9e8408d06dc9a5b3f80e5", **content}))
 
 
+def old_curves(results: dict[str, Any]) -> None:
+    """No curves of draws, and no gap between the sparsification curve and its oracle."""
+    for domains in results["curves"].values():
+        for families in domains.values():
+            for sizes in (family["M"] for family in families.values()):
+                for curves in sizes.values():
+                    curves.pop("error", None)
+                    for curve in curves.values():
+                        del curve["draws"]
+
+
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("scenes")
@@ -57,6 +70,7 @@ def made(cache: Path, tmp_path_factory) -> dict[str, tuple[Recipe, Path]]:
         run_in(folder, recipe)
         results = json.loads((folder / "results.json").read_text())
         del results["checksum"]
+        old_curves(results)
         (folder / "results.json").write_text(json.dumps(results))
         (old_toy if kind == "toy" else old_images)(folder)
         made[kind] = recipe, folder
@@ -94,6 +108,13 @@ def test_a_page_is_made_of_a_finished_one(old, command_line) -> None:
     _, folder = old
     assert command_line("report", folder)[0] == 0
     assert (folder / "report.html").stat().st_size > 10_000
+
+
+def test_results_without_curves_of_draws_keep_their_checksum(old, tmp_path: Path) -> None:
+    results = json.loads((old[1] / "results.json").read_text())
+    results["checksum"] = fingerprint(results)
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert load_results(tmp_path / "results.json").intact
 
 
 @pytest.mark.parametrize("settings", [(), ("draws=1",), ("members=[1,2]",)], ids=["unfinished", "draws", "M"])

@@ -154,7 +154,7 @@ def publish(files: list[FileResults], settings: ScoreSettings, json: Path | None
         epibench=__version__, torch=torch.__version__, convention=settings.convention, settings=named, files=files
     )
     if json is not None:
-        write_text(json, content.model_dump_json(indent=1) + "\n")
+        write_text(json, content.as_json())
     page = None if report is None else write_score_page(content, report)
     print_tables(content)
     for word, path in (("results:", json), ("report: ", page)):

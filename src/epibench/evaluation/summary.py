@@ -11,6 +11,9 @@ from torch import Tensor
 
 from epibench.results import ClassStat, Curve, CurveFamilies, Curves, Draw, ScoredDraw, Stat, Summary
 
+MAX_CURVES = 16  # draws of one M whose curves are kept
+CURVE_DIGITS = 5  # significant ones, of the curves of single draws
+
 Members = tuple[int, ...]
 
 
@@ -37,15 +40,37 @@ def summarise(sets: Sequence[Members], values: Mapping[str, Tensor]) -> Summary:
 
 
 def summarise_curves(sets: Sequence[Members], families: Mapping[str, Mapping[str, Tensor]]) -> CurveFamilies:
-    """Mean and standard deviation of curves over the draws of each size."""
-    summaries = {}
-    for family, curves in families.items():
-        by_size: dict[int, dict[str, Curve]] = {}
-        for size, numbers in draws_by_size(sets).items():
-            moments = {name: mean_and_std(curve[numbers]) for name, curve in curves.items() if name != "x"}
-            by_size[size] = {name: Curve(mean=mean, std=std) for name, (mean, std) in moments.items()}
-        summaries[family] = Curves(x=to_plain(curves["x"]), M=by_size)
-    return summaries
+    """Mean and standard deviation of curves over the draws of each size, and the curves of some draws."""
+    sizes = draws_by_size(sets)
+    return {
+        family: Curves(
+            x=to_plain(curves["x"]),
+            M={
+                size: {name: _summarised(curve[numbers]) for name, curve in curves.items() if name != "x"}
+                for size, numbers in sizes.items()
+            },
+        )
+        for family, curves in families.items()
+    }
+
+
+def _summarised(curves: Tensor) -> Curve:
+    """The curves of one size, (draw, point)."""
+    mean, std = mean_and_std(curves)
+    kept = to_plain(curves[thinned(len(curves), MAX_CURVES)])
+    return Curve(mean=mean, std=std, draws=[[_shortened(value) for value in curve] for curve in kept])
+
+
+def thinned(number: int, most: int) -> list[int]:
+    """At most so many of the positions 0 … number − 1, evenly spread, the first and the last among them."""
+    if number <= most:
+        return list(range(number))
+    return [round(i * (number - 1) / (most - 1)) for i in range(most)]
+
+
+def _shortened(value: float | None) -> float | None:
+    """A value with as many digits as a drawing needs; counts stay whole."""
+    return value if value is None or isinstance(value, int) else float(f"{value:.{CURVE_DIGITS}g}")
 
 
 def draws_by_size(sets: Sequence[Members]) -> dict[int, list[int]]:

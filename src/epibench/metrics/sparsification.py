@@ -130,13 +130,14 @@ class Sparsification(StreamingMetric):
         return (AUSE_MAE if self.error == "mae" else AUSE).name
 
     def curves(self) -> dict[str, Tensor]:
-        """Error of what remains relative to the error of all (`curve`), and with the oracle's order (`oracle`)."""
+        """Relative error of what remains: `curve`, in the oracle's order `oracle`, and the gap between them `error`."""
         with self.all_processes():
             curves = self._curves(self.convention)
         return {
             "x": torch.arange(NUM_CUTS, dtype=torch.float64, device=self.device) / NUM_CUTS,
             "curve": self.result(curves.curve.value),
             "oracle": self.result(curves.oracle.value),
+            "error": self.result(curves.curve.value - curves.oracle.value),
         }
 
     def _curves(self, convention: Convention) -> _Curves:

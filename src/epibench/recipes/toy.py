@@ -39,7 +39,7 @@ class PictureOptions(Options):
     """Which predictive distributions are drawn: at which M, and how many examples of each."""
 
     members: tuple[int, ...] = (16, 64)
-    examples: int = Field(2, ge=0)
+    examples: int = Field(5, ge=0)
 
 
 class ToyRecipe(Recipe):
@@ -173,6 +173,7 @@ def quick(recipe: ToyRecipe) -> ToyRecipe:
             "sgld": chains,
             "sghmc": chains,
             "cyclical": {**chains, "num_epochs": 640, "num_cycles": 4},
+            "pictures": {"examples": 2},
         },
         name=recipe.name + QUICK,
         about=f"{recipe.about}; quick",

@@ -6,21 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from epibench.report.curve_figures import curve_parts, curve_switch
 from epibench.report.entries import Entry, metric_names, overlap_warnings, title_with_unit
 from epibench.report.figures import (
-    FOURTH,
     LARGE,
-    PANEL,
     SMALL,
-    Size,
-    calibration_figures,
     cost_figure,
-    curve_choices,
     metric_figure,
     quality_figure,
-    reliability_figures,
     severity_figures,
-    sparsification_figures,
     training_figures,
 )
 from epibench.report.metric_info import HEADLINES
@@ -42,7 +36,6 @@ from epibench.report.verdicts import confidence_sentence, finding, member_gains,
 from epibench.results import ToyPictures
 
 SCALES = Switch("scale", "Scales", [Option("common", "common to all domains", True), Option("own", "each its own")])
-SIZES = {"gaussian": (FOURTH, FOURTH), "categorical": (LARGE, PANEL)}  # of charts of calibration and sparsification
 MAX_IMAGES = 4
 PANELS: dict[str, type[DepthPanels | ClassPanels]] = {"gaussian": DepthPanels, "categorical": ClassPanels}
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -56,8 +49,10 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
     entries = {domain.name: entries_on(methods, domain.name) for domain in domains}
     first = featured(domains, methods)
     others = [domain for domain in domains if domain not in first]
-    names = headline_names([entry for of_domain in entries.values() for entry in of_domain])
-    sections = {domain.name: domain_section(domain, entries[domain.name], len(runs) == 1) for domain in domains}
+    everywhere = [entry for of_domain in entries.values() for entry in of_domain]
+    names, switch = headline_names(everywhere), curve_switch(everywhere)
+    choices = switch.options if len(runs) == 1 else []
+    sections = {domain.name: domain_section(domain, entries[domain.name], choices) for domain in domains}
     shown, hidden = ([sections[domain.name] for domain in of_them] for of_them in (first, others))
     layers = over_members(first, others, entries, names)
     books = [
@@ -70,6 +65,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
     rules = [rule for book in books for rule in switch_rules(book["identity"], [book["switch"]])]
     rules += switch_rules(f"{identity}-scales", [SCALES]) if len(layers) > 1 else []
     rules += switch_rules(f"{identity}-per-class", [classes["switch"]]) if classes else []
+    rules += switch_rules(f"{identity}-at-m", [switch]) if choices else []
     return {
         "headlines": [title_with_unit(name, entries[domains[0].name]) for name in names],
         "findings": [_finding(domain, entries[domain.name], names) for domain in first],
@@ -82,8 +78,9 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         "severity": severity_figures(domains, methods, names),
         "domains": list(sections.values()),
         "classes": classes,
-        "shown_curves": [one for one in shown if one["curves"] or one["reliability"]],
-        "other_curves": [one for one in hidden if one["curves"] or one["reliability"]],
+        "curve_switch": switch,
+        "shown_curves": [one for one in shown if one["curves"]],
+        "other_curves": [one for one in hidden if one["curves"]],
         "books": [book for book in books if book["domain"] in first],
         "other_books": [book for book in books if book["domain"] in others],
         "cost": cost_section(methods, first, names),
@@ -148,37 +145,27 @@ def _class_warnings(runs: Sequence[Run], first: Sequence[EvalDomain]) -> list[st
 
 
 def metric_section(
-    title: str,
-    entries: Sequence[Entry],
-    with_curves: bool,
-    main: Sequence[str],
-    sizes: tuple[Size, Size] = (LARGE, PANEL),
+    title: str, entries: Sequence[Entry], choices: Sequence[Option], main: Sequence[str]
 ) -> dict[str, Any]:
-    """Figures and tables of some entries. sizes: of the charts of calibration and of sparsification.
+    """Figures and tables of some entries.
 
-    with_curves: there is no room for those of several runs, which would hide one another.
+    choices: the M that curves can be seen at; none for several runs, whose curves would hide one another.
     """
     names = metric_names(entries)
     first = [name for name in main if name in names]
-    choices = [option for option in curve_choices(entries) if option.chosen] if with_curves else []
-    together, panels = sparsification_figures(entries, choices, sizes[1]) if with_curves else ([], [])
     return {
         "title": title,
         "entries": entries,
         "main_figures": [metric_figure(name, entries, SMALL) for name in first],
         "more_figures": [metric_figure(name, entries, SMALL) for name in names if name not in first],
-        "curves": [*calibration_figures(entries, choices, sizes[0]), *together] if with_curves else [],
-        "panels": panels,
-        "reliability": reliability_figures(entries, choices) if with_curves else [],
-        "m": choices[0].text if choices else "",
+        "curves": curve_parts(entries, choices),
         "tables": metric_tables(entries),
     }
 
 
-def domain_section(domain: EvalDomain, entries: Sequence[Entry], with_curves: bool) -> dict[str, Any]:
+def domain_section(domain: EvalDomain, entries: Sequence[Entry], choices: Sequence[Option]) -> dict[str, Any]:
     """Figures and tables for a domain; the headline metrics have charts of their own."""
-    kind = entries[0].kind
-    section = metric_section(domain.label, entries, with_curves, HEADLINES[kind], SIZES[kind])
+    section = metric_section(domain.label, entries, choices, HEADLINES[entries[0].kind])
     return {**section, "domain": domain, "classes": class_tables(entries)}
 
 

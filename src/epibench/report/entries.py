@@ -44,11 +44,12 @@ class ClassStyles:
 
 @dataclass(frozen=True)
 class CurveAt:
-    """One curve at one M: the mean over draws at each x and its std, if there is one."""
+    """One curve at one M: the mean over draws at each x and its std, if there is one; the draws that were kept."""
 
     x: list[float]
     mean: Values
     std: Values
+    draws: Sequence[Values] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +158,8 @@ class Entry:
         curve = curves.M.get(m, {}).get(part) if curves else None
         if curves is None or curve is None or not curve.mean:
             return None
-        return CurveAt(list(curves.x), list(curve.mean), list(curve.std or [None] * len(curve.mean)))
+        stds = list(curve.std or [None] * len(curve.mean))
+        return CurveAt(list(curves.x), list(curve.mean), stds, [list(values) for values in curve.draws or []])
 
 
 def scored_entries(results: ScoreResults) -> list[Entry]:

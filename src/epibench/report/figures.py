@@ -1,9 +1,8 @@
-"""The charts of metrics: over M, over the severity of a shift, against cost; curves; KLs; training losses."""
+"""The charts of metrics: over M, over the severity of a shift, against cost; KLs; training losses."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +10,11 @@ from markupsafe import Markup
 
 from epibench.published import PublishedCell
 from epibench.report.charts.lines import Decor, Layer, Look, Remark, Series, line_chart
-from epibench.report.charts.reliability import reliability_chart
-from epibench.report.charts.svg import Axis, log_axis, member_axis, nice_axis, percent_axis
-from epibench.report.entries import CurveAt, Entry, Values, all_members, several_members, title_with_unit
+from epibench.report.charts.svg import Axis, log_axis, member_axis, nice_axis
+from epibench.report.entries import Entry, several_members, title_with_unit
 from epibench.report.judge import compared_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
-from epibench.report.numbers import count, duration, m_equals, measured, percent, significant
-from epibench.report.page import Option
+from epibench.report.numbers import count, duration, m_equals, measured, significant
 from epibench.report.runs import DIRECTIONS, EvalDomain, RunMethod, View, entries_on
 from epibench.report.verdicts import value_bars
 
@@ -28,13 +25,11 @@ FOURTH = (262.0, 200.0)  # for four in a row
 PUBLISHED = (300.0, 200.0)
 KL_WIDTH, KL_LEAST_HEIGHT = 460.0, 335.0
 MARGIN = 60  # what the frame of a chart takes of its width, about
-MAX_CHOICES = 8
 FAR = 1.5  # a level that is farther off than so many times the range of the lines is named, not drawn
 FAR_ON_LOG = 30.0  # or, on a logarithmic axis, so many times as large as all lines
 FARTHEST_BELOW = 100.0  # a floor that is smaller than the smallest KL by more than this is named, not drawn
 LEAST_SEVERITIES = 3
 MOST_READ_OUT = 8  # lines whose numbers fit beside the pointer
-LARGEST = "largest"
 
 
 @dataclass(frozen=True)
@@ -194,157 +189,6 @@ def _log_ends(series: Iterable[Series]) -> Iterable[float]:
         for y, std in zip(one.y, one.std, strict=True):
             if y is not None:
                 yield from (max(y - (std or 0.0), y / 3), y + (std or 0.0))
-
-
-def curve_choices(entries: Sequence[Entry]) -> list[Option]:
-    """Up to eight M to choose from, the largest at first; files may differ in their largest."""
-    members = all_members(entries)
-    if len(members) > MAX_CHOICES:
-        powers = [m for m in members if m & (m - 1) == 0 or m == members[-1]]
-        members = [*powers[: MAX_CHOICES - 1], members[-1]] if len(powers) > MAX_CHOICES else powers
-    differ = len({entry.members[-1] for entry in entries}) > 1
-    options = [Option(str(m), str(m), not differ and m == members[-1]) for m in members]
-    return [*options, Option(LARGEST, "largest of each file", True)] if differ else options
-
-
-def _chosen_m(option: Option, entry: Entry) -> int:
-    """The M that an option means for an entry."""
-    return entry.members[-1] if option.key == LARGEST else int(option.key)
-
-
-def sparsification_figures(
-    entries: Sequence[Entry], choices: Sequence[Option], size: Size = PANEL
-) -> tuple[list[Figure], list[Figure]]:
-    """All sparsification errors together, and a panel per entry with its curve and oracle."""
-    having = [entry for entry in entries if entry.curve("sparsification", "curve", entry.members[-1])]
-    if not having:
-        return [], []
-    error = "RMSE" if entries[0].kind == "gaussian" else "Brier score"
-    caption = "Sparsification error", "Curve minus oracle; its area is the AUSE."
-    x_label = "most uncertain pixels removed"
-    together = _curves_figure(having, choices, _sparsification_error, caption, x_label, size, Decor())
-    panels = []
-    layers: dict[str, list[Layer]] = {entry.label: [] for entry in having}
-    for entry, choice in itertools.product(having, choices):
-        curve, oracle = (entry.curve("sparsification", part, _chosen_m(choice, entry)) for part in ("curve", "oracle"))
-        both = [
-            _curve_series(curve, "by uncertainty", entry.index, "solid"),
-            _curve_series(oracle, "by error (oracle)", entry.index, "oracle"),
-        ]
-        layers[entry.label].append(_layer(both, choice, "removed"))
-    highest = max([1.0, *band_ends(one for of_entry in layers.values() for layer in of_entry for one in layer.series)])
-    for entry in having:
-        chart = line_chart(
-            layers[entry.label],
-            percent_axis(x_label),
-            nice_axis(0.0, highest, f"{error} of the rest, relative", pad=0.02),
-            f"Sparsification of {entry.label}: {error} of the rest, for its uncertainty and for the oracle",
-            size=PANEL,
-            decor=Decor(fill_between=True),
-        )
-        panels.append(Figure(entry.label, "", chart=chart, style=entry.index))
-    return ([together] if len(having) > 1 else []), panels
-
-
-def _curve_series(curve: CurveAt | None, label: str, style: int, look: Look = "file") -> Series | None:
-    if curve is None:
-        return None
-    texts = [measured(mean, std) for mean, std in zip(curve.mean, curve.std, strict=True)]
-    return Series(label, style, curve.x, curve.mean, curve.std, texts, look=look)
-
-
-def _sparsification_error(entry: Entry, m: int) -> Series | None:
-    curve, oracle = (entry.curve("sparsification", part, m) for part in ("curve", "oracle"))
-    if curve is None or oracle is None:
-        return None
-    gaps = _differences(curve.mean, oracle.mean)
-    return _curve_series(CurveAt(curve.x, gaps, [None] * len(gaps)), entry.label, entry.index)
-
-
-def _differences(first: Values, second: Sequence[float | None]) -> Values:
-    return [None if a is None or b is None else a - b for a, b in zip(first, second, strict=True)]
-
-
-def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option], size: Size = LARGE) -> list[Figure]:
-    """Coverage against level, the gap between them, and what the intervals cost in length."""
-    having = [entry for entry in entries if entry.curve("calibration", "coverage", entry.members[-1])]
-    if not having:
-        return []
-    units = {entry.unit for entry in having}
-    unit = f", in {units.pop()}" if len(units) == 1 and "" not in units else ""
-    sides: list[Remark] = [(0.02, 0.93, "start", "↑ under-confident"), (0.98, 0.05, "end", "↓ over-confident")]
-    makers: list[tuple[str, str, Callable[[Entry, int], Series | None], Decor, tuple[float, float]]] = [
-        (
-            "Coverage",
-            "Share of pixels inside the interval, against its level; ideal on the diagonal.",
-            lambda entry, m: _curve_series(entry.curve("calibration", "coverage", m), entry.label, entry.index),
-            Decor(diagonal=True, remarks=sides),
-            (0.0, 0.0),
-        ),
-        (
-            "Coverage minus level",
-            "The same, closer; the area between curve and zero is the AUCE.",
-            _coverage_gap,
-            Decor(zero=True, remarks=[sides[0], (0.02, 0.05, "start", "↓ over-confident")]),
-            (-0.05, 0.05),
-        ),
-        (
-            "Interval length",
-            f"Mean length of the interval{unit}. Short is good only where the coverage holds.",
-            lambda entry, m: _curve_series(entry.curve("calibration", "interval_length", m), entry.label, entry.index),
-            Decor(),
-            (0.0, 0.0),
-        ),
-    ]
-    return [
-        _curves_figure(having, choices, make, (title, meaning), "level of the interval", size, decor, include)
-        for title, meaning, make, decor, include in makers
-    ]
-
-
-def _coverage_gap(entry: Entry, m: int) -> Series | None:
-    curve = entry.curve("calibration", "coverage", m)
-    if curve is None:
-        return None
-    return _curve_series(CurveAt(curve.x, _differences(curve.mean, curve.x), curve.std), entry.label, entry.index)
-
-
-def _layer(series: Sequence[Series | None], choice: Option, word: str) -> Layer:
-    kept = [one for one in series if one is not None]
-    heads = {x: f"{percent(x, 3)} {word}" for one in kept for x in one.x}
-    return Layer(kept, heads, choice.key, choice.chosen)
-
-
-def _curves_figure(
-    entries: Sequence[Entry],
-    choices: Sequence[Option],
-    make: Callable[[Entry, int], Series | None],
-    caption: tuple[str, str],
-    x_label: str,
-    size: Size,
-    decor: Decor,
-    include: tuple[float, float] = (0.0, 0.0),
-) -> Figure:
-    """All curves in one chart, with a layer for each choice of M on common axes."""
-    word = "removed" if "removed" in x_label else "interval"
-    layers = [_layer([make(entry, _chosen_m(c, entry)) for entry in entries], c, word) for c in choices]
-    ends = [*include, *band_ends(one for layer in layers for one in layer.series)]
-    y_axis = (
-        percent_axis("") if decor.diagonal else nice_axis(min(ends), max(ends), pad=0.16 if decor.remarks else 0.03)
-    )
-    description = f"{caption[0]}: {', '.join(entry.label for entry in entries)}"
-    chart = line_chart(layers, percent_axis(x_label), y_axis, description, size=size, decor=decor)
-    return Figure(*caption, chart=chart)
-
-
-def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
-    """A reliability diagram per entry."""
-    figures = []
-    for entry in entries:
-        if entry.curve("reliability", "accuracy", entry.members[-1]):
-            layers = [(choice.key, _chosen_m(choice, entry), choice.chosen) for choice in choices]
-            figures.append(Figure(entry.label, "", chart=reliability_chart(entry, layers), style=entry.index))
-    return figures
 
 
 def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Figure]:

@@ -1,6 +1,7 @@
 """What every page is made of: templates, styles, switches, and a script that the page's own policy names by its hash.
 
-A switch chooses what is seen by style rules alone: layers show when the options of their key are checked.
+A switch chooses what is seen by style rules alone: layers show when the options of their key, or of one of several, are
+checked.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def switch_rules(scope: str, switches: Sequence[Switch]) -> list[str]:
         ids = [f"{scope}-{switch.name}-{option.key}" for switch, option in zip(switches, options, strict=True)]
         when = f"#{scope}" + "".join(f":has(#{identity}:checked)" for identity in ids)
         rules.append(f"{when} .layer[data-m] {{ display: none }}")
-        rules.append(f'{when} .layer[data-m="{layer_key(options)}"] {{ display: revert }}')
+        rules.append(f'{when} .layer[data-m~="{layer_key(options)}"] {{ display: revert }}')
     return rules
 
 

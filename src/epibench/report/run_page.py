@@ -8,6 +8,7 @@ from typing import Any
 
 from epibench.files import write_text
 from epibench.published import PublishedCell, compare, grounds_of, totals, warnings_of
+from epibench.report.curve_figures import curve_switch
 from epibench.report.dense_section import cost_table, dense_section, metric_section
 from epibench.report.entries import Entry
 from epibench.report.figures import kl_chart, published_figure
@@ -71,7 +72,10 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
     dense = dense_section(runs, methods, identity)
     domains = domains_of(runs)
     has_kl = bool(kl_entries(methods, VIEWS[0]))
+    regions = [] if domains else _test_data(methods, identity)
     rules = [*(switch_rules(f"{identity}-kl", SWITCHES) if has_kl else []), *(dense["rules"] if dense else [])]
+    for region in regions:
+        rules += switch_rules(region["id"], [region["switch"]]) if region["curves"] else []
     for book in pictures:
         rules += switch_rules(book["identity"], [book["switch"]])
     return {
@@ -88,7 +92,7 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
         "failed": failures(runs),
         "pictures": pictures,
         "published": published_section(runs, methods),
-        "domains": [] if domains else _test_data(methods),
+        "domains": regions,
         "references": [_reference(run) for run in _distinct_references(runs)] if methods and not domains else [],
         "costs": cost_table(methods),
         "notes": _notes(methods),
@@ -139,15 +143,18 @@ def distinct_floors(methods: Sequence[RunMethod], view: View) -> list[tuple[floa
     ]
 
 
-def _test_data(methods: Sequence[RunMethod]) -> list[dict[str, Any]]:
+def _test_data(methods: Sequence[RunMethod], identity: str) -> list[dict[str, Any]]:
     """Figures and tables for each region of a toy problem that any method was tested on."""
     names = dict.fromkeys(name for method in methods for name in method.run.results.summary.get(method.name, {}))
     regions: dict[str, list[Entry]] = {name: entries for name in names if (entries := entries_on(methods, name))}
-    with_curves = len({method.run.name for method in methods}) == 1
-    return [
-        metric_section(REGION_TITLES.get(name, f"On {name}"), entries, with_curves, FIRST_METRICS[entries[0].kind])
-        for name, entries in regions.items()
-    ]
+    one_run = len({method.run.name for method in methods}) == 1
+    sections = []
+    for number, (name, entries) in enumerate(regions.items()):
+        title, switch = REGION_TITLES.get(name, f"On {name}"), curve_switch(entries)
+        choices = switch.options if one_run else []
+        section = metric_section(title, entries, choices, FIRST_METRICS[entries[0].kind])
+        sections.append({**section, "id": f"{identity}-region{number}", "switch": switch})
+    return sections
 
 
 def _comparison_warnings(runs: Sequence[Run]) -> list[str]:

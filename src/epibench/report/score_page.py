@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from epibench.files import write_text
+from epibench.report.curve_figures import curve_parts, curve_switch
 from epibench.report.entries import (
     Entry,
     all_members,
@@ -16,17 +17,9 @@ from epibench.report.entries import (
     scored_entries,
     title_with_unit,
 )
-from epibench.report.figures import (
-    LARGE,
-    SMALL,
-    calibration_figures,
-    curve_choices,
-    metric_figure,
-    reliability_figures,
-    sparsification_figures,
-)
+from epibench.report.figures import LARGE, SMALL, metric_figure
 from epibench.report.numbers import count, listed
-from epibench.report.page import Switch, render, switch_rules
+from epibench.report.page import render, switch_rules
 from epibench.report.run_page import plain
 from epibench.report.runs import headline_names
 from epibench.report.tables import class_tables, metric_tables
@@ -78,10 +71,9 @@ def _header(results: ScoreResults) -> dict[str, Any]:
 
 def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
     """Everything the page shows about one kind of predictions."""
-    kind, names, choices = entries[0].kind, metric_names(entries), curve_choices(entries)
+    kind, names, switch = entries[0].kind, metric_names(entries), curve_switch(entries)
     headlines, overlaps = headline_names(entries), overlap_warnings(entries)
     several = len(all_members(entries)) > 1
-    together, panels = sparsification_figures(entries, choices)
     files = [_file_facts(entry, entry.file) for entry in entries if entry.file]
     gains = member_gains(entries, headlines)
     return {
@@ -99,11 +91,8 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
         "confidence": [(entry, text) for entry in entries if (text := confidence_sentence(entry))],
         "main_figures": [metric_figure(name, entries, LARGE) for name in headlines] if several else [],
         "more_figures": [metric_figure(name, entries, SMALL) for name in names if name not in headlines],
-        "switch": Switch("m", "Curves at M =", choices),
-        "sparsification": together,
-        "sparsification_panels": panels,
-        "calibration": calibration_figures(entries, choices),
-        "reliability": reliability_figures(entries, choices),
+        "switch": switch,
+        "curves": curve_parts(entries, switch.options),
         "tables": metric_tables(entries),
         "classes": class_tables(entries),
         "num_notes": len(overlaps) + sum(len(file["notes"]) for file in files),

@@ -69,7 +69,7 @@ def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Rep
         failed=failed,
         seconds=time.perf_counter() - begun,
     ).with_checksum()
-    write_text(folder.results, results.model_dump_json(indent=1) + "\n")
+    write_text(folder.results, results.as_json())
     return results
 
 

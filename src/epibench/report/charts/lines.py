@@ -10,7 +10,18 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from epibench.report.charts.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class
+from epibench.report.charts.svg import (
+    Axis,
+    Plot,
+    Point,
+    canvas,
+    element,
+    frame,
+    markup,
+    polyline,
+    simplified,
+    style_class,
+)
 from epibench.report.entries import ClassStyle
 from epibench.results import RGB, Stat
 
@@ -49,12 +60,13 @@ class Series:
 
 @dataclass(frozen=True)
 class Layer:
-    """Series that are seen together; a layer with a key is seen when its M is chosen."""
+    """Series that are seen together; a layer with a key is seen when its M is chosen. note: at the right."""
 
     series: list[Series]
     heads: dict[float, str]
     key: str = ""
     chosen: bool = True
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,10 @@ def line_chart(
             _draw_between(group, plot, *layer.series)
         for series in layer.series:
             _draw_series(group, plot, series, decor.markers)
+        if layer.note:
+            # Below the diagonal, or above the lines.
+            y = plot.bottom - 7 if decor.diagonal else plot.top + 10
+            element(group, "text", layer.note, class_="remark", x=plot.right - 4, y=y, text_anchor="end")
     return markup(root)
 
 
@@ -157,7 +173,7 @@ def _draw_series(parent: Element, plot: Plot, series: Series, markers: bool) -> 
             element(group, "path", class_="band", d=_band(plot, series, run))
     for run in runs(series.y):
         if len(run) > 1:
-            element(group, "path", class_="line", d=polyline(_point(plot, series, i) for i in run))
+            element(group, "path", class_="line", d=polyline(simplified([_point(plot, series, i) for i in run])))
     if not markers:
         return
     alone = sum(y is not None for y in series.y) == 1
@@ -201,13 +217,14 @@ def _point(plot: Plot, series: Series, i: int, shift: float = 0.0) -> Point:
 def _band(plot: Plot, series: Series, run: list[int]) -> str:
     above = [_point(plot, series, i, series.std[i] or 0.0) for i in run]
     below = [_point(plot, series, i, -(series.std[i] or 0.0)) for i in reversed(run)]
-    return polyline(above + below) + "Z"
+    return polyline(simplified(above) + simplified(below)) + "Z"
 
 
 def _draw_between(parent: Element, plot: Plot, upper: Series, lower: Series) -> None:
     for run in runs(upper.y, lower.y):
-        edge = [_point(plot, upper, i) for i in run] + [_point(plot, lower, i) for i in reversed(run)]
-        element(parent, "path", class_=f"between {style_class(upper.style)}", d=polyline(edge) + "Z")
+        above, below = [_point(plot, upper, i) for i in run], [_point(plot, lower, i) for i in reversed(run)]
+        edge = polyline(simplified(above) + simplified(below)) + "Z"
+        element(parent, "path", class_=f"between {style_class(upper.style)}", d=edge)
 
 
 def swatch(style: int) -> Markup:

@@ -92,6 +92,19 @@ def polyline(points: Iterable[Point]) -> str:
     return f"M{_tenth(tenths[0][0])},{_tenth(tenths[0][1])}l" + " ".join(steps)
 
 
+def simplified(points: Sequence[Point], tolerance: float = 0.5) -> list[Point]:
+    """Of points in order of x, those that a line needs to pass all of them within a tolerance, in pixels."""
+    if len(points) < 3:
+        return list(points)
+    (left, first), (right, last) = points[0], points[-1]
+    slope = (last - first) / (right - left) if right != left else 0.0
+    offs = [abs(y - first - slope * (x - left)) for x, y in points]
+    farthest = max(range(1, len(points) - 1), key=lambda i: offs[i])
+    if offs[farthest] <= tolerance:
+        return [points[0], points[-1]]
+    return [*simplified(points[: farthest + 1], tolerance)[:-1], *simplified(points[farthest:], tolerance)]
+
+
 def _tenth(value: int) -> str:
     return f"{value / 10:g}"
 

@@ -1,7 +1,7 @@
 """Pictures of toy problems: what the reference and every method predict, as small multiples on common axes.
 
-Regression: predictive mean ± 1 and 2 std, with the data, the truth and the reference. Classification with two inputs:
-maps of the probability of class 0, with the data and the true boundary.
+Regression: predictive mean ± 1 and 2 std, with the data, the truth (± 1 and 2 of its own std) and the reference.
+Classification with two inputs: maps of the probability of class 0, with the data and the true boundary.
 """
 
 from __future__ import annotations
@@ -14,7 +14,18 @@ import numpy as np
 from markupsafe import Markup
 
 from epibench.report.charts.lines import Layer, Look, Series, layer_group
-from epibench.report.charts.svg import Axis, Plot, Point, canvas, element, frame, markup, polyline, style_class
+from epibench.report.charts.svg import (
+    Axis,
+    Plot,
+    Point,
+    canvas,
+    element,
+    frame,
+    markup,
+    polyline,
+    simplified,
+    style_class,
+)
 from epibench.report.numbers import m_equals, significant
 from epibench.report.page import Option, Switch
 from epibench.report.pictures import Panel, PanelRow
@@ -22,7 +33,7 @@ from epibench.report.pictures.colours import NUM_COLOURS, probabilities_uri
 from epibench.report.runs import Run, RunMethod
 from epibench.results import RADIUS, TRAIN_REGION, Columns, ToyPictures, Values
 
-MAX_EXAMPLES = 3
+MAX_EXAMPLES = 5
 BAND_SIZE = (300.0, 210.0)
 BAND_HEIGHTS = (-4.0, -2.0, 0.0, 2.0, 4.0)
 READOUT_STEP = 5
@@ -81,32 +92,32 @@ class BandPanels:
         self.y_axis = Axis(BAND_HEIGHTS[0], BAND_HEIGHTS[-1], heights, "y")
 
     def first(self) -> list[Panel]:
-        """The reference, and direct regression, where there are any."""
-        panels = []
-        if reference := self.pictures.reference:
-            panels.append(Panel("Reference", self.panel("the reference", [reference], outline=False)))
+        """The reference, where there is one; the data with the truth; direct regression, where there is any."""
+        reference = self.pictures.reference
+        panels = [Panel("Reference", self.panel("the reference", [reference]))] if reference else []
+        panels.append(Panel("Data and truth", self.panel("the true distribution", [])))
         if direct := self.pictures.direct:
             panels.append(Panel("Direct regression, no uncertainty", self.panel("direct regression", [direct])))
         return panels
 
     def shared(self) -> Markup:
-        """Data, truth and the reference's outline, to be referred to by every picture."""
+        """Data, truth with its bands and the reference's outline, to be referred to by every picture."""
         root = element(None, "svg", class_="shared", width=0, height=0, aria_hidden="true")
         plot = frame(element(None, "svg"), *BAND_SIZE, self.x_axis, self.y_axis)
         data, truth, reference = self.pictures.data, self.pictures.truth, self.pictures.reference or {}
         points = zip(data["x"], data["y"], strict=True)
         dots = "".join(f"M{plot.x(x or 0.0):.1f} {_y(plot, y or 0.0):.1f}h0" for x, y in points)
         edges = [polyline(self._line(plot, reference, width)) for width in (-2, 2)]
-        parts = {"data": ("dots", dots), "truth": ("truth", polyline(self._line(plot, truth)))}
-        parts["outline"] = ("outline", " ".join(edges).strip())
+        parts = {"data": ("dots", dots), "outline": ("outline", " ".join(edges).strip())}
         for name, (look, path) in parts.items():
             element(root, "path", id=f"{self.identity}-{name}", class_=look, d=path)
+        group = element(root, "g", id=f"{self.identity}-truth")
+        self._draw_bands(group, plot, truth, "true-std")
+        element(group, "path", class_="truth", d=polyline(self._line(plot, truth)))
         return markup(root)
 
-    def panel(
-        self, description: str, examples: Sequence[Columns], style: int | None = None, outline: bool = True
-    ) -> Markup:
-        """A picture with a layer for each example. outline: of the reference."""
+    def panel(self, description: str, examples: Sequence[Columns], style: int | None = None) -> Markup:
+        """A picture with a layer for each example; the reference has an outline in those of others alone."""
         root = canvas(*BAND_SIZE, f"Predictive mean ± 1 and 2 std of {description}, over x from −7 to 7")
         plot = frame(root, *BAND_SIZE, self.x_axis, self.y_axis)
         left, right = (plot.x(x) for x in TRAIN_REGION["toy-regression"][0])
@@ -118,27 +129,35 @@ class BandPanels:
             group = layer_group(root, plot, Layer(self._readout(example, style), heads, key, number == 1))
             self._draw(_window(group, plot), plot, example, style)
         above = _window(root, plot)
-        for name in ("truth", *(["outline"] if outline and self.pictures.reference else [])):
+        reference = self.pictures.reference
+        outlined = bool(reference and examples) and reference not in examples
+        for name in ("truth", *(["outline"] if outlined else [])):
             element(above, "use", href=f"#{self.identity}-{name}")
         return markup(root)
 
     def _draw(self, parent: Element, plot: Plot, example: Columns, style: int | None) -> None:
         look = "neutral" if style is None else style_class(style)
         group = element(parent, "g", class_=f"predictive {look}")
-        for width in (2, 1) if "std" in example else ():
-            upper, lower = (self._line(plot, example, sign * width) for sign in (1, -1))
-            element(group, "path", class_="std", d=polyline([*upper, *reversed(lower)]) + "Z")
+        self._draw_bands(group, plot, example, "std")
         element(group, "path", class_="mean", d=polyline(self._line(plot, example)))
 
+    def _draw_bands(self, group: Element, plot: Plot, columns: Columns, look: str) -> None:
+        """± 2 and ± 1 std around the mean, where a std is known."""
+        for width in (2, 1) if "std" in columns else ():
+            upper, lower = (self._line(plot, columns, sign * width) for sign in (1, -1))
+            element(group, "path", class_=look, d=polyline([*upper, *reversed(lower)]) + "Z")
+
     def _line(self, plot: Plot, columns: Columns, width: float = 0.0) -> list[Point]:
-        """Points of mean + width · std in pixels; those without a number are left out."""
+        """Points of mean + width · std in pixels, as many as are needed; those without a number are left out."""
         means = columns.get("mean", [])
         stds: Values = columns.get("std", []) if width else [0.0] * len(means)
-        return [
-            (plot.x(x), _y(plot, mean + width * std))
-            for x, mean, std in zip(self.x, means, stds, strict=False)
-            if mean is not None and std is not None
-        ]
+        return simplified(
+            [
+                (plot.x(x), _y(plot, mean + width * std))
+                for x, mean, std in zip(self.x, means, stds, strict=False)
+                if mean is not None and std is not None
+            ]
+        )
 
     def _readout(self, example: Columns, style: int | None) -> list[Series]:
         """Numbers for the pointer at some x; nothing of this is drawn."""
