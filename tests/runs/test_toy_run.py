@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from silent_reporter import Silent, run_in
 from small_recipes import small
 
@@ -101,6 +102,34 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(epoch: int
     again = Silent()
     assert carry_out(recipe, tmp_path / "killed", again) == whole
     assert "train ensemble" not in again.steps
+
+
+def test_an_ensemble_from_one_start_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path, monkeypatch) -> None:
+    recipe = small("toy-regression-fixed", "ensemble.num_epochs=8")
+    whole = carry_out(recipe, tmp_path / "whole")
+    monkeypatch.setattr(Pacer, "due", lambda pacer: True)
+    save = Checkpoints.save_state
+
+    def save_and_die(files: Checkpoints, *state: Any) -> None:
+        save(files, *state)
+        if files.folder.name == "ensemble_fixed":
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save_state", save_and_die)
+        with pytest.raises(Killed):
+            carry_out(recipe, tmp_path / "killed")
+    assert carry_out(recipe, tmp_path / "killed") == whole
+
+
+def test_ensembles_from_one_start_share_network_0_with_the_plain_ones(tmp_path: Path) -> None:
+    recipe = small("toy-regression-fixed")
+    carry_out(recipe, tmp_path / "run")
+    plain, fixed = (
+        load_file(tmp_path / "run" / "members" / name / "0000-0007.safetensors")["parameters"]
+        for name in recipe.methods
+    )
+    assert [torch.equal(*pair) for pair in zip(plain, fixed, strict=True)] == [True] + 7 * [False]
 
 
 def reference_of(recipe: ToyRecipe, path: Path) -> Path:
