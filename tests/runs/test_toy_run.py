@@ -162,6 +162,28 @@ def test_kl_has_every_convention_direction_region_and_size_with_its_floor(proble
                 assert results["reference"]["floor"][convention][direction][region] > 0
 
 
+@pytest.mark.parametrize("problem", ["toy-regression", "toy-classification"])
+def test_a_published_reference_has_predictions_and_nothing_else(problem: str, tmp_path: Path) -> None:
+    toy, path = make_toy(problem), tmp_path / "published.npz"
+    if toy.kind == "gaussian":
+        predicted = {"mean": np.zeros(1000), "variance": np.ones(1000)}
+        arrays = {"x": toy.grid[:, 0].numpy(), **predicted}
+    else:
+        arrays = {"x": toy.grid.numpy(), "probs": np.full((3600, 2), 0.5)}
+    np.savez(path, **arrays)
+    results = carry_out(small(problem, f"reference.path={path}", 'methods=["ensemble"]'), tmp_path / "run")
+    assert results["kl"]["ensemble"]["gustafsson2020"]["reference_to_method"]["grid"]["4"]["mean"] > 0
+    assert "neither its training data nor its convergence can be checked" in results["reference"]["notes"][0]
+
+
+@pytest.mark.parametrize("shape", [(3600, 3), (60, 60, 2), (3600,)])
+def test_a_published_reference_of_another_shape_is_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+    path = tmp_path / "published.npz"
+    np.savez(path, x=make_toy("toy-classification").grid.numpy(), probs=np.full(shape, 0.5))
+    with pytest.raises(InputError, match="'probs' has shape"):
+        carry_out(small("toy-classification", f"reference.path={path}"), tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("setting", "word"),
     [
