@@ -111,7 +111,8 @@ def class_table(table: dict[str, Any], entries: Sequence[Entry]) -> str:
 
 def published_part(runs: Sequence[Run]) -> str:
     """Counts over distinct cells, series by series, then each run's cells with the grounds that they stand on."""
-    cells = [cell for run in runs for cell in compare(run.results)]
+    compared = [(run, compare(run.results)) for run in runs]
+    cells = [cell for _, of_run in compared for cell in of_run]
     counts, series = totals(distinct(cells)), by_series(cells)
     text = (
         f"### Beside what was published\n\nOf {counts.published} distinct published cells {counts.compared} have a "
@@ -123,10 +124,10 @@ def published_part(runs: Sequence[Run]) -> str:
             f"{counts.unlike} of {counts.judged} have p < {LEVEL:g}, where chance alone gives {counts.expected:.1f} on "
             f"average and {low} to {high} in 90 of 100 cases.\n\n{series_table(series)}"
         )
-    for run in runs:
-        if any(cell.mean is not None for cell in compare(run.results)):
+    for run, of_run in compared:
+        if any(cell.mean is not None for cell in of_run):
             said = " ".join((*warnings_of(run.results), *grounds_of(run.results)))
-            text += f"\n#### {run.name}\n\n{said}\n\n{published_table(compare(run.results))}"
+            text += f"\n#### {run.name}\n\n{said}\n\n{published_table(of_run)}"
     return text
 
 
