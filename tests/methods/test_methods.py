@@ -359,6 +359,7 @@ class TestTrainingOptions:
             "optimiser": "adam",
             "learning_rate": 1e-3,
             "decay": "none",
+            "same_start": False,
         }
 
 

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from scipy.stats import binom
 
 from epibench.published import (
     DEPTH,
@@ -15,7 +16,7 @@ from epibench.published import (
     warnings_of,
 )
 from epibench.report.markdown import published_table
-from epibench.results import RunResults, Stat
+from epibench.results import Draw, RunResults, Stat
 
 RunOf = Callable[..., RunResults]
 Compared = Callable[..., list[PublishedCell]]
@@ -27,7 +28,9 @@ def compared(run_of: RunOf) -> Compared:
 
     def make(name: str, domain: str, metric: str, mean: float | None, unit: str | None = "m") -> list[PublishedCell]:
         summary = {"ensemble": {domain: {4: {metric: Stat(mean=mean, std=0.01, n=16)}}}}
-        cells = compare(run_of(name, pool={"num_members": 33}, unit=unit, summary=summary))
+        values = [None if mean is None else mean + (0.01 if number % 2 else -0.01) for number in range(16)]
+        draws = {"ensemble": {domain: [Draw(M=4, metrics={metric: value, "iou": [0.5]}) for value in values]}}
+        cells = compare(run_of(name, pool={"num_members": 33}, unit=unit, summary=summary, draws=draws))
         return [cell for cell in cells if cell.mean is not None]
 
     return make
@@ -47,6 +50,14 @@ def test_metres_are_compared_as_millimetres(compared: Compared) -> None:
     assert (cell.row.metric, cell.row.mean) == ("RMSE [mm]", 2187.89)
     assert (cell.mean, cell.std) == (pytest.approx(2200.0), pytest.approx(10.0))
     assert cell.within_std is True
+    assert (min(cell.units), max(cell.units)) == (pytest.approx(2190.0), pytest.approx(2210.0))
+
+
+def test_sets_that_overlap_count_as_those_that_could_be_disjoint(compared: Compared) -> None:
+    """16 sets of 4 of 33 networks, as 8; each is 10 mm above or below the mean, so that it is heads or tails."""
+    ps = [compared("kitti-depth", "kitti", "rmse", 2.18789 + metres)[0].p for metres in (0.0055, 0.014)]
+    # More than 10 heads of 16 move the difference of two means of 8 by 7.5 mm or more, 14 by 15 mm.
+    assert ps == [pytest.approx(2 * binom.sf(10, 16, 0.5), rel=0.1), pytest.approx(2 * binom.sf(13, 16, 0.5), rel=0.4)]
 
 
 def test_fractions_are_compared_as_per_cent(compared: Compared) -> None:
@@ -105,4 +116,6 @@ def test_published_draws_follow_the_protocol(figure: DenseFigure, series: str, m
 
 def test_large_numbers_are_written_in_full(compared: Compared) -> None:
     table = published_table(compared("kitti-depth", "kitti", "rmse", 2.2))
-    assert table.splitlines()[-1].startswith("| RMSE [mm] | Ensembling | 4 | 2188 ± 32 | 8 | 2200 ± 10 | 8 | +12.1 |")
+    assert table.splitlines()[-1].startswith(
+        "| RMSE [mm] | Ensembling | 4 | 2188 ± 32 | 8 | 2200 ± 10 | 2200 | 8 | +12.1 |"
+    )

@@ -13,7 +13,7 @@ from epibench.recipes.toy import ToyRecipe
 def test_every_recipe_goes_by_its_name_and_has_a_quick_variant() -> None:
     assert all(name == recipe.name for name, recipe in RECIPES.items())
     full = [name for name in RECIPES if name.startswith("toy") and not name.endswith("-quick")]
-    assert len(full) == 9
+    assert len(full) == 11
     assert all(f"{name}-quick" in RECIPES for name in full)
 
 
@@ -34,6 +34,21 @@ def test_step_sizes_of_the_chains_are_the_published_ones() -> None:
         assert recipe.sgld.power == recipe.sghmc.power == 0.9
         assert recipe.sgld.keep[0] == int(0.75 * 256 * 150)
         assert recipe.sgld.keep[-1] == 256 * 150
+
+
+def test_chains_are_as_many_as_the_published_scripts_read() -> None:
+    regression, classification = RECIPES["toy-regression"], RECIPES["toy-classification-sgd"]
+    assert (regression.sgld.num_chains, regression.sghmc.num_chains) == (6, 6)
+    assert (classification.sgld.num_chains, classification.sghmc.num_chains) == (7, 10)
+
+
+@pytest.mark.parametrize("base", ["toy-regression", "toy-classification", "street-depth", "street-segmentation"])
+def test_ensembles_from_one_start_differ_in_nothing_else(base: str) -> None:
+    recipe = RECIPES[f"{base}-fixed"]
+    plain, fixed = (recipe.method(name) for name in recipe.methods)
+    assert plain == RECIPES[base].method("ensemble")
+    assert fixed == plain.model_copy(update={"same_start": True})
+    assert (plain.one_start, fixed.one_start) == (False, True)
 
 
 def test_less_training_is_a_quarter_for_the_chains_alone() -> None:

@@ -1,6 +1,9 @@
 """From settings to a file: the same again, resumed, refused, and put together rightly."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 from functools import lru_cache
 from pathlib import Path
 
@@ -101,3 +104,17 @@ def test_batches_are_pooled_as_one_mixture() -> None:
 def test_settings_that_cannot_work_are_refused(changes: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         dataclasses.replace(TINY, **changes)  # type: ignore[arg-type]
+
+
+def test_a_home_that_arviz_cannot_write_to_is_named_before_anything_is_sampled(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.touch()  # a file: no folder can be made in it, whoever asks
+    environment = {key: value for key, value in os.environ.items() if key != "XDG_CACHE_HOME"}
+    command = [sys.executable, "-m", "epibench", "reference", "toy-classification", "--quick", "--out", "made.npz"]
+    found = subprocess.run(
+        command, cwd=tmp_path, env={**environment, "HOME": str(home)}, capture_output=True, text=True, timeout=120
+    )
+    assert found.returncode == 2
+    assert "arviz" in found.stderr
+    assert "XDG_CACHE_HOME" in found.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]

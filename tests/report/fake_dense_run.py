@@ -255,9 +255,11 @@ def segmentation() -> RunResults:
 def kitti() -> RunResults:
     """A run that the paper shows numbers for."""
     made = run(name="kitti-depth", domains=("clean", "kitti"), members=(1, 2, 4))
-    for method in made.summary.values():
+    for name, method in made.summary.items():
         for metrics in method["kitti"].values():
             metrics["ause"] = Stat(mean=0.066, std=0.008, n=8)
+        for number, draw in enumerate(made.draws[name]["kitti"]):
+            draw.metrics["ause"] = 0.066 + (0.008 if number % 2 else -0.008)
     made.domains["kitti"].label = "KITTI"
     return made
 

@@ -126,14 +126,17 @@ def test_the_headline_names_who_is_closest(scene_document: SceneDocument) -> Non
 
 def test_published_cells_are_counted(scene_document: SceneDocument) -> None:
     (counts,) = scene_document("classification").find_all("ul", "counts")
-    assert plain(counts.text).startswith("18 of 23 cells within one published std 17 of 23 cells within the combined")
+    within, differ = (plain(item.text) for item in counts.find_all("li"))
+    assert within == "18 of 23 cells within one published std"
+    assert differ == "6 of 23 cells differ with p < 0.05; chance alone gives 1.2"
 
 
 def test_a_published_cell_shows_both_means_and_both_judgements(scene_document: SceneDocument) -> None:
     (table,) = scene_document("regression").find_all("table", "cells")
     first = [plain(td.text) for td in table.find_all("tr")[2].find_all("td")]
     assert first[:2] == ["0.44 ± 0.22", "128"]
-    assert [text.split()[-1] for text in first[-2:]] == ["agrees", "agrees"]
+    assert [text.split()[-1] for text in first[-3:-1]] == ["agrees", "agrees"]
+    assert re.fullmatch(r"-\d+ %, \+\d+ %", first[-1])
 
 
 def test_own_data_makes_the_comparison_one_in_kind(scene_document: SceneDocument) -> None:

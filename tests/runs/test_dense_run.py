@@ -220,6 +220,42 @@ def test_a_network_trained_alone_is_the_one_of_the_run(finished, method: str, ne
     assert [name for name in alone if not torch.equal(alone[name], among[name])] == []
 
 
+@pytest.fixture(scope="module")
+def one_start(cache: Path, tmp_path_factory) -> tuple[DenseRecipe, Path, dict[str, Any]]:
+    """An ensemble whose networks all start from the initial weights of network 0."""
+    recipe = small_dense(cache, 'methods=["ensemble"]', "ensemble.same_start=true")
+    path = tmp_path_factory.mktemp("runs") / "one-start"
+    return recipe, path, carry_out(recipe, path)
+
+
+@pytest.mark.parametrize("network", range(3))
+def test_of_an_ensemble_from_one_start_only_network_0_is_that_of_the_plain_one(
+    finished, one_start, network: int
+) -> None:
+    file = f"members/ensemble/{network:04d}.safetensors"
+    plain, fixed = (load_file(path / file) for _, path, _ in (finished, one_start))
+    assert all(torch.equal(plain[name], fixed[name]) for name in plain) is (network == 0)
+
+
+def test_an_ensemble_from_one_start_that_was_killed_ends_as_if_it_had_not_been(
+    one_start, tmp_path: Path, monkeypatch
+) -> None:
+    recipe, _, results = one_start
+    save = Checkpoints.save_state
+
+    def save_and_die(files: Checkpoints, *state: Any) -> None:
+        save(files, *state)
+        if files.networks == (1,):
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save_state", save_and_die)
+        with pytest.raises(Killed):
+            carry_out(recipe, tmp_path / "run")
+    assert (tmp_path / "run/members/ensemble/0001.unfinished.safetensors").exists()
+    assert numbers(carry_out(recipe, tmp_path / "run")) == numbers(results)
+
+
 def test_a_finished_run_is_not_trained_or_evaluated_again(finished, tmp_path: Path) -> None:
     recipe, path, results = finished
     again = Silent()

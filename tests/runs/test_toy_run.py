@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from silent_reporter import Silent, run_in
 from small_recipes import small
 
@@ -103,6 +104,34 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(epoch: int
     assert "train ensemble" not in again.steps
 
 
+def test_an_ensemble_from_one_start_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path, monkeypatch) -> None:
+    recipe = small("toy-regression-fixed", "ensemble.num_epochs=8")
+    whole = carry_out(recipe, tmp_path / "whole")
+    monkeypatch.setattr(Pacer, "due", lambda pacer: True)
+    save = Checkpoints.save_state
+
+    def save_and_die(files: Checkpoints, *state: Any) -> None:
+        save(files, *state)
+        if files.folder.name == "ensemble_fixed":
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save_state", save_and_die)
+        with pytest.raises(Killed):
+            carry_out(recipe, tmp_path / "killed")
+    assert carry_out(recipe, tmp_path / "killed") == whole
+
+
+def test_ensembles_from_one_start_share_network_0_with_the_plain_ones(tmp_path: Path) -> None:
+    recipe = small("toy-regression-fixed")
+    carry_out(recipe, tmp_path / "run")
+    plain, fixed = (
+        load_file(tmp_path / "run" / "members" / name / "0000-0007.safetensors")["parameters"]
+        for name in recipe.methods
+    )
+    assert [torch.equal(*pair) for pair in zip(plain, fixed, strict=True)] == [True] + 7 * [False]
+
+
 def reference_of(recipe: ToyRecipe, path: Path) -> Path:
     """A file in the reference's format; its predictions are made up."""
     toy = make_toy(recipe.problem)
@@ -131,6 +160,28 @@ def test_kl_has_every_convention_direction_region_and_size_with_its_floor(proble
                 assert cells["2"]["n"] == len(single["2"]) == 3
                 assert cells["2"]["mean"] == pytest.approx(sum(single["2"]) / 3)
                 assert results["reference"]["floor"][convention][direction][region] > 0
+
+
+@pytest.mark.parametrize("problem", ["toy-regression", "toy-classification"])
+def test_a_published_reference_has_predictions_and_nothing_else(problem: str, tmp_path: Path) -> None:
+    toy, path = make_toy(problem), tmp_path / "published.npz"
+    if toy.kind == "gaussian":
+        predicted = {"mean": np.zeros(1000), "variance": np.ones(1000)}
+        arrays = {"x": toy.grid[:, 0].numpy(), **predicted}
+    else:
+        arrays = {"x": toy.grid.numpy(), "probs": np.full((3600, 2), 0.5)}
+    np.savez(path, **arrays)
+    results = carry_out(small(problem, f"reference.path={path}", 'methods=["ensemble"]'), tmp_path / "run")
+    assert results["kl"]["ensemble"]["gustafsson2020"]["reference_to_method"]["grid"]["4"]["mean"] > 0
+    assert "neither its training data nor its convergence can be checked" in results["reference"]["notes"][0]
+
+
+@pytest.mark.parametrize("shape", [(3600, 3), (60, 60, 2), (3600,)])
+def test_a_published_reference_of_another_shape_is_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+    path = tmp_path / "published.npz"
+    np.savez(path, x=make_toy("toy-classification").grid.numpy(), probs=np.full(shape, 0.5))
+    with pytest.raises(InputError, match="'probs' has shape"):
+        carry_out(small("toy-classification", f"reference.path={path}"), tmp_path / "run")
 
 
 @pytest.mark.parametrize(

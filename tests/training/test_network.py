@@ -217,6 +217,16 @@ def test_networks_of_a_method_have_keys_of_their_own() -> None:
     assert len(set(values)) == len(values)
 
 
+def test_networks_with_one_start_share_the_initial_weights_of_network_0_and_nothing_else() -> None:
+    plain, fixed = ([NetworkKeys.of(0, "ensemble", number, one) for number in range(3)] for one in (False, True))
+    assert fixed == [replace(keys, initial=plain[0].initial) for keys in plain]
+
+
+def test_networks_with_one_start_end_different() -> None:
+    first, second = (Followed(make_training(), NetworkKeys.of(0, "ensemble", n, one_start=True)) for n in (0, 1))
+    assert not torch.equal(first.weights["mean.weight"], second.weights["mean.weight"])
+
+
 def test_the_network_itself_decides_where_dropout_goes_without_places(saves_often) -> None:
     training = make_training(build=Plain)
     with_rate, without = (Followed(replace(training, dropout=rate)).weights for rate in (0.9, 0.0))

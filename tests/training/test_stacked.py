@@ -114,6 +114,28 @@ class TestAlone:
         assert len(torch.unique(found, dim=0)) == 8
 
 
+class TestOneStart:
+    def test_all_members_begin_equal_and_end_different(self) -> None:
+        training, keys = make_training("regression"), Keys.of(0, "test", range(8), CPU, one_start=True)
+        assert len(torch.unique(start(training, keys).parameters, dim=0)) == 1
+        assert len(torch.unique(trained(training, keys)[:, 0], dim=0)) == 8
+
+    def test_member_0_is_that_of_the_plain_ensemble_and_the_others_are_not(self) -> None:
+        training = make_training("classification")
+        plain, fixed = (trained(training, Keys.of(0, "test", range(4), CPU, one)) for one in (False, True))
+        assert [torch.equal(*pair) for pair in zip(plain, fixed, strict=True)] == [True, False, False, False]
+
+    def test_members_without_member_0_start_where_it_starts(self) -> None:
+        training = make_training("regression")
+        later, all_of_them = (Keys.of(0, "test", members, CPU, one_start=True) for members in (range(3, 5), range(5)))
+        assert torch.equal(trained(training, later), trained(training, all_of_them)[3:])
+
+    def test_order_and_dropout_remain_their_own(self) -> None:
+        plain, fixed = (Keys.of(0, "test", range(4), CPU, one) for one in (False, True))
+        for purpose in ("order", "noise", "dropout"):
+            assert torch.equal(getattr(plain, purpose), getattr(fixed, purpose))
+
+
 def one_epoch_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacked, "next_segment", lambda epochs, seconds: 1)
 

@@ -10,6 +10,7 @@ from epibench.cli.tables import over_members
 from epibench.errors import InputError
 from epibench.files import write_text
 from epibench.published import compare, totals, warnings_of
+from epibench.published.resampling import LEVEL
 from epibench.report import write_run_page
 from epibench.report.entries import title_with_unit
 from epibench.report.markdown import render_markdown
@@ -107,7 +108,7 @@ def published_lines(run: Run) -> list[str]:
         return []
     line = (
         f"{run.name}: of {counts.published} published cells {counts.compared} have a value of ours; "
-        f"{counts.within_std} within one published std, {counts.within_error} of {counts.judged} within the combined "
-        "Monte Carlo error"
+        f"{counts.within_std} within one published std, {counts.unlike} of {counts.judged} with p < {LEVEL:g} "
+        f"({counts.expected:.1f} expected by chance)"
     )
     return [line, *(f"  {warning}" for warning in warnings_of(run.results))]

@@ -105,6 +105,11 @@ class Method(BaseModel, ABC):
         return 0.0
 
     @property
+    def one_start(self) -> bool:
+        """Whether all its networks start from the initial weights of network 0, and not each from its own."""
+        return False
+
+    @property
     def training(self) -> TrainingPlan:
         """All that it decides about training."""
         return TrainingPlan(**{field.name: getattr(self, field.name) for field in fields(TrainingPlan)})

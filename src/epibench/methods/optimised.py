@@ -14,11 +14,18 @@ class Optimised(Method):
     """Networks that are optimised for the mean loss U/N and kept at the end of training.
 
     For regression the published loss leaves the ½ of the Gaussian out: a published rate of SGD is twice as large here.
+    same_start: all networks start from the initial weights of network 0; order of the data, crops and dropout differ.
     """
 
     optimiser: Literal["adam", "adamw", "sgd", "momentum"] = "adam"
     learning_rate: float = Field(1e-3, gt=0, le=1e6)
     decay: Literal["none", "poly"] = "none"
+    same_start: bool = False
+
+    @property
+    def one_start(self) -> bool:
+        """As the option says."""
+        return self.same_start
 
     @property
     def rule(self) -> Rule:

@@ -9,7 +9,7 @@ from pathlib import Path
 from epibench.errors import InputError
 from epibench.recipes import images, toy
 from epibench.recipes.dense import DenseRecipe
-from epibench.recipes.experiment import Recipe
+from epibench.recipes.experiment import Recipe, fixed_start
 from epibench.recipes.settings import apply_settings, differences, fixed, validated
 from epibench.recipes.toy import ToyRecipe
 
@@ -26,6 +26,7 @@ RECIPES: dict[str, Recipe] = {
     for recipe in (
         *(each for full in toy.all_recipes() for each in (full, toy.quick(full))),
         *(*DEPTH, *SEGMENTATION, images.quick(DEPTH[0]), images.quick(SEGMENTATION[0])),
+        *(fixed_start(street, minutes=8) for street in (DEPTH[0], SEGMENTATION[0])),
     )
 }
 

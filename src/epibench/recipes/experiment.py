@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -195,3 +195,19 @@ class Recipe(Options):
             return METHODS[name].label
         variant = self.variants[name]
         return variant.label or method_class(variant.method).label
+
+
+AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
+
+
+def fixed_start(base: AnyRecipe, **values: Any) -> AnyRecipe:
+    """Ensembling beside ensembles whose networks all start from one initialisation, which the authors tried too."""
+    fixed = Variant(method="ensemble", label="Ensembling, one start", options={"same_start": True})
+    return base.changed(
+        {},
+        name=f"{base.name}-fixed",
+        about="Ensembling from different initial weights, and from the same ones: does it need different starts?",
+        methods=("ensemble", "ensemble_fixed"),
+        variants={"ensemble_fixed": fixed},
+        **values,
+    )

@@ -66,10 +66,22 @@ def work_folder(out: Path) -> Path:
 
 
 def check_installed() -> None:
-    """Say how to install what is missing."""
+    """Say how to install what is missing, before hours are spent on sampling."""
     missing = [name for name in ("jax", "numpyro", "arviz") if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"a reference needs {', '.join(missing)}: pip install 'epibench[reference]'")
+    import_arviz()
+
+
+def import_arviz() -> Any:
+    """The diagnostics, which are needed last: as arviz writes into the user's cache, importing it can fail."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its coming refactoring
+        try:
+            return importlib.import_module("arviz")
+        except OSError as error:
+            remedy = "set XDG_CACHE_HOME to a folder that can be written to"
+            raise InputError(f"arviz, which a reference needs, cannot write to its cache ({error}); {remedy}") from None
 
 
 def run_batches(
@@ -230,9 +242,9 @@ def summary(traces: Array) -> dict[str, float]:
 
     traces: (chain, draw, point).
     """
+    arviz = import_arviz()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its coming refactoring
-        arviz: Any = importlib.import_module("arviz")
+        warnings.simplefilter("ignore")
         data = arviz.convert_to_dataset({"prediction": traces.astype(np.float64)})
         r_hat, size = arviz.rhat(data)["prediction"].values, arviz.ess(data)["prediction"].values
     return {

@@ -96,7 +96,7 @@ def write_reference(reference: Reference) -> None:
 
 
 def load_reference(path: Path) -> Reference:
-    """Read a reference; a file with `x`, `mean` and `variance` alone, such as a published one, will do."""
+    """Read a reference; a file with `x` and `mean` and `variance`, or `probs`, alone, as published ones, will do."""
     arrays = read_arrays(path, "make one with epibench reference")
     try:
         return _foreign(path, arrays) if "about" not in arrays else _own(path, arrays)

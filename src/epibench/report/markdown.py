@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from epibench.published import PublishedCell, compare, distinct, grounds_of, totals, warnings_of
+from epibench.published import (
+    PublishedCell,
+    Row,
+    SeriesComparison,
+    by_series,
+    compare,
+    distinct,
+    grounds_of,
+    totals,
+    unlike_by_chance,
+    warnings_of,
+)
+from epibench.published.resampling import LEVEL
 from epibench.report.entries import Entry, all_members, title_with_unit
 from epibench.report.judge import judge_at
-from epibench.report.numbers import significant
+from epibench.report.numbers import probability_text, signed_percent, significant, told_apart
 from epibench.report.runs import (
     VIEWS,
     Run,
@@ -21,7 +33,7 @@ from epibench.report.runs import (
 )
 from epibench.report.tables import class_tables
 
-PUBLISHED_COLUMNS = ("M", "published", "n", "ours", "n", "ours − published", "in std", "in errors")
+PUBLISHED_COLUMNS = ("M", "published", "n", "ours", "median", "n", "ours − published", "in std", "p", "told apart")
 
 
 def render_markdown(runs: Sequence[Run]) -> str:
@@ -98,41 +110,67 @@ def class_table(table: dict[str, Any], entries: Sequence[Entry]) -> str:
 
 
 def published_part(runs: Sequence[Run]) -> str:
-    """Counts over distinct cells, then each run's cells with the grounds that they stand on."""
-    counts = totals(distinct([cell for run in runs for cell in compare(run.results)]))
+    """Counts over distinct cells, series by series, then each run's cells with the grounds that they stand on."""
+    compared = [(run, compare(run.results)) for run in runs]
+    cells = [cell for _, of_run in compared for cell in of_run]
+    counts, series = totals(distinct(cells)), by_series(cells)
     text = (
         f"### Beside what was published\n\nOf {counts.published} distinct published cells {counts.compared} have a "
-        f"value of ours; {counts.within_std} lie within one published std, {counts.within_error} of {counts.judged} "
-        "within the combined Monte Carlo error.\n"
+        f"value of ours; {counts.within_std} lie within one published std.\n"
     )
-    for run in runs:
-        if cells := compare(run.results):
+    if series:
+        low, high = unlike_by_chance(series)
+        text += (
+            f"{counts.unlike} of {counts.judged} have p < {LEVEL:g}, where chance alone gives {counts.expected:.1f} on "
+            f"average and {low} to {high} in 90 of 100 cases.\n\n{series_table(series)}"
+        )
+    for run, of_run in compared:
+        if any(cell.mean is not None for cell in of_run):
             said = " ".join((*warnings_of(run.results), *grounds_of(run.results)))
-            text += f"\n#### {run.name}\n\n{said}\n\n{published_table(cells)}"
+            text += f"\n#### {run.name}\n\n{said}\n\n{published_table(of_run)}"
     return text
 
 
-def published_table(cells: Iterable[PublishedCell]) -> str:
-    """A row per cell: both means ± std and their independent draws, the difference, and both judgements.
+def series_table(series: Iterable[SeriesComparison]) -> str:
+    """A row per series: by how much its cells differ, how many have a small p, and p of all of them together."""
+    rows = []
+    for each in series:
+        shares = [(cell.difference or 0.0) / cell.row.mean for cell in each.cells]
+        ends = " … ".join(dict.fromkeys((signed_percent(min(shares)), signed_percent(max(shares)))))
+        together = _bold(probability_text(each.together.p), each.together.p < LEVEL)
+        first = each.cells[0].row
+        counted = [str(len(each.cells)), ends, str(each.unlike), together]
+        rows.append([_problem(first), first.series.replace("*", ""), *counted])
+    head = ("problem", "series", "cells", "ours − published", f"cells with p < {LEVEL:g}", "p of the series")
+    return markdown_table(head, 2, rows)
 
-    `in std` is the difference in published stds (agrees up to 1), `in errors` in standard errors of the difference
-    (agrees up to 2); what does not agree is bold.
+
+def published_table(cells: Iterable[PublishedCell]) -> str:
+    """A row per cell: both means ± std and their independent draws, our median, the difference, and both judgements.
+
+    `in std` is the difference in published stds (agrees up to 1), `p` how probable it is by chance (agrees from 0.05);
+    what does not agree is bold. `told apart`: by how much the published draws would have to be lower or higher than
+    ours to come out with p < 0.05 in 80 of 100 cases.
     """
     return markdown_table(("problem", "series", *PUBLISHED_COLUMNS), 2, map(_published_row, cells))
 
 
+def _problem(row: Row) -> str:
+    # The panels of the toy problems are problems, those of the others are metrics with their unit.
+    return row.panel.lower() if row.is_kl else row.metric
+
+
 def _published_row(cell: PublishedCell) -> list[str]:
     row = cell.row
-    # The panels of the toy problems are problems, those of the others are metrics with their unit.
-    what = row.panel.lower() if row.is_kl else row.metric
-    columns = [what, row.series.replace("*", ""), str(row.members), _measured(row.mean, row.std)]
+    columns = [_problem(row), row.series.replace("*", ""), str(row.members), _measured(row.mean, row.std)]
     columns.append(str(cell.num_published))
     if cell.mean is None or cell.difference is None:
-        return [*columns, "no finite value", "", "", "", ""]
+        return [*columns, "no finite value", *[""] * (len(PUBLISHED_COLUMNS) - 4)]
     signed = f"{'+' if cell.difference > 0 else ''}{_digits(cell.difference, 3)}".replace("-", "−")
-    in_std = _multiple(cell.difference, row.std, cell.within_std)
-    in_errors = _multiple(cell.difference, cell.error, cell.within_error)
-    return [*columns, _measured(cell.mean, cell.std), str(cell.num_ours), signed, in_std, in_errors]
+    in_std = _bold(f"{abs(cell.difference) / row.std:.2f}", not cell.within_std) if row.std else ""
+    ours = [_measured(cell.mean, cell.std), "" if cell.median is None else _digits(cell.median, 3), str(cell.num_ours)]
+    p = "" if cell.p is None else _bold(probability_text(cell.p), not cell.agrees)
+    return [*columns, *ours, signed, in_std, p, told_apart(cell.detectable)]
 
 
 def _measured(mean: float, std: float | None) -> str:
@@ -142,10 +180,3 @@ def _measured(mean: float, std: float | None) -> str:
 def _digits(value: float, digits: int) -> str:
     """A number to some significant digits; large ones in full, as no one writes 2.24e+03 mm."""
     return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
-
-
-def _multiple(difference: float, unit: float | None, agrees: bool | None) -> str:
-    """A difference in multiples of a unit; bold where it does not agree, empty where there is no unit."""
-    if not unit or agrees is None:
-        return ""
-    return _bold(f"{abs(difference) / unit:.2f}", not agrees)

@@ -126,6 +126,24 @@ def percent(fraction: float, digits: int = 2) -> str:
     return f"{significant(100 * fraction, digits) if fraction else 0}{NO_BREAK_SPACE}%"
 
 
+def signed_percent(fraction: float) -> str:
+    """A fraction in whole per cent with its sign."""
+    return f"{'+' if fraction > 0 else ''}{fixed(100 * fraction, 0)}{NO_BREAK_SPACE}%"
+
+
+def probability_text(p: float) -> str:
+    """A probability to two digits; what is smaller than a thousandth only so."""
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def told_apart(shares: tuple[float, float] | None) -> str:
+    """From which shares on, below and above, a difference would be seen; one below −100 % is out of reach."""
+    if shares is None:
+        return MISSING
+    low, high = shares
+    return f"{MISSING if low <= -1 else signed_percent(low)}, {signed_percent(high)}"
+
+
 def change(before: float, after: float) -> str:
     """A relative change, as −37 % or × 4.2; the difference where zero lies between."""
     if before == 0 or before * after < 0:

@@ -12,7 +12,18 @@ from epibench.report.curve_figures import curve_switch
 from epibench.report.dense_section import cost_table, dense_section, metric_section
 from epibench.report.entries import Entry
 from epibench.report.figures import kl_chart, published_figure
-from epibench.report.numbers import MISSING, change, duration, fixed, listed, measured, significant
+from epibench.report.numbers import (
+    MISSING,
+    change,
+    duration,
+    fixed,
+    listed,
+    measured,
+    probability_text,
+    significant,
+    told_apart,
+    value_text,
+)
 from epibench.report.page import render, switch_rules
 from epibench.report.pictures.toy import probability_bar, toy_book
 from epibench.report.runs import (
@@ -315,15 +326,13 @@ def _published_row(cell: PublishedCell) -> dict[str, Any]:
         "published": measured(cell.row.mean, cell.row.std),
         "num_published": cell.num_published,
         "ours": measured(cell.mean, cell.std),
+        "median": value_text(cell.median, cell.std),
         "num_ours": cell.num_ours,
         "difference": f"{'+' if difference > 0 else ''}{significant(difference, 2)}",
         "relative": change(cell.row.mean, cell.mean) if cell.mean is not None and cell.mean > 0 else MISSING,
-        "stds": _multiple(difference, cell.row.std),
+        "stds": fixed(abs(difference) / cell.row.std, 2) if cell.row.std else MISSING,
         "within_std": cell.within_std,
-        "errors": _multiple(difference, cell.error),
-        "within_error": cell.within_error,
+        "p": MISSING if cell.p is None else probability_text(cell.p),
+        "agrees": cell.agrees,
+        "told_apart": told_apart(cell.detectable),
     }
-
-
-def _multiple(difference: float, unit: float | None) -> str:
-    return fixed(abs(difference) / unit, 2) if unit else MISSING

@@ -229,7 +229,8 @@ def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
         keep=lambda epoch, weights: files.save_weights(epoch, weights, (), seconds()),
     )
     try:
-        stacked.train(training, Keys.of(recipe.seed, method.name, job.networks, device), state, watch)
+        keys = Keys.of(recipe.seed, method.name, job.networks, device, method.one_start)
+        stacked.train(training, keys, state, watch)
     except DivergedError as error:
         some = ", ".join(str(job.networks[number]) for number in error.networks[:5])
         some += " …" if len(error.networks) > 5 else ""
@@ -331,7 +332,7 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     try:
         samples = open_training_data(recipe)
         training = large_training(recipe, job.method, samples, fabric.device, class_weights(recipe, job.members))
-        keys = NetworkKeys.of(recipe.seed, method.name, job.networks[0])
+        keys = NetworkKeys.of(recipe.seed, method.name, job.networks[0], method.one_start)
         # With one thread: on a CPU numbers must not depend on it, and several networks are trained at once instead;
         # beside a GPU the threads of several trainings would only wait for each other.
         with silenced_torch_threads():

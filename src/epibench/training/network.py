@@ -84,10 +84,11 @@ class NetworkKeys:
     noise: int
 
     @classmethod
-    def of(cls, seed: int, method: str, network: int) -> NetworkKeys:
-        """The keys of a method's network."""
-        purposes = ("initial", "order", "change", "dropout", "noise")
-        return cls(*(randomness.key(seed, method, network, purpose) for purpose in purposes))
+    def of(cls, seed: int, method: str, network: int, one_start: bool = False) -> NetworkKeys:
+        """The keys of a method's network; one_start: it has the initial weights of network 0."""
+        purposes = ("order", "change", "dropout", "noise")
+        initial = randomness.key(seed, method, 0 if one_start else network, "initial")
+        return cls(initial, *(randomness.key(seed, method, network, purpose) for purpose in purposes))
 
 
 def build_network(build: Callable[[], nn.Module], key: int) -> nn.Module:

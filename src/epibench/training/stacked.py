@@ -108,10 +108,12 @@ class Keys:
     dropout: Tensor
 
     @classmethod
-    def of(cls, seed: int, method: str, members: Sequence[int], device: torch.device) -> Keys:
-        """The keys of these members of a method."""
-        purposes = ("initial", "order", "noise", "dropout")
-        return cls(*(randomness.member_keys(seed, method, purpose, members).to(device) for purpose in purposes))
+    def of(cls, seed: int, method: str, members: Sequence[int], device: torch.device, one_start: bool = False) -> Keys:
+        """The keys of these members of a method; one_start: all have the initial weights of member 0."""
+        starts = [0] * len(members) if one_start else members
+        purposes = {"initial": starts, "order": members, "noise": members, "dropout": members}
+        keys = (randomness.member_keys(seed, method, purpose, of).to(device) for purpose, of in purposes.items())
+        return cls(*keys)
 
     def part(self, members: slice) -> Keys:
         """The keys of some members."""
