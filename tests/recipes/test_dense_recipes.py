@@ -125,9 +125,28 @@ def test_predictions_of_images_that_differ_in_size_can_be_stored() -> None:
 
 def test_maximum_likelihood_knows_no_prior() -> None:
     kitti = recipe("kitti-depth")
-    names = ("map", "ml", "ensemble", "sgld")
+    names = ("map", "ml", "ensemble")
     decays = {name: large_training(kitti, name, [], torch.device("cpu")).weight_decay for name in names}
-    assert decays == {"map": 2.5e-4, "ml": 0.0, "ensemble": 2.5e-4, "sgld": 2.5e-4}
+    assert decays == {"map": 2.5e-4, "ml": 0.0, "ensemble": 2.5e-4}
+
+
+@pytest.mark.parametrize("name", ["sgld", "sghmc", "cyclical"])
+def test_chains_have_the_prior_on_every_parameter_instead_of_weight_decay(name: str) -> None:
+    kitti = apply_settings(recipe("kitti-depth"), ["training.prior_scale=2"])
+    training = large_training(kitti, name, range(50), torch.device("cpu"))
+    assert (training.weight_decay, training.decay_all) == (1 / (50 * 2**2), True)  # of U/N, N = 50 images
+    assert not large_training(kitti, "ensemble", range(50), torch.device("cpu")).decay_all
+
+
+def test_prior_and_weight_decay_decide_only_the_networks_that_they_act_on() -> None:
+    before = recipe("street-depth")
+    prior, decayed = (
+        apply_settings(before, [each]) for each in ("training.prior_scale=2", "training.weight_decay=0.1")
+    )
+    assert prior.training_settings("ensemble") == before.training_settings("ensemble")
+    assert prior.training_settings("sgld") != before.training_settings("sgld")
+    assert decayed.training_settings("ensemble") != before.training_settings("ensemble")
+    assert decayed.training_settings("sgld") == before.training_settings("sgld")
 
 
 @pytest.mark.parametrize("name", ["street-depth", "street-depth-large", "street-to-kitti", "kitti-depth"])

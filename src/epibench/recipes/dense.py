@@ -132,8 +132,9 @@ class TrainingOptions(Options):
 
     epoch_steps: steps of an epoch. pad: images that are smaller than the crop are surrounded with pixels that do not
     count. thin: smallest and largest share of the sparse points that is kept. weight_decay: of U/N, whose loss has the
-    Gaussian's ½: half of a published one for depth. class_weights: how much a pixel counts, by its class; `rare`:
-    1 / √share of its class in the training data. devices: a batch is shared among so many.
+    Gaussian's ½: half of a published one for depth. prior_scale: chains have no weight decay, but the prior
+    N(0, prior_scale²) on every parameter, scales and biases included. class_weights: how much a pixel counts, by its
+    class; `rare`: 1 / √share of its class in the training data. devices: a batch is shared among so many.
     """
 
     epoch_steps: int = Field(1000, ge=1, le=10**9)
@@ -145,6 +146,7 @@ class TrainingOptions(Options):
     colours: ColourOptions = ColourOptions()
     thin: tuple[Share, Share] = (1.0, 1.0)
     weight_decay: float = Field(0.0, ge=0, le=1e3)
+    prior_scale: float = Field(1.0, gt=0, le=1e6)
     clip: float | None = Field(None, gt=0, le=1e9)
     class_weights: tuple[Weight, ...] | Literal["rare"] | None = None
     precision: Annotated[Literal["auto", "32-true", "bf16-mixed"], InFull] = "auto"
@@ -260,10 +262,11 @@ class DenseRecipe(Recipe):
 
     def training_settings(self, name: str) -> dict[str, Any]:
         """The settings that decide the trained networks of a method, by their keys."""
+        left_out = {"log", "weight_decay" if self.method(name).samples else "prior_scale"}
         return {
             **super().training_settings(name),
             "network": self.network.model_dump(mode="json"),
-            "training": self.training.model_dump(mode="json", exclude={"log"}),
+            "training": self.training.model_dump(mode="json", exclude=left_out),
             "data": {"train": self.data.train.model_dump(mode="json", exclude=NOT_FOR_TRAINING)},
         }
 

@@ -56,6 +56,7 @@ class NetworkTraining(TrainingPlan):
     augment: Augmentation
     epoch_steps: int
     weight_decay: float = 0.0
+    decay_all: bool = False  # whether scales and biases decay too
     clip: float | None = None  # the largest norm of a gradient
     class_weights: tuple[float, ...] | None = None
     channels_last: bool = False
@@ -198,8 +199,10 @@ class _Run:
             self.flat.gradient.mul_((training.clip / (norm + 1e-6)).clamp(max=1.0))
         self.step += 1
         pace = training.schedule(self.step, training.num_steps)
-        decay(*self.flat.decayed, training.weight_decay, training.rule, pace)
-        step = Step(self.step, pace, len(training.samples), self._noise(pace.temperature))
+        decayed = (self.flat.values, self.flat.gradient) if training.decay_all else self.flat.decayed
+        decay(*decayed, training.weight_decay, training.rule, pace)
+        noise = self._noise(pace.temperature)
+        step = Step(self.step, pace, len(training.samples), noise, training.epoch_steps)
         training.rule.update(self.flat.values, self.flat.gradient, self.rule_state, step)
         self.summed += loss.detach()
         self.counted += (weights > 0).any()
