@@ -8,6 +8,7 @@ from epibench.data.sets.street import StreetSource
 from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.errors import InputError
 from epibench.members.draws import make_draws
+from epibench.methods.chains import Chains
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
 from epibench.runs.trainers import large_training
@@ -156,3 +157,15 @@ def test_other_methods_are_trained_for_a_comparable_time(name: str) -> None:
         assert found.method(method).num_epochs <= 4 * found.ensemble.num_epochs
         assert found.method(method).batch_size == found.ensemble.batch_size
     apply_settings(found, ['methods=["map", "ml", "sgld", "sghmc", "cyclical"]'])  # snapshots suffice
+
+
+@pytest.mark.parametrize("name", [name for name, each in RECIPES.items() if isinstance(each, DenseRecipe)])
+@pytest.mark.parametrize("method", ["sgld", "sghmc", "cyclical"])
+def test_chains_on_images_are_warmed_up_and_refreshed(name: str, method: str) -> None:
+    """As long as a network of the ensemble at least; batch norm's statistics are those of each snapshot."""
+    chain, ensemble = recipe(name).method(method), recipe(name).ensemble
+    assert isinstance(chain, Chains)
+    assert chain.warm_up_epochs >= ensemble.num_epochs
+    assert min(chain.keep) > chain.warm_up_epochs
+    assert chain.num_epochs == 4 * ensemble.num_epochs
+    assert chain.fits
