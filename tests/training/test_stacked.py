@@ -53,7 +53,7 @@ def keys_of(members: range) -> Keys:
     return Keys.of(0, "test", members, CPU)
 
 
-WARMED = SGLD(num_epochs=4, warm_up_epochs=1, learning_rate=0.01, preconditioned=True)
+WARMED = SGLD(num_epochs=4, warm_up_epochs=1, learning_rate=1e-4, preconditioned=True)
 VARIANTS: dict[str, dict[str, object]] = {
     "adam": {},
     "momentum": {"rule": SGD(0.9), "schedule": poly(0.01)},
