@@ -322,9 +322,9 @@ class TestTrainingOptions:
         "ml": {"num_restarts"},
         "ensemble": {"num_members", "sets", "num_sets"},
         "mc_dropout": {"num_networks", "num_passes", "repeats"},
-        "sgld": {"num_chains"},
-        "sghmc": {"num_chains"},
-        "cyclical": {"num_chains"},
+        "sgld": {"num_chains", "refresh_batches"},
+        "sghmc": {"num_chains", "refresh_batches"},
+        "cyclical": {"num_chains", "refresh_batches"},
         "swag": {"num_networks", "num_samples", "scale"},
     }
 

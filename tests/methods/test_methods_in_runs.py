@@ -16,6 +16,7 @@ from small_dense_recipe import small_dense
 from small_recipes import small
 from torch import Tensor
 
+from epibench.data.loading import Stream, batches
 from epibench.errors import InputError
 from epibench.members.networks import NetworkPool
 from epibench.members.stacked import StackedPool
@@ -26,9 +27,10 @@ from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
 from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import Machine, Run, Trained, train_method
-from epibench.runs.trainers import TrainJob, train_job
+from epibench.runs.trainers import TrainJob, augment_of, open_training_data, train_job, view_of
 from epibench.training import network, stacked
 from epibench.training.state import Pacer
+from epibench.training.statistics import batch_norm_statistics
 
 
 class Mixed(Optimised):
@@ -180,3 +182,48 @@ def test_a_training_that_was_stopped_ends_as_if_it_had_not(
     train_job(job, lambda message: None)
     assert job.ended
     assert_same(kept(job, 0), kept(whole, 0))
+
+
+class TestRefreshedSnapshots:
+    """Chains on images whose statistics of batch norm are computed anew for every snapshot."""
+
+    @pytest.fixture(scope="class")
+    def job(self, tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
+        folder = tmp_path_factory.mktemp("refreshed")
+        settings = ["sghmc.refresh_batches=3", "sghmc.warm_up_epochs=1", 'methods=["sghmc"]']
+        job = TrainJob(small_dense(folder / "cache", *settings), "sghmc", (1,), folder / "run", "cpu")
+        train_job(job, lambda message: None)
+        return job
+
+    def test_each_member_has_those_of_its_own_weights(self, job: TrainJob) -> None:
+        assert isinstance(job.recipe, DenseRecipe)
+        method, trained = job.recipe.method("sghmc"), view_of(job)(1)
+        samples = open_training_data(job.recipe)
+        order, change = (trained.key("statistics", purpose) for purpose in ("order", "change"))
+        seen = list(batches(Stream(samples, augment_of(job.recipe), order, change), range(6), 2))
+        members = method.members([1]).members
+        for member in members:
+            weights, before = method.weights(member, trained), job.files.load_weights(member.snapshot)
+            network = job.recipe.builder(None)()
+            network.load_state_dict(before)
+            expected = batch_norm_statistics(network, (batch.inputs for batch in seen))
+            assert weights.keys() == before.keys()
+            for name, values in weights.items():
+                assert torch.equal(values, expected.get(name, before[name]))
+            changed = {name for name in before if not torch.equal(weights[name], before[name])}
+            assert changed == set(expected)
+        first, second = (method.weights(member, trained)["encoder.0.0.norm1.running_mean"] for member in members)
+        assert not torch.equal(first, second)
+
+    def test_statistics_that_are_lost_are_made_anew(self, job: TrainJob) -> None:
+        before = dict(view_of(job)(1).posterior)
+        job.files.posterior(1).unlink()
+        assert not job.ended
+        train_job(job, lambda message: None)
+        assert_same([dict(view_of(job)(1).posterior)], [before])
+
+    def test_another_number_of_batches_trains_nothing_again(self, job: TrainJob) -> None:
+        recipe = apply_settings(job.recipe, ["sghmc.refresh_batches=4"])
+        other = replace(job, recipe=recipe)
+        assert other.files.finished() is not None
+        assert other.unfitted == [1]

@@ -8,6 +8,7 @@ from epibench.data.sets.street import StreetSource
 from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.errors import InputError
 from epibench.members.draws import make_draws
+from epibench.methods.chains import Chains
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
 from epibench.runs.trainers import large_training
@@ -127,9 +128,28 @@ def test_predictions_of_images_that_differ_in_size_can_be_stored() -> None:
 
 def test_maximum_likelihood_knows_no_prior() -> None:
     kitti = recipe("kitti-depth")
-    names = ("map", "ml", "ensemble", "sgld")
+    names = ("map", "ml", "ensemble")
     decays = {name: large_training(kitti, name, [], torch.device("cpu")).weight_decay for name in names}
-    assert decays == {"map": 2.5e-4, "ml": 0.0, "ensemble": 2.5e-4, "sgld": 2.5e-4}
+    assert decays == {"map": 2.5e-4, "ml": 0.0, "ensemble": 2.5e-4}
+
+
+@pytest.mark.parametrize("name", ["sgld", "sghmc", "cyclical"])
+def test_chains_have_the_prior_on_every_parameter_instead_of_weight_decay(name: str) -> None:
+    kitti = apply_settings(recipe("kitti-depth"), ["training.prior_scale=2"])
+    training = large_training(kitti, name, range(50), torch.device("cpu"))
+    assert (training.weight_decay, training.decay_all) == (1 / (50 * 2**2), True)  # of U/N, N = 50 images
+    assert not large_training(kitti, "ensemble", range(50), torch.device("cpu")).decay_all
+
+
+def test_prior_and_weight_decay_decide_only_the_networks_that_they_act_on() -> None:
+    before = recipe("street-depth")
+    prior, decayed = (
+        apply_settings(before, [each]) for each in ("training.prior_scale=2", "training.weight_decay=0.1")
+    )
+    assert prior.training_settings("ensemble") == before.training_settings("ensemble")
+    assert prior.training_settings("sgld") != before.training_settings("sgld")
+    assert decayed.training_settings("ensemble") != before.training_settings("ensemble")
+    assert decayed.training_settings("sgld") == before.training_settings("sgld")
 
 
 @pytest.mark.parametrize("name", ["street-depth", "street-depth-large", "street-to-kitti", "kitti-depth"])
@@ -201,3 +221,15 @@ def test_places_of_dropout_are_choices_or_modules() -> None:
     assert own.network.build(None).dropout_places == ("encoder.4",)
     with pytest.raises(InputError, match=r"network.dropout_places"):
         apply_settings(recipe("street-depth"), ["network.dropout_places=stages"])
+
+
+@pytest.mark.parametrize("name", [name for name, each in RECIPES.items() if isinstance(each, DenseRecipe)])
+@pytest.mark.parametrize("method", ["sgld", "sghmc", "cyclical"])
+def test_chains_on_images_are_warmed_up_and_refreshed(name: str, method: str) -> None:
+    """As long as a network of the ensemble at least; batch norm's statistics are those of each snapshot."""
+    chain, ensemble = recipe(name).method(method), recipe(name).ensemble
+    assert isinstance(chain, Chains)
+    assert chain.warm_up_epochs >= ensemble.num_epochs
+    assert min(chain.keep) > chain.warm_up_epochs
+    assert chain.num_epochs == 4 * ensemble.num_epochs
+    assert chain.fits

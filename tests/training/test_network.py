@@ -21,6 +21,7 @@ from epibench.data.sets.street import StreetSource
 from epibench.data.source import Folders, Task
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
+from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.recipes.dense import DenseRecipe
@@ -150,6 +151,7 @@ def saves_often(monkeypatch) -> None:
     monkeypatch.setattr(network.Pacer, "due", lambda pacer: True)
 
 
+WARMED = SGHMC(num_epochs=3, warm_up_epochs=2, learning_rate=1e-4, preconditioned=True)
 # How a training may differ in what it remembers, or draws at random.
 TRAININGS = {
     "adam": {},
@@ -157,6 +159,8 @@ TRAININGS = {
     "langevin": {"rule": LangevinRule(), "schedule": poly(1e-4)},
     "cycles": {"rule": LangevinRule(), "schedule": cyclical(1e-4, 2, 0.5), "dropout": 0.3},
     "momentum": {"rule": SGD(0.9), "schedule": poly(1e-4), "clip": 1.0},
+    # Saved at steps 2, 4, 6 and 8: in the warm-up of six steps, where it ends, and after it.
+    "warmed up": {"rule": WARMED.rule, "schedule": WARMED.schedule, "decay_all": True},
 }
 
 

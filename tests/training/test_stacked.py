@@ -18,7 +18,7 @@ from epibench import randomness
 from epibench.data.batch import Points
 from epibench.data.sets.toy import sample
 from epibench.methods.sghmc import HamiltonianRule
-from epibench.methods.sgld import LangevinRule
+from epibench.methods.sgld import SGLD, LangevinRule
 from epibench.networks.mlp import StackedMLP
 from epibench.training import stacked
 from epibench.training.rules import SGD, Adam, Rule, RuleState, Step, constant, cyclical, poly
@@ -53,6 +53,7 @@ def keys_of(members: range) -> Keys:
     return Keys.of(0, "test", members, CPU)
 
 
+WARMED = SGLD(num_epochs=4, warm_up_epochs=1, learning_rate=1e-4, preconditioned=True)
 VARIANTS: dict[str, dict[str, object]] = {
     "adam": {},
     "momentum": {"rule": SGD(0.9), "schedule": poly(0.01)},
@@ -61,6 +62,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "hamiltonian": {"rule": HamiltonianRule(), "schedule": poly(0.001)},
     "cyclical": {"rule": LangevinRule(), "schedule": cyclical(0.01, 2, 0.4), "num_epochs": 8, "keep": (8,)},
     "no prior": {"prior_precision": 0.0},
+    "warmed up": {"rule": WARMED.rule, "schedule": WARMED.schedule, "num_epochs": 4, "keep": (4,)},
 }
 every_problem = pytest.mark.parametrize("problem", PROBLEMS)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)

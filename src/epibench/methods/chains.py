@@ -1,28 +1,92 @@
-"""What the methods that run chains have in common: their options, and which snapshots are their members."""
+"""What the methods that run chains have in common: their options, their two phases, and their snapshots."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from epibench.methods.contract import AFTER_TRAINING, Method
+from epibench.methods.contract import AFTER_TRAINING, Member, Method, TrainedNetwork
 from epibench.plans import Plan, evenly_spaced
-from epibench.training.rules import Schedule, poly
+from epibench.training.rules import Adam, Pace, Rule, RuleState, Schedule, Step, poly, zeros_like
+from epibench.training.state import Weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class WarmedUp:
+    """Adam for some epochs, then a sampler from where Adam has come to.
+
+    preconditioned: the sampler moves φ = P^(−½) θ with a diagonal P that is fixed from then on, so that it samples the
+    same posterior. P = 1 / (s + damping·s̄), where s is the root of Adam's second moment, what Adam divides its steps
+    by, and s̄ its mean over all parameters of the network: a rate is of the size of one of Adam's.
+    """
+
+    sampler: Rule
+    epochs: int
+    preconditioned: bool = False
+    damping: float = 0.1
+    noisy = True
+    decoupled = False
+
+    def start(self, parameters: Tensor) -> RuleState:
+        """What both remember."""
+        adam = {f"adam.{name}": each for name, each in Adam().start(parameters).items()}
+        return adam | self.sampler.start(parameters)
+
+    def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
+        """A step of Adam, or of the sampler."""
+        adam, warm_up = Adam(), self.epochs * step.epoch_steps
+        if step.number <= warm_up:
+            adam.update(parameters, gradient, {name: state[f"adam.{name}"] for name in ("first", "second")}, step)
+        elif not self.preconditioned:
+            self.sampler.update(parameters, gradient, state, step)
+        else:
+            scale = (state["adam.second"] / (1 - adam.beta2**warm_up)).sqrt_()
+            root = (scale + self.damping * scale.mean(-1, keepdim=True)).rsqrt_()
+            move = zeros_like(parameters)
+            self.sampler.update(move, gradient * root, state, step)
+            parameters.addcmul_(root, move)
 
 
 class Chains(Method):
     """Chains that follow a sampler's rule on U/N, with snapshots at ends of epochs as members.
 
-    The rate is that of the mean loss: on U itself the step is rate/N, as in the published runs.
+    The rate is that of the mean loss: on U itself the step is rate/N, as in the published runs. A chain may be
+    optimised first, by Adam for `warm_up_epochs` of the `num_epochs`, at a rate that falls from `warm_up_rate` to 0;
+    what else is said of epochs (`burn_in`, the decay of the rate, cycles) is of those that are left to sample in.
+    temperature: the chain samples exp(−U/temperature). refresh_batches: the statistics of batch norm are computed
+    anew for every snapshot, over so many batches of training data; 0: they stay as the chain left them.
     """
+
+    samples: ClassVar[bool] = True
 
     num_chains: Annotated[int, AFTER_TRAINING] = Field(6, ge=1)
     num_epochs: int = Field(256 * 150, ge=1)
+    warm_up_epochs: int = Field(0, ge=0)
+    warm_up_rate: float = Field(1e-3, gt=0, le=1e6)
     learning_rate: float = Field(0.01, gt=0, le=1e6)
     power: float = Field(0.9, ge=0, allow_inf_nan=False)
+    temperature: float = Field(1.0, ge=0, le=1e6)
+    preconditioned: bool = False
     burn_in: float = Field(0.75, ge=0, lt=1)
     num_snapshots: int = Field(256, ge=1)
+    refresh_batches: Annotated[int, AFTER_TRAINING] = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _samples(self) -> Chains:
+        if self.warm_up_epochs >= self.num_epochs:
+            raise ValueError(
+                f"warm_up_epochs: {self.warm_up_epochs} of {self.num_epochs} epochs leave none to sample in; "
+                f"give fewer, or a larger num_epochs"
+            )
+        if self.preconditioned and not self.warm_up_epochs:
+            raise ValueError("preconditioned: it takes what Adam has seen in a warm-up; give warm_up_epochs")
+        return self
 
     @property
     def num_trained(self) -> int:
@@ -35,13 +99,66 @@ class Chains(Method):
         return "spread"
 
     @property
-    def schedule(self) -> Schedule:
-        """The step size over the steps: poly decay; power 0 keeps it constant."""
+    def sampling_epochs(self) -> int:
+        """Epochs after the warm-up."""
+        return self.num_epochs - self.warm_up_epochs
+
+    @property
+    @abstractmethod
+    def sampling_rule(self) -> Rule:
+        """How the sampler moves."""
+
+    @property
+    def sampling_schedule(self) -> Schedule:
+        """The step size over the steps that sample: poly decay; power 0 keeps it constant."""
         return poly(self.learning_rate, self.power)
 
     @property
-    def keep(self) -> tuple[int, ...]:
-        """The snapshots: evenly spread from int(burn_in·T) to T."""
-        first = max(1, int(self.burn_in * self.num_epochs))
-        length = self.num_epochs - first + 1
+    def sampling_keep(self) -> tuple[int, ...]:
+        """The snapshots among the epochs that sample: evenly spread from int(burn_in·T) to T."""
+        first = max(1, int(self.burn_in * self.sampling_epochs))
+        length = self.sampling_epochs - first + 1
         return tuple(first + position for position in evenly_spaced(length, min(self.num_snapshots, length)))
+
+    @property
+    def rule(self) -> Rule:
+        """The sampler's, after Adam's if there is a warm-up."""
+        sampler = self.sampling_rule
+        return WarmedUp(sampler, self.warm_up_epochs, self.preconditioned) if self.warm_up_epochs else sampler
+
+    @property
+    def schedule(self) -> Schedule:
+        """The step size over all steps, and the temperature: 0 in the warm-up."""
+        sampling, warming = self.sampling_schedule, poly(self.warm_up_rate)
+
+        def pace(step: int, total: int) -> Pace:
+            warm_up = total // self.num_epochs * self.warm_up_epochs
+            if step <= warm_up:
+                return Pace(warming(step, warm_up).rate, 0.0)
+            rate, temperature = sampling(step - warm_up, total - warm_up)
+            return Pace(rate, temperature * self.temperature)
+
+        return pace
+
+    @property
+    def keep(self) -> tuple[int, ...]:
+        """The epochs of the snapshots, all of them after the warm-up."""
+        return tuple(self.warm_up_epochs + epoch for epoch in self.sampling_keep)
+
+    @property
+    def fits(self) -> bool:
+        """Whether statistics of batch norm are computed anew."""
+        return self.refresh_batches > 0
+
+    def posterior(self, trained: TrainedNetwork) -> Weights:
+        """The statistics of batch norm for every snapshot."""
+        fitted: dict[str, Tensor] = {}
+        for snapshot in range(len(self.keep)):
+            statistics = trained.statistics(trained.kept(snapshot), self.refresh_batches)
+            fitted |= {f"{snapshot}.{name}": each for name, each in statistics.items()}
+        return fitted
+
+    def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
+        """Those of the snapshot, with its own statistics of batch norm."""
+        owner, kept = f"{member.snapshot}.", trained.kept(member.snapshot)
+        return {name: trained.posterior.get(owner + name, each) for name, each in kept.items()}

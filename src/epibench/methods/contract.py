@@ -49,7 +49,8 @@ class TrainedNetwork:
 
     kept: its weights at each snapshot; posterior: what `Method.posterior` has fitted to it, empty before that;
     key: a random key for a purpose, always the same one; batches: the training data, as (inputs, target, valid);
-    raw: raw outputs for inputs with any weights, through which gradients flow.
+    raw: raw outputs for inputs with any weights, through which gradients flow; statistics: of batch norm, by name, for
+    any weights, computed anew over so many batches of training data as training sees them; empty without batch norm.
     """
 
     number: int
@@ -58,6 +59,7 @@ class TrainedNetwork:
     key: Callable[..., int]
     batches: Callable[[], Iterable[tuple[Any, Tensor, Tensor]]]
     raw: Callable[[Weights, Any], Tensor]
+    statistics: Callable[[Weights, int], Weights] = lambda weights, num_batches: {}
 
 
 class Method(BaseModel, ABC):
@@ -72,6 +74,7 @@ class Method(BaseModel, ABC):
     name: ClassVar[str]
     label: ClassVar[str]
     prior: ClassVar[bool] = True  # whether it knows of the prior on weights
+    samples: ClassVar[bool] = False  # whether it samples the posterior, which takes a prior on every parameter
     version: ClassVar[str] = "1"  # raised when its code comes to train or fit other weights
     single: ClassVar[bool] = False  # whether its members never predict together: only M = 1 makes sense
 
@@ -153,6 +156,11 @@ class Method(BaseModel, ABC):
             return MemberTable(members, self.plan, None)
         group = tuple(member.network * repeats + member.number // passes for member in members)
         return MemberTable(members, self.plan, group)
+
+    @property
+    def fits(self) -> bool:
+        """Whether `posterior` fits anything."""
+        return type(self).posterior is not Method.posterior
 
     def posterior(self, trained: TrainedNetwork) -> Weights:
         """What is fitted to a network after its training, and saved beside it; by default nothing."""

@@ -27,30 +27,30 @@ class Cyclical(Chains):
     burn_in: float = Field(0.0, ge=0, lt=1)
 
     @property
-    def rule(self) -> Rule:
+    def sampling_rule(self) -> Rule:
         """The rule of the sampler within the cycles."""
         return LangevinRule() if self.sampler == "sgld" else HamiltonianRule(self.friction)
 
     @property
     def cycle(self) -> int:
         """Epochs of a cycle: whole ones, so that the end of an epoch lies at the same place in each."""
-        return -(-self.num_epochs // self.num_cycles)
+        return -(-self.sampling_epochs // self.num_cycles)
 
     @property
-    def schedule(self) -> Schedule:
+    def sampling_schedule(self) -> Schedule:
         """Cosine cycles of rate and temperature."""
         pace, epochs = cyclical(self.learning_rate, self.num_cycles, self.exploration), self.cycle * self.num_cycles
-        return lambda step, total: pace(step, total // self.num_epochs * epochs)
+        return lambda step, total: pace(step, total // self.sampling_epochs * epochs)
 
     @property
-    def keep(self) -> tuple[int, ...]:
+    def sampling_keep(self) -> tuple[int, ...]:
         """As many of each cycle as there is room for, evenly spread over the part that samples."""
         each = max(1, self.num_snapshots // self.num_cycles)
         explored = min(math.ceil(self.exploration * self.cycle), self.cycle - 1)
         kept: list[int] = []
-        for start in range(0, self.num_epochs, self.cycle):
-            room = min(start + self.cycle, self.num_epochs) - start - explored
+        for start in range(0, self.sampling_epochs, self.cycle):
+            room = min(start + self.cycle, self.sampling_epochs) - start - explored
             if room > 0:
                 kept += [start + explored + 1 + position for position in evenly_spaced(room, min(each, room))]
-        kept = [epoch for epoch in kept if epoch >= self.burn_in * self.num_epochs] or kept[-1:]
+        kept = [epoch for epoch in kept if epoch >= self.burn_in * self.sampling_epochs] or kept[-1:]
         return tuple(kept[position] for position in evenly_spaced(len(kept), min(self.num_snapshots, len(kept))))

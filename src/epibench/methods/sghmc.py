@@ -46,6 +46,6 @@ class SGHMC(Chains):
     friction: float = Field(0.1, gt=0, le=1)
 
     @property
-    def rule(self) -> Rule:
+    def sampling_rule(self) -> Rule:
         """Hamilton's, with friction."""
         return HamiltonianRule(self.friction)

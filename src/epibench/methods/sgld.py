@@ -39,6 +39,6 @@ class SGLD(Chains):
     label: ClassVar[str] = "SGLD"
 
     @property
-    def rule(self) -> Rule:
+    def sampling_rule(self) -> Rule:
         """Langevin's."""
         return LangevinRule()

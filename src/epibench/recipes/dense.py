@@ -158,8 +158,9 @@ class TrainingOptions(Options):
     of them at the bottom and right; pad_colour: theirs, by default the image's mean. thin: smallest and largest share
     of the sparse points that is kept. sparse_share: sparse depth is drawn anew from the target at every visit, every
     pixel with that probability. weight_decay: of U/N, whose loss has the Gaussian's ½: half of a published one for
-    depth; decay_all: it acts on scales and biases too. class_weights: how much a pixel counts, by its class; `rare`:
-    1 / √share of its class in the training data. devices: a batch is shared among so many.
+    depth; decay_all: it acts on scales and biases too. prior_scale: chains have no weight decay, but the prior
+    N(0, prior_scale²) on every parameter. class_weights: how much a pixel counts, by its class; `rare`: 1 / √share of
+    its class in the training data. devices: a batch is shared among so many.
     """
 
     epoch_steps: int = Field(1000, ge=1, le=10**9)
@@ -176,6 +177,7 @@ class TrainingOptions(Options):
     sparse_share: Share | None = None
     weight_decay: float = Field(0.0, ge=0, le=1e3)
     decay_all: bool = False
+    prior_scale: float = Field(1.0, gt=0, le=1e6)
     clip: float | None = Field(None, gt=0, le=1e9)
     class_weights: tuple[Weight, ...] | Literal["rare"] | None = None
     precision: Annotated[Literal["auto", "32-true", "bf16-mixed"], InFull] = "auto"
@@ -293,10 +295,11 @@ class DenseRecipe(Recipe):
 
     def training_settings(self, name: str) -> dict[str, Any]:
         """The settings that decide the trained networks of a method, by their keys."""
+        left_out = {"log", "weight_decay" if self.method(name).samples else "prior_scale"}
         return {
             **super().training_settings(name),
             "network": self.network.model_dump(mode="json"),
-            "training": self.training.model_dump(mode="json", exclude={"log"}),
+            "training": self.training.model_dump(mode="json", exclude=left_out),
             "data": {"train": self.data.train.model_dump(mode="json", exclude=NOT_FOR_TRAINING)},
         }
 

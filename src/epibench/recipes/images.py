@@ -31,18 +31,32 @@ CITYSCAPES_WEIGHTS = (
 )
 
 
+# Of chains: with few images and many parameters, that of the posterior (1) knows next to nothing of the data.
+TEMPERATURE = 1e-3
+
+
 def compared(
-    trained: Mapping[str, Any], num_members: int, num_networks: int, num_passes: int, rate: float, **dropout: Any
+    trained: Mapping[str, Any],
+    num_members: int,
+    num_networks: int,
+    num_passes: int,
+    rate: float,
+    sampled: Mapping[str, Any] | None = None,
+    **dropout: Any,
 ) -> dict[str, Any]:
     """Ensembling and MC-dropout, which are compared, and beside them point estimates and chains.
 
-    trained: how networks are; dropout: what else differs for MC-dropout. Chains are trained four times as long. Their
-    rates are what the small street recipe was tried with; none has been tuned.
+    trained: how networks are; sampled: how chains differ, where that was tuned; dropout: what else differs for
+    MC-dropout. A chain takes as long as four networks: half of it is its warm-up. Only the chains of street-depth and
+    street-segmentation were tuned (docs/results/sgmcmc.md); all others have a tenth of Adam's rate.
     """
     networks = {"decay": "poly", "diverged": "drop", **trained}
+    adam = trained["learning_rate"] if trained.get("optimiser", "adam").startswith("adam") else 1e-3
     chains = {
         **{"num_chains": 4, "num_epochs": 4 * trained["num_epochs"], "batch_size": trained["batch_size"]},
-        **{"learning_rate": 1e-4, "num_snapshots": num_passes, "diverged": "drop"},
+        **{"warm_up_epochs": 2 * trained["num_epochs"], "warm_up_rate": adam, "preconditioned": True},
+        **{"learning_rate": adam / 10, "power": 0, "temperature": TEMPERATURE},
+        **{"num_snapshots": num_passes, "refresh_batches": 16, "diverged": "drop", **(sampled or {})},
     }
     passes = {"num_networks": num_networks, "num_passes": num_passes, "rate": rate}
     return {
@@ -51,9 +65,9 @@ def compared(
         "mc_dropout": MCDropout(**{**networks, **passes, **dropout}),
         "map": MAP(num_restarts=4, **networks),
         "ml": MaximumLikelihood(num_restarts=4, **networks),
-        "sgld": SGLD(burn_in=0.5, **chains),
-        "sghmc": SGHMC(burn_in=0.5, **chains),
-        "cyclical": Cyclical(num_cycles=4, **chains),
+        "sgld": SGLD(burn_in=0.2, **chains),
+        "sghmc": SGHMC(burn_in=0.2, **{**chains, "learning_rate": chains["learning_rate"] / 10}),
+        "cyclical": Cyclical(num_cycles=2, exploration=0.3, **{**chains, "warm_up_epochs": trained["num_epochs"]}),
     }
 
 

@@ -20,7 +20,7 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from epibench import randomness
 from epibench.data.augment import Augment, Colours
 from epibench.data.batch import Points, Samples
-from epibench.data.loading import InOrder, batches
+from epibench.data.loading import InOrder, Stream, batches
 from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.errors import InputError
 from epibench.files import fingerprint, read_json, write_json
@@ -39,6 +39,7 @@ from epibench.training import stacked
 from epibench.training.network import NetworkKeys, NetworkTraining, train_network
 from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
 from epibench.training.state import DivergedError, LogRow, Pacer, StateMismatchError, TrainingState, Watch, Weights
+from epibench.training.statistics import batch_norm_statistics
 
 SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
 TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
@@ -75,7 +76,7 @@ class TrainJob:
     @property
     def unfitted(self) -> list[int]:
         """The networks that the method has still to fit something to."""
-        fits = type(self.recipe.method(self.method)).posterior is not Method.posterior
+        fits = self.recipe.method(self.method).fits
         return [network for network in self.networks if fits and not self.is_fitted(network)]
 
     @cached_property
@@ -172,8 +173,28 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
         outputs: torch.Tensor = functional_call(network(), dict(weights), (inputs,))
         return outputs
 
-    def make(number: int, **fitted: Any) -> TrainedNetwork:
-        return TrainedNetwork(number=number, kept=job.files.load_weights, batches=images, raw=raw, **fitted)
+    def statistics(weights: Weights, num_batches: int, key: Callable[..., int]) -> Weights:
+        device, samples = torch.device(job.device), open_training_data(recipe)
+        size = recipe.method(job.method).batch_size
+        stream = Stream(samples, augment_of(recipe), key("statistics", "order"), key("statistics", "change"))
+        seen = batches(stream, range(num_batches * size), size, job.workers)
+        module = recipe.builder(num_classes_of(recipe, samples))().to(device)
+        module.load_state_dict(dict(weights))
+        # On a CPU with one thread, as in training: numbers must not depend on it.
+        with silenced_torch_threads() if device.type == "cpu" else nullcontext():
+            found = batch_norm_statistics(module, (batch.to(device).inputs for batch in seen))
+        return {name: each.cpu() for name, each in found.items()}
+
+    def make(number: int, key: Callable[..., int], **fitted: Any) -> TrainedNetwork:
+        return TrainedNetwork(
+            number=number,
+            kept=job.files.load_weights,
+            key=key,
+            batches=images,
+            raw=raw,
+            statistics=partial(statistics, key=key),
+            **fitted,
+        )
 
     return make
 
@@ -364,14 +385,16 @@ def large_training(
 ) -> NetworkTraining:
     """How a method of a recipe trains its networks on images."""
     method, options = recipe.method(name), recipe.training
+    decay = 1 / (len(samples) * options.prior_scale**2) if method.samples else options.weight_decay
     return NetworkTraining(
         **vars(method.training),
-        **options.model_dump(include={"epoch_steps", "clip", "compile", "decay_all"}),
+        **options.model_dump(include={"epoch_steps", "clip", "compile"}),
         build=recipe.builder(num_classes_of(recipe, samples), pretrained=True),
         loss=LIKELIHOODS[recipe.likelihood].image_loss,
         samples=samples,
         augment=augment_of(recipe),
-        weight_decay=options.weight_decay if method.prior else 0.0,
+        weight_decay=decay if method.prior else 0.0,
+        decay_all=method.samples or options.decay_all,
         class_weights=weights,
         channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
     )

@@ -201,7 +201,8 @@ class _Run:
         self.step += 1
         pace = training.schedule(self.step, training.num_steps)
         decay(*self.flat.decayed, training.weight_decay, training.rule, pace)
-        step = Step(self.step, pace, len(training.samples), self._noise(pace.temperature))
+        noise = self._noise(pace.temperature)
+        step = Step(self.step, pace, len(training.samples), noise, training.epoch_steps)
         training.rule.update(self.flat.values, self.flat.gradient, self.rule_state, step)
         self.summed += loss.detach()
         self.counted += (weights > 0).any()

@@ -55,6 +55,7 @@ class Step(NamedTuple):
     pace: Pace
     num_points: int  # N: the loss is U/N
     noise: Tensor | None  # standard normal, in the shape of the parameters; None if the rule asks for none
+    epoch_steps: int = 1  # steps of an epoch
 
 
 class Rule(Protocol):

@@ -241,7 +241,8 @@ class Block:
         pace = training.schedule(number + 1, training.num_epochs * training.steps_per_epoch)
         decay(parameters, self.gradient, training.prior_precision / num_points, training.rule, pace)
         noise = self.next_noise(number) if training.rule.noisy and pace.temperature else None
-        training.rule.update(parameters, self.gradient, self.state.rule, Step(number + 1, pace, num_points, noise))
+        step = Step(number + 1, pace, num_points, noise, training.steps_per_epoch)
+        training.rule.update(parameters, self.gradient, self.state.rule, step)
 
     def next_noise(self, number: int) -> Tensor:
         """Standard normal noise for a step, (member, parameter); made for several steps at a time."""
