@@ -180,8 +180,7 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
         seen = batches(stream, range(num_batches * size), size, job.workers)
         module = recipe.builder(num_classes_of(recipe, samples))().to(device)
         module.load_state_dict(dict(weights))
-        # On a CPU with one thread, as in training: numbers must not depend on it.
-        with silenced_torch_threads() if device.type == "cpu" else nullcontext():
+        with silenced_torch_threads():  # as in training
             found = batch_norm_statistics(module, (batch.to(device).inputs for batch in seen))
         return {name: each.cpu() for name, each in found.items()}
 
