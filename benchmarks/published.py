@@ -14,12 +14,14 @@ import argparse
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from epibench.cli.console import ConsoleReporter
+from epibench.data.batch import Batch
 from epibench.data.loading import Stream, batches
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.results import RunResults
@@ -34,6 +36,7 @@ from epibench.training.state import LogRow, Watch
 
 RECIPES = {"depth": "kitti-depth", "segmentation": "cityscapes-segmentation"}
 VIDEOS = 50
+FEWEST_STEPS = 60
 PUBLISHED_STEPS = {"ensemble": 40_000, "depth": 40_000, "segmentation": 60_000}
 PUBLISHED_IMAGES = {"kitti": 1000, "virtual-kitti": 2330, "cityscapes": 500, "synscapes": 500}
 
@@ -115,9 +118,8 @@ def step_seconds(
             return size
 
         def __getitem__(self, index: int) -> Any:
-            return first.__class__(
-                {name: values[index] for name, values in first.inputs.items()}, first.target[index], first.valid[index]
-            )
+            inputs = {name: values[index] for name, values in first.inputs.items()}
+            return Batch(inputs, first.target[index], first.valid[index])
 
     for part, given, change in (("device", Ready(), lambda sample, key: sample), ("both", samples, training.augment)):
         marks: dict[int, float] = {}
@@ -125,7 +127,7 @@ def step_seconds(
         def note(row: LogRow, marks: dict[int, float] = marks) -> None:
             marks[row.step] = time.perf_counter()
 
-        run = training.__class__(**{**vars(training), "samples": given, "augment": change})
+        run = replace(training, samples=given, augment=change)
         train_network(run, keys, make_fabric(longer, device), None, Watch(log=note), 0 if part == "device" else workers)
         steps = sorted(marks)
         start, end = steps[len(steps) // 3], steps[-1]
@@ -151,6 +153,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("published"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
+    if 0 < options.steps < FEWEST_STEPS:
+        parser.error(
+            f"--steps {options.steps}: take 0, or {FEWEST_STEPS} and more, of which the first third does not count"
+        )
     device, root = torch.device(options.device), options.out / "data"
     begun = time.perf_counter()
     make_folders(options, root)

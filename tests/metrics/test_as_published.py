@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from epibench import metrics
+from epibench.evaluation.suite import metric_infos
 
 
 def test_both_conventions_come_from_the_same_states() -> None:
@@ -40,7 +41,8 @@ def test_both_conventions_come_from_the_same_states() -> None:
         assert list(beside) == [f"{name}_gustafsson2020"]
         torch.testing.assert_close(beside[f"{name}_gustafsson2020"], published.compute()[name], rtol=0, atol=0)
         assert not torch.equal(published.compute()[name], pooled.compute()[name])
-        assert f"{name}_gustafsson2020" in pooled.info
+        assert pooled.info[f"{name}_gustafsson2020"].companion_of == name
+        assert metric_infos()[f"{name}_gustafsson2020"].companion_of == name  # what pages know of it
 
 
 def test_pooled_rmse_of_groups_is_that_of_all_pixels() -> None:

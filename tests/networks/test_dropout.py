@@ -576,3 +576,12 @@ class TestErrors:
         ):
             with pytest.raises(InputError, match="from 0 to 1"):
                 act()
+
+
+@pytest.mark.parametrize("place", ["", "layers", "nothing"])
+def test_what_is_never_called_cannot_be_followed_by_dropout(place: str) -> None:
+    network = nn.Module()
+    network.layers = nn.ModuleList([nn.Linear(2, 2)])
+    with pytest.raises(InputError, match=f"no module {place!r} in Module"):
+        insert_dropout(network, [place], 0.5)
+    assert insert_dropout(network, ["layers.0"], 0.5)

@@ -138,7 +138,9 @@ def test_chains_have_the_prior_on_every_parameter_instead_of_weight_decay(name: 
     kitti = apply_settings(recipe("kitti-depth"), ["training.prior_scale=2"])
     training = large_training(kitti, name, range(50), torch.device("cpu"))
     assert (training.weight_decay, training.decay_all) == (1 / (50 * 2**2), True)  # of U/N, N = 50 images
-    assert not large_training(kitti, "ensemble", range(50), torch.device("cpu")).decay_all
+    street = recipe("street-depth")
+    assert large_training(street, name, range(50), torch.device("cpu")).decay_all
+    assert not large_training(street, "ensemble", range(50), torch.device("cpu")).decay_all
 
 
 def test_prior_and_weight_decay_decide_only_the_networks_that_they_act_on() -> None:
@@ -219,8 +221,24 @@ def test_sparse_depth_cannot_be_drawn_for_classes() -> None:
 def test_places_of_dropout_are_choices_or_modules() -> None:
     own = apply_settings(recipe("street-depth"), ['network.dropout_places=["encoder.4"]'])
     assert own.network.build(None).dropout_places == ("encoder.4",)
-    with pytest.raises(InputError, match=r"network.dropout_places"):
-        apply_settings(recipe("street-depth"), ["network.dropout_places=stages"])
+    for wrong in ("stages", "[]", "3"):
+        with pytest.raises(
+            InputError, match=r"network.dropout_places: give concatenations or decoder, or names of modules"
+        ):
+            apply_settings(recipe("street-depth"), [f"network.dropout_places={wrong}"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["training.pad_colour=[1, 2]", "training.pad=true"], "training.pad_colour: give red, green and blue"),
+        (["training.pad_colour=[1, 2, 3]"], "nothing is padded; set training.pad=true"),
+        (["training.pad_place=first"], "nothing is padded; set training.pad=true"),
+    ],
+)
+def test_padding_that_would_do_nothing_is_refused(settings: list[str], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        apply_settings(recipe("street-segmentation"), settings)
 
 
 @pytest.mark.parametrize("name", [name for name, each in RECIPES.items() if isinstance(each, DenseRecipe)])

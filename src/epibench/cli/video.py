@@ -47,13 +47,13 @@ def video(
         raise InputError(f"--max {largest:g}: give a number greater than 0")
     span = parse_frames(frames)
     from epibench.report.video import write_animation, write_frames
-    from epibench.results import load_results
+    from epibench.results import RESULTS_NAME, load_results
     from epibench.runs.folder import RunFolder
     from epibench.runs.frames import FrameSequence
     from epibench.runs.images import ImageExperiment
     from epibench.runs.train import Machine, Run
 
-    folder = RunFolder(run if run.is_dir() else run.parent)
+    folder = RunFolder(run.parent if run.name == RESULTS_NAME else run)
     results = load_results(folder.results)
     recipe = read_dense_recipe(folder.recipe, settings or [], members)
     names = chosen_methods(method or [], results)

@@ -146,7 +146,7 @@ def metric_infos() -> dict[str, MetricInfo]:
     """What the metrics of the set say of each of their values, by its name in results."""
     weights, infos = torch.ones(1, 1), dict[str, MetricInfo]()
     for kind, makers in METRICS.items():
-        settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], False, 1, 1)
+        settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], False, 1, 1, published=True)
         for make in makers.values():
             infos = {**make(weights, settings).info, **infos}
     return infos

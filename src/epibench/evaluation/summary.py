@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epibench.plans import evenly_spaced
 from epibench.results import ClassStat, Curve, CurveFamilies, Curves, Draw, ScoredDraw, Stat, Summary
 
 MAX_CURVES = 16  # draws of one M whose curves are kept
@@ -57,15 +58,8 @@ def summarise_curves(sets: Sequence[Members], families: Mapping[str, Mapping[str
 def _summarised(curves: Tensor) -> Curve:
     """The curves of one size, (draw, point)."""
     mean, std = mean_and_std(curves)
-    kept = to_plain(curves[thinned(len(curves), MAX_CURVES)])
+    kept = to_plain(curves[evenly_spaced(len(curves), min(len(curves), MAX_CURVES))])
     return Curve(mean=mean, std=std, draws=[[_shortened(value) for value in curve] for curve in kept])
-
-
-def thinned(number: int, most: int) -> list[int]:
-    """At most so many of the positions 0 … number − 1, evenly spread, the first and the last among them."""
-    if number <= most:
-        return list(range(number))
-    return [round(i * (number - 1) / (most - 1)) for i in range(most)]
 
 
 def _shortened(value: float | None) -> float | None:

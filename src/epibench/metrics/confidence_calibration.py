@@ -127,8 +127,7 @@ class ConfidenceCalibration(_OfConfidence):
             values["ece_per_class"] = self.result(joined / self.bin_counts.view(shape).sum(2))
         return values
 
-    def as_published(self) -> dict[str, Tensor]:
-        """The published calibration error."""
+    def _published(self) -> dict[str, Tensor]:
         return {"ece_gustafsson2020": self._ece("gustafsson2020")}
 
     def curves(self) -> dict[str, Tensor]:

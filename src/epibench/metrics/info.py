@@ -1,6 +1,6 @@
 """How each value of a metric is named and read: title, direction, unit, group and meaning.
 
-Every metric class declares `info`, which has an entry for each value that its `compute()` returns.
+Every metric class declares `info`, which has an entry for each value that its `compute()` and `as_published()` return.
 """
 
 from __future__ import annotations

@@ -103,8 +103,7 @@ class GroupedRootMeanSquaredError(StreamingMetric):
             return {"rmse": self._of_groups()}
         return {"rmse": self.result((self.group_squared_error.sum(1) / self.group_count.sum(1)).sqrt())}
 
-    def as_published(self) -> dict[str, Tensor]:
-        """The mean of the groups' errors."""
+    def _published(self) -> dict[str, Tensor]:
         return {"rmse_gustafsson2020": self._of_groups()}
 
     def _of_groups(self) -> Tensor:
@@ -206,8 +205,7 @@ class MeanIoU(StreamingMetric):
             "share_per_class": self.result(true / total[:, None]),
         }
 
-    def as_published(self) -> dict[str, Tensor]:
-        """The mean over all classes."""
+    def _published(self) -> dict[str, Tensor]:
         _, true, iou = self._overlaps()
         return {"miou_gustafsson2020": self._miou(iou, true.sum(1), "gustafsson2020")}
 

@@ -121,7 +121,7 @@ class Sparsification(StreamingMetric):
             f"{name}_random": self.result(curves.random()),
         }
 
-    def as_published(self) -> dict[str, Tensor]:
+    def _published(self) -> dict[str, Tensor]:
         """The published area; of pixels that were binned, ties count with their mean."""
         return {f"{self._name}_gustafsson2020": self.result(self._curves("gustafsson2020").area())}
 

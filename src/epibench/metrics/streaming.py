@@ -99,6 +99,10 @@ class StreamingMetric(Metric):
 
     def as_published(self) -> dict[str, Tensor]:
         """What `gustafsson2020` makes of the same states, by names as `ece_gustafsson2020`; by default nothing."""
+        with self.all_processes():
+            return self._published()
+
+    def _published(self) -> dict[str, Tensor]:
         return {}
 
     def merge(self, other: Self) -> Self:

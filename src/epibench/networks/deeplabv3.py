@@ -78,7 +78,7 @@ class DeepLabV3(nn.Module):
             load_backbone(self.backbone, backbone_weights)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Logits, (image, class, ⌈height / output stride⌉, ⌈width / output stride⌉) float32.
+        """Logits, (image, class, ⌈height / output stride⌉, ⌈width / output stride⌉) float32; one more with ceil_mode.
 
         inputs: `image`, (image, 3, height, width) uint8.
         """

@@ -64,7 +64,7 @@ _RECURRENT: set[Callable[..., Any]] = {torch.lstm, torch.gru, torch.rnn_tanh, to
 
 
 class SeededDropout(TorchFunctionMode):
-    """Within it, every dropout of a network acts, with masks that are a function of (key of the image, place).
+    """Within it, dropout of a network acts in any mode, with masks that are a function of (key of the image, place).
 
     The place is the running number of dropout calls since the mode was entered. The mode holds for the current thread.
 
@@ -276,7 +276,7 @@ def dropout_mask(
 def insert_dropout(network: nn.Module, places: Sequence[str], rate: float) -> list[RemovableHandle]:
     """Dropout after the named modules, in every mode of the network, until the handles are removed."""
     _check_rate(rate)
-    modules = dict(network.named_modules(remove_duplicate=False))
+    modules = {name: each for name, each in network.named_modules(remove_duplicate=False) if _returns(name, each)}
     for place in places:
         if place not in modules:
             nearest = difflib.get_close_matches(place, [name for name in modules if name], n=3, cutoff=0)
@@ -285,6 +285,11 @@ def insert_dropout(network: nn.Module, places: Sequence[str], rate: float) -> li
                 f"the nearest names are {', '.join(map(repr, nearest))}"
             )
     return [modules[place].register_forward_hook(_dropout_hook(place, rate)) for place in places]
+
+
+def _returns(name: str, module: nn.Module) -> bool:
+    """Whether a module inside of a network is called: lists of modules never are, and so nothing follows them."""
+    return bool(name) and not isinstance(module, nn.ModuleList | nn.ModuleDict)
 
 
 def _dropout_hook(place: str, rate: float) -> Callable[[nn.Module, Any, Any], Tensor]:

@@ -166,7 +166,7 @@ class ResNet(nn.Module):
                 initialise(module)
 
     def forward(self, image: Tensor) -> Tensor:
-        """Features, (image, channel, ⌈height / output stride⌉, ⌈width / output stride⌉)."""
+        """Features, (image, channel, ⌈height / output stride⌉, ⌈width / output stride⌉); one more with ceil_mode."""
         features: Tensor = self.stages(self.stem(image))
         return features
 

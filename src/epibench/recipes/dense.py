@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from epibench.conventions import Convention, check_uncertainty
 from epibench.data.sets import AnySource
@@ -27,8 +27,22 @@ Factor = Annotated[float, Field(gt=0, le=10)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
 Level = Annotated[int, Field(ge=0, le=255)]
+Modules = tuple[str, ...]
+EXAMPLE_MODULE = "encoder.4"
 TO_BE_GIVEN = "to be given"  # stands for a file that the user has to name
 InFull = BeforeValidator(lambda given: {"bf16": "bf16-mixed", "32": "32-true"}.get(str(given), given))
+
+
+def places(*known: str) -> BeforeValidator:
+    """Places of dropout are one of the known choices, or a list of modules; anything else is refused with these."""
+
+    def check(given: Any) -> Any:
+        if given not in known and not (isinstance(given, list | tuple) and given):
+            choices = " or ".join(known)
+            raise ValueError(f'give {choices}, or names of modules as ["{EXAMPLE_MODULE}"], not {given!r}')
+        return given
+
+    return BeforeValidator(check)
 
 
 class DepthNetwork(Options):
@@ -50,7 +64,9 @@ class DepthNetwork(Options):
     init_std: float | None = Field(1e-3, gt=0, le=1e3)
     anchored: bool = False
     image_max: float = Field(1.0, gt=0, le=1e6)
-    dropout_places: Literal["concatenations", "decoder"] | tuple[str, ...] = "concatenations"
+    dropout_places: Annotated[Literal["concatenations", "decoder"] | Modules, places("concatenations", "decoder")] = (
+        "concatenations"
+    )
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """A network with random weights."""
@@ -82,7 +98,7 @@ class SegmentationNetwork(Options):
     ceil_mode: bool = False
     leaky: bool = False
     head_init: Literal["he", "default"] = "he"
-    dropout_places: Literal["stages", "blocks"] | tuple[str, ...] = "stages"
+    dropout_places: Annotated[Literal["stages", "blocks"] | Modules, places("stages", "blocks")] = "stages"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """A network with random weights; pretrained: with a backbone from the file, if there is one."""
@@ -184,6 +200,19 @@ class TrainingOptions(Options):
     compile: bool = False
     log: Literal["csv", "tensorboard", "none"] = "csv"
     devices: int = Field(1, ge=1, le=1024)
+
+    @field_validator("pad_colour", mode="before")
+    @classmethod
+    def _three_levels(cls, given: Any) -> Any:
+        if given is not None and (not isinstance(given, list | tuple) or len(given) != 3):
+            raise ValueError(f"give red, green and blue from 0 to 255, as [123, 116, 103], not {given}")
+        return given
+
+    @model_validator(mode="after")
+    def _padded(self) -> TrainingOptions:
+        if not self.pad and (self.pad_colour is not None or self.pad_place != "anywhere"):
+            raise ValueError("pad_colour and pad_place: nothing is padded; set training.pad=true, or leave them out")
+        return self
 
     @model_validator(mode="after")
     def _ascending(self) -> TrainingOptions:
@@ -295,7 +324,7 @@ class DenseRecipe(Recipe):
 
     def training_settings(self, name: str) -> dict[str, Any]:
         """The settings that decide the trained networks of a method, by their keys."""
-        left_out = {"log", "weight_decay" if self.method(name).samples else "prior_scale"}
+        left_out = {"log", *(("weight_decay", "decay_all") if self.method(name).samples else ("prior_scale",))}
         return {
             **super().training_settings(name),
             "network": self.network.model_dump(mode="json"),

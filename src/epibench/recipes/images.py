@@ -170,6 +170,7 @@ def kitti_in_domain() -> DenseRecipe:
             "data": {"train": KittiSource(split="train"), "domains": {"kitti": KittiSource()}},
         },
         name="kitti-in-domain",
+        minutes=None,
         about="The networks of kitti-depth, trained and tested on KITTI: without the shift",
     )
 
@@ -241,6 +242,7 @@ def cityscapes_in_domain() -> DenseRecipe:
     return cityscapes_segmentation().changed(
         {"data": {"train": CityscapesSource(split="train"), "domains": {"cityscapes": CityscapesSource()}}},
         name="cityscapes-in-domain",
+        minutes=None,
         about="The networks of cityscapes-segmentation, trained and tested on Cityscapes: without the shift",
     )
 

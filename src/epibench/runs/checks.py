@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from epibench.data.batch import Samples
+from epibench.data.images import Frames
 from epibench.data.source import Watch, readable
 from epibench.errors import InputError
 from epibench.imported import error_in_words
@@ -80,13 +82,42 @@ def image_checks(data: ImageData, num_frames: int | None = 1, watch: Watch | Non
 
 
 def further_checks(recipe: Recipe, folder: RunFolder, data: ImageData | None) -> list[Check]:
-    """What to know before hours are spent: frames that others have, a GPU, room for the run."""
+    """What to know before hours are spent: a folder for the run, frames that others have, a GPU, room for the run."""
     device = Check("device", partial(check_device, recipe), required=False)
+    out = Check("--out", partial(check_out, recipe, folder))
     if data is None:
-        return [device]
+        return [out, device]
     published = [key for key, source in data.sources.items() if source.num_published is not None]
     frames = [Check(f"{key} as published", partial(check_published, data, key), required=False) for key in published]
-    return [*frames, device, Check("disk", partial(check_disk, data, folder))]
+    apart = [
+        Check(f"{key} apart", partial(check_apart, data, key), required=False)
+        for key in data.sources
+        if key != ImageData.TRAIN
+    ]
+    return [out, *frames, *apart, device, Check("disk", partial(check_disk, data, folder), required=False)]
+
+
+def check_out(recipe: Recipe, folder: RunFolder) -> str:
+    """The folder is free, or holds a run that can go on."""
+    folder.check_version()
+    folder.check_free(recipe)
+    return f"{folder.path} holds a run that can go on" if folder.recipe.exists() else f"{folder.path} is free"
+
+
+def check_apart(data: ImageData, key: str) -> str:
+    """No image of a domain is trained on, as far as files tell."""
+    trained, tested = (images_of(data.samples(each)) for each in (ImageData.TRAIN, key))
+    if shared := len(trained & tested):
+        raise InputError(
+            f"{shared:,} of its {len(tested):,} images are trained on, too; give another selection or split"
+        )
+    return "none of its images is trained on"
+
+
+def images_of(samples: Samples) -> set[str]:
+    """The files of the images of a data set; empty where they are drawn or made."""
+    frames = samples.frames if isinstance(samples, Frames) else ()
+    return {frame.image for frame in frames}
 
 
 def check_frames(data: ImageData, key: str, num_frames: int | None, watch: Watch | None = None) -> str:
@@ -128,7 +159,10 @@ def check_network(data: ImageData) -> str:
     if recipe.network.kind == "own":
         check_own_network(recipe.network.name, network, data)
     if any(recipe.method(name).dropout for name in recipe.methods):
-        insert_dropout(network, getattr(network, "dropout_places", ()), 0.5)  # its places must be there
+        try:
+            insert_dropout(network, getattr(network, "dropout_places", ()), 0.5)
+        except InputError as error:
+            raise InputError(f"network.dropout_places: {error}") from None
     weights = getattr(recipe.network, "backbone_weights", None)
     parameters = sum(each.numel() for each in network.parameters())
     return f"{recipe.network.kind}, {parameters:,} parameters" + (f", weights of {weights} fit" if weights else "")

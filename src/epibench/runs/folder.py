@@ -21,7 +21,7 @@ from epibench.errors import InputError
 from epibench.files import remove_leftovers, write_json
 from epibench.progress import Reporter
 from epibench.recipes import Recipe
-from epibench.recipes.settings import differences, validated
+from epibench.recipes.settings import differences, known_keys, validated
 from epibench.results import RESULTS_NAME
 from epibench.runs.checkpoints import is_earlier
 
@@ -58,7 +58,9 @@ class RunFolder:
     def claim(self, recipe: Recipe) -> None:
         """Write the recipe; where there is one already, it must train the same networks: then the run goes on."""
         try:
-            self._claim(recipe)
+            self.check_free(recipe)
+            if not self.recipe.exists() or self._read_recipe(type(recipe)) != recipe:
+                write_json(self.recipe, recipe.model_dump(mode="json"))
             for path in (self.members, self.path / "evaluation", self.path / "predictions"):
                 if path.exists() and not path.is_dir():
                     raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
@@ -72,24 +74,24 @@ class RunFolder:
         folders = [self.members, *(path for path in self.members.glob("*") if path.is_dir())]
         for path in sorted(path for folder in folders for path in folder.glob("*.safetensors") if path.is_file()):
             if path.parent == self.members or is_earlier(path):
-                raise InputError(
-                    f"{path}: an earlier version of epibench wrote it, which this one cannot go on from; give another "
-                    f"--out, or remove {self.members} to train anew"
-                )
+                raise self._earlier(path)
 
-    def _claim(self, recipe: Recipe) -> None:
-        wanted = recipe.model_dump(mode="json")
+    def _earlier(self, path: Path) -> InputError:
+        return InputError(
+            f"{path}: an earlier version of epibench wrote it, which this one cannot go on from; give another "
+            f"--out, or remove {self.members} to train anew"
+        )
+
+    def check_free(self, recipe: Recipe) -> None:
+        """Refuse a folder that holds something else than a run whose networks this recipe can use, or nothing."""
         if self.recipe.exists():
             there = self._read_recipe(type(recipe))
-            if there.model_dump(mode="json") == wanted:
-                return
             if (difference := self._other_training(there, recipe)) is not None:
                 raise InputError(f"{self.path} holds a run of another recipe: {difference}; give another --out")
         elif self.path.exists() and not self.path.is_dir():
             raise InputError(f"--out {self.path} is a file: give a folder")
         elif self.path.exists() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             raise InputError(f"--out {self.path} is not empty and holds no run: give a new folder")
-        write_json(self.recipe, wanted)
 
     def _read_recipe(self, kind: type[Recipe]) -> Recipe:
         try:
@@ -99,9 +101,13 @@ class RunFolder:
         if not isinstance(content, dict):
             raise InputError(f"{self.recipe}: not a recipe; give another --out")
         try:
-            return validated(kind, content)
+            recipe = validated(kind, content)
         except InputError as error:
             raise InputError(f"{self.path} holds a run of another recipe: {error}; give another --out") from None
+        new = set(known_keys(recipe.model_dump(mode="json"))) - set(known_keys(content))
+        if new and any(self.members.glob("*/*.safetensors")):
+            raise self._earlier(self.recipe)
+        return recipe
 
     def _other_training(self, there: Recipe, wanted: Recipe) -> str | None:
         """The first setting by which networks that may be there would come out otherwise, with both values."""

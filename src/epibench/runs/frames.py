@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from epibench.data.loading import InOrder, batches
+from epibench.errors import InputError
 from epibench.files import fingerprint
 from epibench.members.draws import Members
 from epibench.members.maps import GroupedMaps
 from epibench.results import Picture
 from epibench.runs.domains import DomainData
-from epibench.runs.images import ImageExperiment
+from epibench.runs.images import DrawnMethod, ImageExperiment
 from epibench.runs.observers import Gallery
 from epibench.runs.train import collect_trained, jobs_of
 
@@ -21,16 +22,28 @@ class FrameSequence:
     def __init__(self, experiment: ImageExperiment, methods: Sequence[str], domain: str):
         self.experiment, self.domain = experiment, domain
         self.data: DomainData = experiment.data.domain(domain)
-        run = experiment.run
-        self.methods = [experiment.make_pool(name, collect_trained(run, name, jobs_of(run, name))) for name in methods]
+        self.methods = [self._pool(name, 1 / len(methods)) for name in methods]
+
+    def _pool(self, name: str, share: float) -> DrawnMethod:
+        """The members of a method, with that share of what the members of one may take of the memory."""
+        run = self.experiment.run
+        jobs = jobs_of(run, name)
+        if any(job.unfitted for job in jobs):
+            raise InputError(
+                f"{name}: its networks are not trained to the end with these settings; run the recipe again"
+            )
+        return self.experiment.make_pool(name, collect_trained(run, name, jobs), share)
 
     @property
     def fingerprint(self) -> str:
         """Of everything that decides what is predicted for an image."""
         recipe = self.experiment.recipe
         source = recipe.data.domains[self.domain]
-        settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title", "num_images"})
-        return fingerprint([each.fingerprint(recipe, settings, source.version) for each in self.methods])
+        settings = source.model_dump(
+            mode="json", exclude={"title", "num_images"}
+        )  # also where it lies: it may be another
+        more = (settings, str(recipe.data.folders.root), source.version, len(self.data.samples))
+        return fingerprint([each.fingerprint(recipe, *more) for each in self.methods])
 
     def pictures(self, images: Sequence[int]) -> Iterator[Picture]:
         """These images, each with what every method predicts."""

@@ -38,6 +38,7 @@ from epibench.runs.train import Evaluated, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import prepare_weights
 from epibench.training.state import Pacer
 
+EVALUATION = "2"  # grows with every change that makes other results of the same members
 SHARE_OF_MEMORY = 0.3  # for the weights of members
 Kept = TypeVar("Kept", Cost, DomainResults)
 
@@ -71,7 +72,7 @@ class DrawnMethod:
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
         # Any option may decide the weights of a member, also one that decides nothing in training.
         method = self.trained.method.model_dump(mode="json", exclude={"diverged"})
-        names = [self.pool.method, self.pool.seed, *METRICS[recipe.likelihood]]
+        names = [EVALUATION, self.pool.method, self.pool.seed, *METRICS[recipe.likelihood]]
         return fingerprint(self.trained.fingerprints, members, names, method, self.draws.sets, options, *more)
 
 
@@ -123,8 +124,8 @@ class ImageExperiment:
             training=trained.logs,
         )
 
-    def make_pool(self, name: str, trained: Trained) -> DrawnMethod:
-        """The members of a method's trained networks, and the draws from them."""
+    def make_pool(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
+        """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
         recipe, machine, method = self.recipe, self.run.machine, trained.method
         build = recipe.builder(self.data.num_classes)
         size = sum(each.numel() * each.element_size() for each in build().parameters())
@@ -136,7 +137,7 @@ class ImageExperiment:
             seed=recipe.seed,
             method=method.name,
             rate=method.dropout,
-            resident=max(1, int(SHARE_OF_MEMORY * machine.memory / size)),
+            resident=max(1, int(share * SHARE_OF_MEMORY * machine.memory / size)),
             device=machine.device,
             precision=torch.bfloat16 if recipe.evaluation.precision == "bf16-mixed" else torch.float32,
             window=recipe.evaluation.window,

@@ -151,13 +151,12 @@ def published_ids(split: Literal["train", "val"]) -> list[int]:
 
 def read_ids(path: Path) -> list[int]:
     """The numbers in a text file, one on each line, none twice."""
-    path = path.expanduser()
     remedy = f"give selection={PUBLISHED}, {RANDOM}, or a text file with the number of a scene on each line"
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.expanduser().read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such selection of Synscapes; {remedy}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # the last for a home that nobody has
         raise InputError(f"{path}: cannot be read ({error}); {remedy}") from None
     ids: dict[int, int] = {}  # the line of each
     for line, text in enumerate(map(str.strip, lines), 1):
