@@ -54,7 +54,7 @@ def test_a_complete_recipe_can_be_run(check, cache):
     assert verdict == "small-segmentation can be run: nothing is missing."
     assert set(found) == {
         *("data.train", "data.domains.clean", "data.domains.wild", "training.crop", "network", "training.log"),
-        *("training.class_weights", "ensemble.batch_size", "mc_dropout.batch_size", "device", "disk"),
+        *("training.class_weights", "ensemble.batch_size", "mc_dropout.batch_size", "--out", "device", "disk"),
     }
     assert states(found, "ok") == list(found)
     assert found["data.domains.wild"][1].startswith("street, wild: 4 frames, 4 opened (32×64)")
@@ -186,6 +186,30 @@ def test_stored_predictions_take_room(check, cache):
     before, after = (int(each["disk"][1].removeprefix("about ").partition(" MB")[0]) for each in (without, found))
     # Members, images, pixels, mean and variance in float32.
     assert after - before == pytest.approx(7 * 9 * 32 * 64 * 2 * 4 / 1e6, abs=1)
+
+
+def test_a_folder_that_a_run_would_refuse(check, cache, tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "notes.txt").write_text("mine")
+    status, found, verdict = check(small_segmentation(cache), "--out", tmp_path / "there")
+    assert status == 1
+    assert found["--out"] == ("problem", f"--out {tmp_path / 'there'} is not empty and holds no run: give a new folder")
+    assert verdict.endswith("1 problem.")
+
+
+@pytest.mark.parametrize(("tested", "shared"), [((5, 6), 0), ((2, 5), 1)])
+def test_images_that_are_trained_on_are_told(check, tmp_path, tested, shared):
+    list(export(StreetDataset("depth", "clean", 6, seed=3, size=(64, 128)), "synscapes", tmp_path / "synscapes"))
+    for name, ids in (("train", (1, 2, 3, 4)), ("val", tested)):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{number}\n" for number in ids))
+    settings = set_all(
+        *(f"data.root={tmp_path}", f"data.train.selection={tmp_path}/train.txt", "training.crop=[32, 32]"),
+        *(f"data.domains.synscapes.selection={tmp_path}/val.txt", "network.backbone_weights=null", "network.width=8"),
+    )
+    _, found, _ = check(RECIPES["cityscapes-segmentation"], *settings)
+    state, text = found["data.domains.synscapes apart"]
+    told = f"{shared} of its 2 images are trained on, too; give another selection or split"
+    assert (state, text) == (("note", told) if shared else ("ok", "none of its images is trained on"))
 
 
 def test_a_toy_recipe_with_its_reference(run, tmp_path):

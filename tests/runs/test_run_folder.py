@@ -42,6 +42,20 @@ def claimed(tmp_path: Path, recipe: ToyRecipe) -> RunFolder:
     return folder
 
 
+def test_networks_of_a_version_that_lacked_a_setting_are_refused_as_such(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.claim(small_dense(tmp_path))
+    content = json.loads(folder.recipe.read_text())
+    del content["network"]["dropout_places"]
+    folder.recipe.write_text(json.dumps(content))
+    folder.claim(small_dense(tmp_path))  # nothing was trained yet
+    folder.recipe.write_text(json.dumps(content))
+    (folder.members / "mc_dropout").mkdir(parents=True)
+    (folder.members / "mc_dropout" / "0000.safetensors").touch()
+    with pytest.raises(InputError, match=r"recipe\.json: an earlier version of epibench wrote it"):
+        folder.claim(small_dense(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

@@ -89,12 +89,14 @@ def further_checks(recipe: Recipe, folder: RunFolder, data: ImageData | None) ->
         return [out, device]
     published = [key for key, source in data.sources.items() if source.num_published is not None]
     frames = [Check(f"{key} as published", partial(check_published, data, key), required=False) for key in published]
+    train = data.sources[ImageData.TRAIN]
+    alike = [key for key, source in data.sources.items() if key != ImageData.TRAIN and source.kind == train.kind]
     apart = [
         Check(f"{key} apart", partial(check_apart, data, key), required=False)
-        for key in data.sources
-        if key != ImageData.TRAIN
+        for key in alike
+        if "root" in type(train).model_fields  # scenes that are drawn have seeds instead of files
     ]
-    return [out, *frames, *apart, device, Check("disk", partial(check_disk, data, folder), required=False)]
+    return [out, *frames, *apart, device, Check("disk", partial(check_disk, data, folder))]
 
 
 def check_out(recipe: Recipe, folder: RunFolder) -> str:
