@@ -41,6 +41,7 @@ NUMBERS = ("summary", "draws", "curves", "pictures", "domains", "methods", "over
 METRICS = {
     *("ause", "ause_bound", "ause_standard_error", "ause_random", "auce", "auce_signed", "interval_length"),
     *("rmse", "mae", "nll", "nll_infinite", "nll_gaussian", "nll_gaussian_infinite"),
+    *("ause_gustafsson2020", "rmse_gustafsson2020"),
     *("crps", "crps_gaussian", "ence", "ence_bound", "interval_score"),
 }
 
