@@ -251,3 +251,11 @@ def test_chains_on_images_are_warmed_up_and_refreshed(name: str, method: str) ->
     assert min(chain.keep) > chain.warm_up_epochs
     assert chain.num_epochs == 4 * ensemble.num_epochs
     assert chain.fits
+
+
+@pytest.mark.parametrize("name", ["street-depth", "street-segmentation"])
+def test_the_chains_of_small_street_recipes_are_the_tuned_ones(name: str) -> None:
+    """What docs/results/sgmcmc.md found on validation scenes."""
+    found = recipe(name)
+    chosen = (found.sghmc.learning_rate, found.sghmc.temperature, found.training.prior_scale)
+    assert chosen == pytest.approx((1e-4, 1e-4, 3.0), rel=1e-12)
