@@ -71,11 +71,13 @@ def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
     cells = {"8": {"mean": 0.25, "std": 0.5, "n": 4}}
     tree = {direction: dict.fromkeys(("grid", "train"), cells) for direction in DIRECTIONS}
     content["kl"]["ensemble"] = {"pooled": tree, "gustafsson2020": tree}
+    drawn = {direction: dict.fromkeys(("grid", "train"), {"8": [0.1, 0.2, 0.3, 0.4]}) for direction in DIRECTIONS}
+    content["kl_draws"]["ensemble"] = {"pooled": drawn, "gustafsson2020": drawn}
     (tmp_path / "run" / "results.json").write_text(json.dumps(content), encoding="utf-8")
     assert run("report", tmp_path / "run", "--markdown", tmp_path / "tables.md")[0] == 0
     written = (tmp_path / "tables.md").read_text(encoding="utf-8")
     assert "| Ensembling | – | 0.25 ± 0.50 |" in written
-    assert "| classification | Ensembling | 8 | 0.0885 ± 0.039 | 20 | 0.25 ± 0.5 | 1 |" in written
+    assert "| classification | Ensembling | 8 | 0.0885 ± 0.039 | 20 | 0.25 ± 0.5 | 0.25 | 1 |" in written
 
 
 def test_recipes_lists_all_of_them(run) -> None:
