@@ -71,7 +71,7 @@ def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
     cells = {"8": {"mean": 0.25, "std": 0.5, "n": 4}}
     tree = {direction: dict.fromkeys(("grid", "train"), cells) for direction in DIRECTIONS}
     content["kl"]["ensemble"] = {"pooled": tree, "gustafsson2020": tree}
-    drawn = {direction: dict.fromkeys(("grid", "train"), {"8": [0.1, 0.2, 0.3, 0.4]}) for direction in DIRECTIONS}
+    drawn = {direction: {key: {"8": [0.1, 0.2, 0.3, 0.4]} for key in ("grid", "train")} for direction in DIRECTIONS}
     content["kl_draws"]["ensemble"] = {"pooled": drawn, "gustafsson2020": drawn}
     (tmp_path / "run" / "results.json").write_text(json.dumps(content), encoding="utf-8")
     assert run("report", tmp_path / "run", "--markdown", tmp_path / "tables.md")[0] == 0
