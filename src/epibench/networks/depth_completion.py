@@ -53,7 +53,7 @@ class DepthCompletion(nn.Module):
             raise InputError(f"dropout_places of DepthCompletion: choose one of {', '.join(PLACES)}, or give modules")
         named = PLACES[dropout_places] if isinstance(dropout_places, str) else dropout_places
         self.dropout_places = tuple(named)
-        self.grey, self.anchored, self.image_scale = grey, anchored, image_max / 255
+        self.grey, self.anchored, self.levels = grey, anchored, 255 / image_max
         sizes = (2 * width, 2 * width, 4 * width, 8 * width, 16 * width, 16 * width)  # stem, four stages, the deepest
         self.image_stem = conv_layer(1 if grey else 3, width)
         self.depth_stem = conv_layer(2 if anchored else 1, width)
@@ -79,7 +79,7 @@ class DepthCompletion(nn.Module):
 
         inputs: `image`, (image, 3, height, width) uint8, and `sparse_depth`, (image, 1, height, width) in metres.
         """
-        image, sparse = self.image_scale * inputs["image"].to(self.mean.weight.dtype), inputs["sparse_depth"]
+        image, sparse = inputs["image"].to(self.mean.weight.dtype) / self.levels, inputs["sparse_depth"]
         if self.grey:
             image = (image * image.new_tensor(LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
         height, width = image.shape[-2:]
