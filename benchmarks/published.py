@@ -99,7 +99,9 @@ def step_seconds(
     samples = open_training_data(recipe)
     longer = apply_settings(recipe, [f"training.epoch_steps={options.steps}"])
     assert isinstance(longer, DenseRecipe)
-    training = large_training(longer, method, samples, device, _weights(recipe))
+    weights = recipe.training.class_weights
+    assert weights != "rare"  # the published ones are numbers
+    training = large_training(longer, method, samples, device, weights)
     keys, workers = NetworkKeys.of(0, method, 0), Machine.of(device, None).workers
     stream, size = Stream(samples, training.augment, keys.order, keys.change), training.batch_size
 
@@ -133,11 +135,6 @@ def step_seconds(
         start, end = steps[len(steps) // 3], steps[-1]
         seconds[part] = (marks[end] - marks[start]) / max(1, end - start)
     return seconds
-
-
-def _weights(recipe: DenseRecipe) -> tuple[float, ...] | None:
-    given = recipe.training.class_weights
-    return given if isinstance(given, tuple) else None
 
 
 def main() -> None:

@@ -354,7 +354,7 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
         training = large_training(recipe, job.method, samples, fabric.device, class_weights(recipe, job.members))
         keys = NetworkKeys.of(recipe.seed, method.name, job.networks[0], method.one_start)
         # With one thread: on a CPU numbers must not depend on it, and several networks are trained at once instead;
-        # beside a GPU the threads of several trainings would only wait for each other.
+        # beside a GPU there is little for more threads to do.
         with silenced_torch_threads():
             train_network(training, keys, fabric, state, watch, job.workers)
     except StateMismatchError as error:
