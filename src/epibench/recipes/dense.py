@@ -28,18 +28,17 @@ Weight = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
 Level = Annotated[int, Field(ge=0, le=255)]
 Modules = tuple[str, ...]
-EXAMPLE_MODULE = "encoder.4"
 TO_BE_GIVEN = "to be given"  # stands for a file that the user has to name
 InFull = BeforeValidator(lambda given: {"bf16": "bf16-mixed", "32": "32-true"}.get(str(given), given))
 
 
-def places(*known: str) -> BeforeValidator:
+def places(*known: str, example: str) -> BeforeValidator:
     """Places of dropout are one of the known choices, or a list of modules; anything else is refused with these."""
 
     def check(given: Any) -> Any:
         if given not in known and not (isinstance(given, list | tuple) and given):
             choices = " or ".join(known)
-            raise ValueError(f'give {choices}, or names of modules as ["{EXAMPLE_MODULE}"], not {given!r}')
+            raise ValueError(f'give {choices}, or names of modules as ["{example}"], not {given!r}')
         return given
 
     return BeforeValidator(check)
@@ -64,9 +63,9 @@ class DepthNetwork(Options):
     init_std: float | None = Field(1e-3, gt=0, le=1e3)
     anchored: bool = False
     image_max: float = Field(1.0, gt=0, le=1e6)
-    dropout_places: Annotated[Literal["concatenations", "decoder"] | Modules, places("concatenations", "decoder")] = (
-        "concatenations"
-    )
+    dropout_places: Annotated[
+        Literal["concatenations", "decoder"] | Modules, places("concatenations", "decoder", example="encoder.4")
+    ] = "concatenations"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """A network with random weights."""
@@ -98,7 +97,9 @@ class SegmentationNetwork(Options):
     ceil_mode: bool = False
     leaky: bool = False
     head_init: Literal["he", "default"] = "he"
-    dropout_places: Annotated[Literal["stages", "blocks"] | Modules, places("stages", "blocks")] = "stages"
+    dropout_places: Annotated[
+        Literal["stages", "blocks"] | Modules, places("stages", "blocks", example="backbone.stages.3")
+    ] = "stages"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """A network with random weights; pretrained: with a backbone from the file, if there is one."""
