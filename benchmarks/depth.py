@@ -94,9 +94,9 @@ def evaluation_speed(options: argparse.Namespace, precision: torch.dtype, passes
     table = MemberTable(members, "random" if passes == 1 else "prefix", None if passes == 1 else (0,) * passes)
     pool = NetworkPool(
         "gaussian",
+        table,
         build,
         lambda member: build().state_dict(),
-        table,
         0,
         "ensemble",
         rate=0.0 if passes == 1 else 0.5,

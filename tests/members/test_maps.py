@@ -18,9 +18,9 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def interpolated(coarse: Tensor, size: Size) -> Tensor:
+def interpolated(coarse: Tensor, size: Size, align_corners: bool = True) -> Tensor:
     flat = coarse.flatten(0, -3)[:, None].double()
-    fine = functional.interpolate(flat, size, mode="bilinear", align_corners=True)
+    fine = functional.interpolate(flat, size, mode="bilinear", align_corners=align_corners)
     return fine.view(*coarse.shape[:-2], *size)
 
 
@@ -28,15 +28,48 @@ sides = st.integers(1, 9)
 
 
 @settings(deadline=None, max_examples=60)
-@given(coarse=st.tuples(sides, sides), factor=st.tuples(st.integers(1, 8), st.integers(1, 8)), data=st.data())
-def test_rows_are_those_of_the_whole_image(coarse: Size, factor: Size, data: st.DataObject) -> None:
+@given(
+    coarse=st.tuples(sides, sides),
+    factor=st.tuples(st.integers(1, 8), st.integers(1, 8)),
+    align_corners=st.booleans(),
+    data=st.data(),
+)
+def test_rows_are_those_of_the_whole_image(
+    coarse: Size, factor: Size, align_corners: bool, data: st.DataObject
+) -> None:
     size = (coarse[0] * factor[0] + data.draw(st.integers(0, 3)), coarse[1] * factor[1])
     start = data.draw(st.integers(0, size[0] - 1))
     rows = slice(start, data.draw(st.integers(start + 1, size[0])))
     values = random(2, 3, *coarse)
-    found = upsampled_rows(values, size, rows)
+    found = upsampled_rows(values, size, rows, align_corners)
     assert found.shape == (2, 3, rows.stop - rows.start, size[1])
-    assert torch.allclose(found.double(), interpolated(values, size)[..., rows, :], atol=1e-5)
+    assert torch.allclose(found.double(), interpolated(values, size, align_corners)[..., rows, :], atol=1e-5)
+
+
+def test_maps_of_networks_with_other_grids_are_joined_at_the_size_of_the_image() -> None:
+    coarse, fine = random(1, 2, 1, 3, 2, 3), random(2, 2, 1, 3, 4, 6, seed=1)
+    size = (8, 12)
+    parts = [WindowMaps(size, whole(size), {"logits": coarse}, False), WindowMaps(size, whole(size), {"logits": fine})]
+    both = joined(parts).rows(1, slice(0, 8))["logits"]
+    expected = torch.cat([interpolated(coarse[:, 1, 0], size, False), interpolated(fine[:, 1, 0], size)])
+    assert torch.allclose(both.double(), expected.movedim(1, -1), atol=1e-5)
+
+
+def test_logits_and_probabilities_are_joined_as_probabilities() -> None:
+    size = (4, 6)
+    logits, probs = random(1, 1, 1, 3, 4, 6), random(1, 1, 1, 3, 4, 6, seed=1).softmax(3)
+    parts = [WindowMaps(size, whole(size), {"logits": logits}), WindowMaps(size, whole(size), {"probs": probs})]
+    both = joined(parts).rows(0, slice(0, 4))["probs"]
+    assert torch.allclose(both[0].float(), logits[0, 0, 0].softmax(0).movedim(0, -1), atol=1e-6)
+    assert torch.allclose(both[1].float(), probs[0, 0, 0].movedim(0, -1), atol=1e-6)
+
+
+def test_probabilities_of_groups_are_those_given_that_a_pixel_is_of_one() -> None:
+    probs = torch.tensor([0.1, 0.2, 0.3, 0.4]).view(1, 1, 1, 4, 1, 1)
+    nothing = torch.tensor([0.0, 0.0, 0.0, 1.0]).view(1, 1, 1, 4, 1, 1)
+    maps = WindowMaps((1, 1), whole((1, 1)), {"probs": torch.cat([probs, nothing])})
+    grouped = GroupedMaps(maps, [[0, 1], [2]]).rows(0, slice(0, 1))["probs"]
+    assert torch.allclose(grouped[:, 0, 0], torch.tensor([[0.5, 0.5], [0.5, 0.5]]))
 
 
 def test_what_is_at_full_resolution_stays_as_it_is() -> None:

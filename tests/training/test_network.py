@@ -353,11 +353,12 @@ def test_a_class_of_weight_0_is_learnt_as_if_it_had_no_label() -> None:
     assert [row.loss for row in weighted.log] == pytest.approx([row.loss for row in masked.log], rel=1e-6)
 
 
+@pytest.mark.parametrize("align_corners", [True, False])
 @pytest.mark.parametrize("coarse", [(1, 1), (2, 4), (5, 7), (9, 3)])
-def test_coarse_outputs_are_interpolated_with_corners_on_corners(coarse: tuple[int, int]) -> None:
+def test_coarse_outputs_are_interpolated_as_torch_does_it(coarse: tuple[int, int], align_corners: bool) -> None:
     raw = torch.randn(2, 3, *coarse, generator=torch.Generator().manual_seed(0))
-    expected = nn.functional.interpolate(raw, (9, 14), mode="bilinear", align_corners=True)
-    torch.testing.assert_close(upsampled(raw, (9, 14)), expected, rtol=1e-5, atol=1e-6)
+    expected = nn.functional.interpolate(raw, (9, 14), mode="bilinear", align_corners=align_corners)
+    torch.testing.assert_close(upsampled(raw, (9, 14), align_corners), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_outputs_of_the_image_s_size_are_left_as_they_are() -> None:

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.maps import joined
-from epibench.members.networks import NetworkPool, bands
+from epibench.members.networks import ImagePool, bands
 from epibench.members.pool import chunk_size
 from epibench.results import ImageCost
 
@@ -31,7 +31,7 @@ def network_cost(network: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, 
 
 
 def cost_per_image(
-    pool: NetworkPool, kind: str, inputs: Mapping[str, Tensor], sizes: Sequence[int]
+    pool: ImagePool, kind: str, inputs: Mapping[str, Tensor], sizes: Sequence[int]
 ) -> dict[int, ImageCost]:
     """Seconds and peak bytes of predicting one image with the first M members, by M: their passes and their mixture.
 
@@ -40,7 +40,7 @@ def cost_per_image(
     return {size: _measure(pool, kind, inputs, size) for size in sizes}
 
 
-def _measure(pool: NetworkPool, kind: str, inputs: Mapping[str, Tensor], size: int) -> ImageCost:
+def _measure(pool: ImagePool, kind: str, inputs: Mapping[str, Tensor], size: int) -> ImageCost:
     weights = torch.full((1, size), 1 / size, dtype=torch.float64, device=pool.device)
 
     def predict() -> None:

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from epibench.interpolation import grid_positions
+
 Size = tuple[int, int]
 
 
@@ -75,13 +77,15 @@ def _starts(length: int, side: int, overlap: float) -> list[int]:
 class WindowMaps(Maps):
     """Outputs on windows of images of one size: one window where networks see the whole image.
 
-    values: by name, (member, image, window, …, coarse row, coarse column). Between the points of that grid, whose
-    corners are those of the window, values are interpolated; where windows overlap, the mean of their values counts.
+    values: by name, (member, image, window, …, coarse row, coarse column). Between the points of that grid values are
+    interpolated; align_corners: whether its corners are those of the window. Where windows overlap, the mean of their
+    values counts.
     """
 
     size: Size
     windows: tuple[Window, ...]
     values: Mapping[str, Tensor]
+    align_corners: bool = True
 
     @property
     def num_classes(self) -> int:
@@ -92,10 +96,19 @@ class WindowMaps(Maps):
         """Outputs at full resolution, (member, row, column), or (member, class, row, column)."""
         return {name: self._upsampled(values[members, index], rows) for name, values in self.values.items()}
 
+    def refined(self, probs: bool = False) -> WindowMaps:
+        """The same at the size of the images; probs: as probabilities."""
+        images = range(next(iter(self.values.values())).shape[1])
+        planes = [self.planes(image, slice(0, self.size[0])) for image in images]
+        values = {name: torch.stack([each[name] for each in planes], 1)[:, :, None] for name in planes[0]}
+        if probs and "logits" in values:
+            values = {"probs": values["logits"].double().softmax(3)}
+        return WindowMaps(self.size, whole(self.size), values)
+
     def _upsampled(self, values: Tensor, rows: slice) -> Tensor:
         """values: (member, window, …, coarse row, coarse column)."""
         if len(self.windows) == 1:
-            return upsampled_rows(values[:, 0], self.size, rows)
+            return upsampled_rows(values[:, 0], self.size, rows, self.align_corners)
         height = rows.stop - rows.start
         total = values.new_zeros((len(values), *values.shape[2:-2], height, self.size[1]))
         count = values.new_zeros((height, self.size[1]))
@@ -105,14 +118,15 @@ class WindowMaps(Maps):
                 inner = slice(top - window.top, bottom - window.top)
                 columns = slice(window.left, window.left + window.width)
                 there = (..., slice(top - rows.start, bottom - rows.start), columns)
-                total[there] += upsampled_rows(values[:, number], (window.height, window.width), inner)
+                of_window = upsampled_rows(values[:, number], (window.height, window.width), inner, self.align_corners)
+                total[there] += of_window
                 count[there] += 1
         return total.div_(count)
 
 
 @dataclass(frozen=True)
 class GroupedMaps(Maps):
-    """Logits of classes as those of groups of classes: what a group has is the sum of its probabilities.
+    """Logits or probabilities of groups of classes: what a group has is the sum of its probabilities.
 
     Classes in no group are left out, and the others share their probability: for pixels that are known to be of none.
     """
@@ -121,29 +135,34 @@ class GroupedMaps(Maps):
     groups: Sequence[Sequence[int]]
 
     def planes(self, index: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
-        """Logits of the groups, (member, group, row, column)."""
-        logits = self.maps.planes(index, rows, members)["logits"]
-        merged = [torch.logsumexp(logits[:, list(group)], 1) for group in self.groups]
-        return {"logits": torch.stack(merged, 1)}
+        """Logits or probabilities of the groups, (member, group, row, column)."""
+        planes = self.maps.planes(index, rows, members)
+        if "logits" in planes:
+            merged = [torch.logsumexp(planes["logits"][:, list(group)], 1) for group in self.groups]
+            return {"logits": torch.stack(merged, 1)}
+        probs = torch.stack([planes["probs"][:, list(group)].sum(1) for group in self.groups], 1)
+        # Where all common classes have probability 0, nothing is known of them: all alike.
+        total = probs.sum(1, keepdim=True)
+        return {"probs": torch.where(total > 0, probs / total, 1 / len(self.groups))}
 
 
-def upsampled_rows(coarse: Tensor, size: Size, rows: slice) -> Tensor:
-    """Some rows of values on a coarse grid, (…, row, column), interpolated to an image: corners are corners.
+def upsampled_rows(coarse: Tensor, size: Size, rows: slice, align_corners: bool = True) -> Tensor:
+    """Some rows of values on a coarse grid, (…, row, column), interpolated to an image, bilinear.
 
-    Of all rows it is what networks are trained on (`training.network.upsampled`): bilinear with aligned corners.
+    Of all rows it is what networks are trained on (`training.network.upsampled`).
     """
     if coarse.shape[-2:] == size:
         return coarse[..., rows, :]
-    numbers = torch.arange(rows.start, rows.stop, device=coarse.device, dtype=torch.float64)
-    places = numbers * ((coarse.shape[-2] - 1) / max(1, size[0] - 1))
-    lower = places.floor().long().clamp(max=max(0, coarse.shape[-2] - 2))
-    upper = (lower + 1).clamp(max=coarse.shape[-2] - 1)
-    share = (places - lower).to(coarse.dtype)[:, None]
+    height = coarse.shape[-2]
+    positions = grid_positions(range(rows.start, rows.stop), height, size[0], align_corners, coarse.device)
+    lower = positions.floor().long().clamp(max=max(0, height - 2))
+    upper = (lower + 1).clamp(max=height - 1)
+    share = (positions - lower).to(coarse.dtype)[:, None]
     band = torch.lerp(coarse.index_select(-2, lower), coarse.index_select(-2, upper), share)
     if band.shape[-1] == size[1]:
         return band
     flat = band.reshape(-1, 1, *band.shape[-2:])
-    wide = functional.interpolate(flat, (band.shape[-2], size[1]), mode="bilinear", align_corners=True)
+    wide = functional.interpolate(flat, (band.shape[-2], size[1]), mode="bilinear", align_corners=align_corners)
     return wide.view(*band.shape[:-1], size[1])
 
 
@@ -151,5 +170,18 @@ def joined(parts: Sequence[WindowMaps]) -> WindowMaps:
     """The maps of several groups of members as one."""
     if len(parts) == 1:
         return parts[0]
-    values = {name: torch.cat([part.values[name] for part in parts]) for name in parts[0].values}
-    return WindowMaps(parts[0].size, parts[0].windows, values)
+    alike = comparable(parts)
+    values = {name: torch.cat([part.values[name] for part in alike]) for name in alike[0].values}
+    return WindowMaps(alike[0].size, alike[0].windows, values, alike[0].align_corners)
+
+
+def comparable(parts: Sequence[WindowMaps]) -> Sequence[WindowMaps]:
+    """The same maps on one grid and with the same names; where they differ, at the size of the image."""
+    if len({part.align_corners for part in parts}) == 1 and len({_form(part) for part in parts}) == 1:
+        return parts
+    names = {name for part in parts for name in part.values}
+    return [part.refined(probs="probs" in names) for part in parts]
+
+
+def _form(maps: WindowMaps) -> tuple[tuple[str, torch.Size], ...]:
+    return tuple((name, values.shape[2:]) for name, values in sorted(maps.values.items()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from epibench import randomness
 from epibench.data.batch import Batch, Samples
 from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
+from epibench.interpolation import aligned_corners
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, joined, whole, windows_over
 from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, Pool, PoolOnData, chunk_size, now
@@ -24,6 +25,7 @@ from epibench.parallel import in_threads
 from epibench.training.state import Weights
 
 Inputs = Mapping[str, Tensor]
+Outputs = dict[str, Tensor]
 NumberedBatch = tuple[range, Batch]  # images with their numbers in the domain
 # Pixels of a shard, which all members see before the next: enough to fill a GPU; with many members or classes, fewer.
 SHARD_PIXELS = {"cpu": 2**18, "cuda": 2**22}
@@ -31,22 +33,17 @@ FEW_MAPS = 32
 
 
 @dataclass
-class NetworkPool(Pool):
-    """Members that are trained networks, snapshots of them, or passes of them with dropout.
+class ImagePool(Pool):
+    """Members that are networks on images, each with weights of its own or as one of several passes.
 
-    load: the weights of a member. rate: of dropout, 0 for none; the masks of a pass are a
-    function of (seed, method, network, pass, image). resident: so many networks are kept on the device at once. With
-    a `precision` of bfloat16 they predict in mixed precision. window: the size of the parts of an image that networks
-    see one at a time, None for all of it; overlap: the share of their sides that neighbours have in common.
+    resident: so many networks are kept on the device at once. With a `precision` of bfloat16 they predict in mixed
+    precision. window: the size of the parts of an image that networks see one at a time, None for all of it; overlap:
+    the share of their sides that neighbours have in common.
     """
 
     kind: str
-    build: Callable[[], nn.Module]
-    load: Callable[[Member], Weights]
     table: MemberTable
-    seed: int
-    method: str
-    rate: float = 0.0
+    _: KW_ONLY
     resident: int = 64
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     precision: torch.dtype = torch.float32
@@ -54,11 +51,32 @@ class NetworkPool(Pool):
     overlap: float = 0.0
     _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict)
 
+    def load_network(self, member: Member) -> nn.Module:
+        """The network of a member on the device, as it predicts."""
+        raise NotImplementedError
+
+    def num_bytes(self, member: Member) -> int:
+        """The memory that the weights of a member's network take up."""
+        raise NotImplementedError
+
+    def shares(self, member: Member) -> Member:
+        """The member whose network it shares: passes of one network share theirs."""
+        raise NotImplementedError
+
+    def passing(self, member: Member, images: range) -> AbstractContextManager[object]:
+        """In which a member predicts images with these numbers in the data set, as a pass with dropout."""
+        return nullcontext()
+
+    def predict(self, member: Member, network: nn.Module, inputs: Inputs) -> Outputs:
+        """What a member predicts, by name, (image, …, row, column), perhaps on a coarser grid."""
+        raw = network(inputs)
+        return LIKELIHOODS[self.kind].image_outputs(raw.float())
+
     def resident_slices(self, members: slice) -> Iterator[slice]:
         """Slices of members, each of whose networks fit onto the device together."""
         start, seen = members.start, set[Member]()
         for number in range(members.start, members.stop):
-            loaded = self._loaded(self.table.members[number])
+            loaded = self.shares(self.table.members[number])
             seen.add(loaded)
             if len(seen) > self.resident:
                 yield slice(start, number)
@@ -67,56 +85,84 @@ class NetworkPool(Pool):
 
     def weight_bytes(self, members: slice) -> int:
         """The memory that the weights of members take up; passes of one network share theirs."""
-        distinct = {self._loaded(member) for member in self.table.members[members]}
-        return len(distinct) * sum(int(each.nbytes) for each in self.build().state_dict().values())
-
-    def _loaded(self, member: Member) -> Member:
-        """The member whose weights it shares: passes of one network share theirs."""
-        return Member(member.network, member.snapshot) if self.rate else member
+        return sum(self.num_bytes(each) for each in {self.shares(member) for member in self.table.members[members]})
 
     def windows(self, size: Size) -> tuple[Window, ...]:
         """The parts of an image of that size that networks see one at a time."""
         return whole(size) if self.window is None else windows_over(size, self.window, self.overlap)
 
-    def outputs(self, inputs: Inputs, members: slice, images: range) -> WindowMaps:
-        """What members predict; images: their numbers in the data set, so that dropout does not depend on batches."""
+    def outputs(self, inputs: Inputs, members: slice, images: range, size: Size | None = None) -> WindowMaps:
+        """What members predict; images: their numbers in the data set, so that dropout does not depend on batches.
+
+        size: that of the targets, by default that of the images.
+        """
         # Networks are loaded one after another, before threads begin.
-        tasks = [(member, self._network(member)) for member in self.table.members[members]]
-        size = image_size(inputs)
+        tasks = [(member, self.network(member)) for member in self.table.members[members]]
+        size = size or image_size(inputs)
         windows = self.windows(size)
 
-        def predict(task: tuple[Member, nn.Module]) -> dict[str, Tensor]:
-            outputs = [self._predict(*task, cut(inputs, window), images) for window in windows]
-            return {name: torch.stack([each[name] for each in outputs], 1) for name in outputs[0]}
+        def predict(task: tuple[Member, nn.Module]) -> WindowMaps:
+            parts = [inputs] if len(windows) == 1 else [cut(inputs, window) for window in windows]
+            outputs = [self._predict(*task, part, images) for part in parts]
+            stacked = {name: torch.stack([each[name] for each in outputs], 1)[None] for name in outputs[0]}
+            return WindowMaps(size, windows, stacked, aligned_corners(task[1]))
 
-        outputs = in_threads(predict, tasks) if self.device.type == "cpu" else [predict(task) for task in tasks]
-        return WindowMaps(size, windows, {name: torch.stack([each[name] for each in outputs]) for name in outputs[0]})
+        return joined(in_threads(predict, tasks) if self.device.type == "cpu" else [predict(task) for task in tasks])
 
-    def _predict(self, member: Member, network: nn.Module, inputs: Inputs, images: range) -> dict[str, Tensor]:
+    def _predict(self, member: Member, network: nn.Module, inputs: Inputs, images: range) -> Outputs:
         autocast = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
-        with torch.inference_mode(), autocast, self._dropout(member, images):
-            raw = network(inputs)
-        outputs = LIKELIHOODS[self.kind].image_outputs(raw.float())
+        with torch.inference_mode(), autocast, self.passing(member, images):
+            outputs = self.predict(member, network, inputs)
         return {name: values.contiguous() for name, values in outputs.items()}
 
-    def _dropout(self, member: Member, images: range) -> AbstractContextManager[object]:
+    def network(self, member: Member) -> nn.Module:
+        """The network of a member, loaded if it is not on the device."""
+        name = self.shares(member)
+        if name not in self._networks:
+            self._networks[name] = self.load_network(name)
+        self._networks.move_to_end(name)
+        while len(self._networks) > self.resident:
+            self._networks.popitem(last=False)
+        return self._networks[name]
+
+
+@dataclass
+class NetworkPool(ImagePool):
+    """Members that are networks trained here, snapshots of them, or passes of them with dropout.
+
+    load: the weights of a member. rate: of dropout, 0 for none; the masks of a pass are a function of (seed, method,
+    network, pass, image).
+    """
+
+    build: Callable[[], nn.Module]
+    load: Callable[[Member], Weights]
+    seed: int
+    method: str
+    rate: float = 0.0
+
+    def shares(self, member: Member) -> Member:
+        """Passes of one network share it."""
+        return Member(member.network, member.snapshot) if self.rate else member
+
+    def num_bytes(self, member: Member) -> int:
+        """All networks are built alike."""
+        return sum(int(each.nbytes) for each in self.build().state_dict().values())
+
+    def passing(self, member: Member, images: range) -> AbstractContextManager[object]:
+        """With dropout, if the method has any."""
         if not self.rate:
             return nullcontext()
-        names = (self.method, member.network, "pass", member.number)
-        keys = torch.tensor([randomness.key(self.seed, *names, image) for image in images], device=self.device)
+        keys = pass_keys(self.seed, self.method, member, images, self.device)
         # With places of its own the network has hooks that know the rate, and they alone act; otherwise its own dropout
         # acts at the rate.
         places = getattr(next(iter(self._networks.values())), "dropout_places", ())
         return SeededDropout(keys, by_mode=True) if places else SeededDropout(keys, self.rate)
 
-    def _network(self, member: Member) -> nn.Module:
-        name = self._loaded(member)
-        if name in self._networks:
-            self._networks.move_to_end(name)
-            return self._networks[name]
+    def load_network(self, member: Member) -> nn.Module:
+        """A new network with the weights of a member."""
         network = self.build()
         try:
-            network.load_state_dict(dict(self.load(name)))
+            network.load_state_dict(dict(self.load(member)))
         except RuntimeError as error:
             reason = str(error).splitlines()[-1].strip()
             raise InputError(f"{self.method}: the weights of network {member.network} do not fit ({reason})") from None
@@ -127,10 +173,13 @@ class NetworkPool(Pool):
             insert_dropout(network, places, self.rate)
         if self.precision == torch.float32:  # in mixed precision it gains nothing
             fold_batch_norm(network)
-        self._networks[name] = network
-        while len(self._networks) > self.resident:
-            self._networks.popitem(last=False)
         return network
+
+
+def pass_keys(seed: int, method: str, member: Member, images: range, device: torch.device) -> Tensor:
+    """The keys of the dropout masks of a pass, one for each image."""
+    names = (method, member.network, "pass", member.number)
+    return torch.tensor([randomness.key(seed, *names, image) for image in images], device=device)
 
 
 def image_size(inputs: Inputs) -> Size:
@@ -175,7 +224,7 @@ class NetworksOnImages(PoolOnData):
     domain does not tell apart, None where they are the same.
     """
 
-    pool: NetworkPool
+    pool: ImagePool
     samples: Samples
     batch_size: int = 1
     workers: int = 0
@@ -258,7 +307,8 @@ class ImageShard:
         parts: list[list[WindowMaps]] = [[] for _ in self.batches]
         for members in pool.resident_slices(part.members):
             for number, (images, batch) in enumerate(self.batches):
-                parts[number].append(pool.outputs(batch.inputs, members, images))
+                height, width = batch.target.shape[-2:]
+                parts[number].append(pool.outputs(batch.inputs, members, images, (height, width)))
                 predictor.show(batch, images, members, predictor.in_domain_classes(parts[number][-1]))
         return [predictor.in_domain_classes(joined(maps)) for maps in parts]
 

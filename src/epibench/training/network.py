@@ -21,6 +21,7 @@ from epibench import randomness
 from epibench.data.batch import Batch, Samples
 from epibench.data.loading import Augmentation, Stream, batches
 from epibench.errors import InputError
+from epibench.interpolation import aligned_corners, grid_positions
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.training.rules import Step, decay
 from epibench.training.state import (
@@ -188,7 +189,7 @@ class _Run:
         self.flat.gradient.zero_()
         with self._dropout(len(batch.target)):
             raw = self.module(batch.inputs)
-        raw = upsampled(raw, batch.target.shape[1:])
+        raw = upsampled(raw, batch.target.shape[1:], aligned_corners(self.network))
         # Elsewhere the target may be NaN or no class, and what the network says there must not reach the gradient.
         target = batch.target.masked_fill(~batch.valid, 0)
         raw = torch.where(batch.valid[:, None], raw, torch.zeros((), device=raw.device, dtype=raw.dtype))
@@ -259,18 +260,18 @@ def mean_loss(losses: Tensor, weights: Tensor) -> Tensor:
     return summed / torch.where(total > 0, total, torch.ones_like(total))
 
 
-def upsampled(raw: Tensor, size: Sequence[int]) -> Tensor:
+def upsampled(raw: Tensor, size: Sequence[int], align_corners: bool = True) -> Tensor:
     """What a network predicts on a coarse grid, (image, output, row, column), at the size of the image.
 
-    Bilinear with aligned corners, as products with two matrices: on a GPU the gradient of torch's own interpolation is
-    summed in an order that changes from run to run.
+    Bilinear, as products with two matrices: on a GPU the gradient of torch's own interpolation is summed in an order
+    that changes from run to run.
     """
     if raw.shape[-2:] == tuple(size):
         return raw
     matrices = []
     for coarse, fine in zip(raw.shape[-2:], size, strict=True):
-        places = torch.arange(fine, device=raw.device, dtype=torch.float64) * ((coarse - 1) / max(1, fine - 1))
-        distances = (places[:, None] - torch.arange(coarse, device=raw.device)).abs()
+        positions = grid_positions(range(fine), coarse, fine, align_corners, raw.device)
+        distances = (positions[:, None] - torch.arange(coarse, device=raw.device)).abs()
         matrices.append((1 - distances).clamp(min=0).to(raw.dtype))
     return matrices[0] @ raw @ matrices[1].T
 
