@@ -69,7 +69,8 @@ class CountingPool:
         for start in range(members.start, members.stop, self.resident):
             yield slice(start, min(start + self.resident, members.stop))
 
-    def outputs(self, inputs: Mapping[str, Tensor], members: slice, images: range) -> WindowMaps:
+    def outputs(self, inputs: Mapping[str, Tensor], members: slice, images: range, size: tuple[int, int]) -> WindowMaps:
+        assert size == (HEIGHT, WIDTH)
         assert len(images) == len(inputs["image"])
         numbers = range(members.start, members.stop)
         self.runs.update((member, image) for member in numbers for image in images)

@@ -1,0 +1,162 @@
+"""Data sets and loaders of the user's, in Python: whatever they yield becomes batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import default_collate as torch_collate
+
+from epibench.data.batch import Batch, Samples
+from epibench.data.classes import ClassTable, table_of_names
+from epibench.errors import InputError
+from epibench.imported import error_in_words
+
+TARGETS = ("target", "label", "labels", "depth", "y")
+VALID = ("valid", "mask")
+IGNORE_INDEX = 255
+
+
+def as_batch(item: Any, name: str, ignore_index: int = IGNORE_INDEX, batched: bool = False) -> Batch:
+    """A sample, or several: a Batch, (input, target[, valid]), or a dict with a target and inputs by their names.
+
+    A target is one number or class, several numbers, or a map (height, width). Without `valid`, everything counts, less
+    classes that are `ignore_index` or negative, and numbers that are not finite.
+    """
+    if isinstance(item, Batch):
+        return item
+    inputs, target, valid = _parts(item, name)
+    target = _target(target, name, batched)
+    if valid is None:
+        valid = torch.isfinite(target) if target.is_floating_point() else (target != ignore_index) & (target >= 0)
+    else:
+        valid = _as_rows(_tensor(valid, name, "valid"), batched).bool()
+        if valid.shape != target.shape:
+            raise InputError(f"{name}: valid is {tuple(valid.shape)}, and the target {tuple(target.shape)}")
+    return Batch(inputs, target, valid)
+
+
+def _parts(item: Any, name: str) -> tuple[dict[str, Tensor], Any, Any]:
+    if isinstance(item, Mapping):
+        target = next((key for key in TARGETS if key in item), None)
+        if target is None:
+            raise InputError(f"{name}: has {', '.join(map(str, item))}, and no target; call it one of {TARGETS}")
+        valid = next((key for key in VALID if key in item), None)
+        rest = [key for key in item if key not in (target, valid)]
+        inputs = {("image" if key == "pixel_values" else str(key)): item[key] for key in rest}
+        known = {key: _tensor(value, name, key) for key, value in inputs.items() if _is_array(value)}
+        if not known:
+            raise InputError(f"{name}: has no input beside its target")
+        return known, item[target], None if valid is None else item[valid]
+    if isinstance(item, Sequence) and len(item) in (2, 3):
+        given = item[0] if isinstance(item[0], Mapping) else {"image": item[0]}
+        inputs = {str(key): _tensor(value, name, str(key)) for key, value in given.items()}
+        return inputs, item[1], item[2] if len(item) == 3 else None
+    raise InputError(
+        f"{name}: yields {type(item).__name__}; give a Batch, (input, target), (input, target, valid), or a dict with "
+        f"one of {', '.join(TARGETS)}"
+    )
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor | np.ndarray | float | int)
+
+
+def _tensor(value: Any, name: str, key: str) -> Tensor:
+    try:
+        tensor = torch.as_tensor(np.asarray(value) if not isinstance(value, Tensor) else value)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{name}: '{key}' is {type(value).__name__}, no tensor or array") from None
+    return tensor.float() if tensor.dtype == torch.float64 else tensor
+
+
+def _target(value: Any, name: str, batched: bool) -> Tensor:
+    target = _as_rows(_tensor(value, name, "target"), batched)
+    if target.dim() != 2 + batched:
+        axes = "(number,) or (height, width)"
+        raise InputError(f"{name}: the target is {tuple(target.shape)}; give a number, {axes}")
+    return target.float() if target.is_floating_point() else target.long()
+
+
+def _as_rows(values: Tensor, batched: bool) -> Tensor:
+    """With rows and columns: one number is a map of one pixel, several are one row."""
+    leading = values.shape[:1] if batched else ()
+    inner = values.shape[len(leading) :]
+    if len(inner) == 3 and inner[0] == 1:
+        return values.reshape(*leading, *inner[1:])
+    return values if len(inner) >= 2 else values.reshape(*leading, 1, -1)
+
+
+class GivenSamples:
+    """A data set of the user's as samples by number; `classes`: those of its targets."""
+
+    def __init__(self, dataset: Any, name: str, ignore_index: int = IGNORE_INDEX):
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise InputError(f"{name}: {type(dataset).__name__} has no length or no samples by number")
+        if not len(dataset):
+            raise InputError(f"{name}: has no samples")
+        self.dataset, self.name, self.ignore_index = dataset, name, ignore_index
+        self.classes: ClassTable | None = None
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Batch:
+        name = f"{self.name}: sample {index}"
+        try:
+            item = self.dataset[index]
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"{name}: {error_in_words(error)}") from None
+        return as_batch(item, name, self.ignore_index)
+
+    def frame_id(self, index: int) -> str:
+        """What a sample is called."""
+        return str(index)
+
+
+class LoadedBatches(GivenSamples):
+    """A DataLoader of the user's: its batches, one after another, as it makes them."""
+
+    def __init__(self, loader: DataLoader[Any], name: str, ignore_index: int = IGNORE_INDEX):
+        if not hasattr(loader.dataset, "__len__"):
+            raise InputError(f"{name}: its data set has no length; give one that has, so that progress can be shown")
+        if not isinstance(loader.sampler, SequentialSampler) and loader.batch_sampler is not None:
+            raise InputError(f"{name}: it shuffles its samples; give a DataLoader with shuffle=False")
+        super().__init__(loader.dataset, name, ignore_index)
+        self.loader = loader
+
+    def batches(self, first: int) -> Iterator[Batch]:
+        """From a sample on."""
+        done = 0
+        for item in self.loader:
+            batch = as_batch(item, f"{self.name}: batch at sample {done}", self.ignore_index, batched=True)
+            end = done + len(batch.target)
+            if end > first:
+                skipped = max(0, first - done)
+                yield batch.each(lambda tensor, skipped=skipped: tensor[skipped:])  # type: ignore[misc]
+            done = end
+
+    def __getitem__(self, index: int) -> Batch:
+        """A sample as the loader yields it; only the first are cheap."""
+        batch = next(self.batches(index))
+        return batch.each(lambda tensor: tensor[0])
+
+
+def open_given(data: Any, name: str, ignore_index: int = IGNORE_INDEX) -> Samples:
+    """A data set or a loader of the user's. A loader that only gathers samples is not needed: ours does that."""
+    if isinstance(data, DataLoader):
+        if data.collate_fn is torch_collate and isinstance(data.sampler, SequentialSampler):
+            return GivenSamples(data.dataset, name, ignore_index)
+        return LoadedBatches(data, name, ignore_index)
+    return GivenSamples(data, name, ignore_index)
+
+
+def numbered_classes(number: int) -> ClassTable:
+    """Classes that have no names."""
+    return table_of_names(tuple(f"class {each}" for each in range(number)), "numbered")

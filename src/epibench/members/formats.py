@@ -1,0 +1,288 @@
+"""How a model that was not made here is fed, and how what it returns becomes a map: said by its user, and checked.
+
+Nothing is guessed from numbers. What a model returns for the first image is looked at, described in one line, and
+refused in words where it cannot be what it is said to be: an argmax that is baked in, probabilities that do not sum
+to 1, logits that do, a depth without a scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from epibench.data.batch import Batch
+from epibench.errors import InputError
+from epibench.imported import error_in_words
+
+Side = Annotated[int, Field(ge=1, le=2**16)]
+Channels = Annotated[tuple[float, ...], Field(min_length=1)]
+# What models of others call the output that counts, where they return several by name.
+USUAL_OUTPUTS = {"categorical": ("logits", "out", "probs"), "gaussian": ("mean", "predicted_depth", "depth", "out")}
+RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}  # Pillow's numbers
+SUM_TOLERANCE = 1e-3
+FAR_FROM_METRES = 20.0  # a depth that is so many times too large or too small, by its median, has no scale
+
+
+class ModelFormat(BaseModel):
+    """How a model is fed, and how what it returns is read.
+
+    Fed: inputs: what it is called with, one argument each, by the names of the data (`image`, `sparse_depth`), by
+    default all that there is; `mapping`: one argument that holds all of them. An 8-bit image becomes floats from 0 to
+    `image_max`, its channels in `order`, less `mean`, divided by `std`; size: scaled to (height, width) first, by
+    `resample`. Inputs that are no 8-bit images are handed over as they are.
+
+    Read: output: the name or number of what counts, where a model returns several. Classes: values are `logits` or
+    `probs`, (image, class, row, column). Numbers: a mean (image, row, column), alone, or with its spread as a second
+    channel or output, which is a `log_variance`, a `variance` or a `std`; factor: times which they are in the unit of
+    the data, as 0.001 for millimetres. align_corners: how a grid that is coarser than the image lies on it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    inputs: Literal["mapping"] | tuple[str, ...] | None = None
+    image_max: float = Field(1.0, gt=0, le=1e6)
+    order: Literal["rgb", "bgr"] = "rgb"
+    mean: Channels | None = None
+    std: Channels | None = None
+    size: tuple[Side, Side] | None = None
+    resample: Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"] = "bilinear"
+    output: str | int | None = None
+    values: Literal["logits", "probs"] = "logits"
+    spread: Literal["log_variance", "variance", "std"] | None = None
+    factor: float = Field(1.0, gt=0, le=1e9)
+    align_corners: bool = False
+
+
+def fed_image(image: Tensor, read_as: ModelFormat) -> Tensor:
+    """8-bit images (image, channel, height, width) as a model wants them."""
+    if read_as.size is not None and tuple(image.shape[-2:]) != read_as.size:
+        image = resized(image, read_as.size, RESAMPLE[read_as.resample])
+    if read_as.order == "bgr":
+        image = image.flip(1)
+    values = image.float() * (read_as.image_max / 255)
+    for change, given in ((torch.sub, read_as.mean), (torch.div, read_as.std)):
+        if given is not None:
+            if len(given) not in (1, image.shape[1]):
+                raise InputError(f"mean or std has {len(given)} numbers, and an image {image.shape[1]} channels")
+            values = change(values, torch.tensor(given, device=values.device).view(1, -1, 1, 1))
+    return values
+
+
+def resized(images: Tensor, size: tuple[int, int], resample: int) -> Tensor:
+    """By Pillow, as most who train on resized images do it."""
+    resized = [
+        np.asarray(Image.fromarray(each.permute(1, 2, 0).cpu().numpy()).resize(size[::-1], Image.Resampling(resample)))
+        for each in images
+    ]
+    return torch.from_numpy(np.stack(resized)).permute(0, 3, 1, 2).to(images.device)
+
+
+class GivenNetwork(nn.Module):
+    """A model of the user's as the evaluation wants it: inputs by name in, named outputs (image, …, row, column) out.
+
+    model: a module, or anything that can be called.
+    """
+
+    def __init__(self, model: Any, kind: str, read_as: ModelFormat, name: str):
+        super().__init__()
+        self.model, self.kind, self.read_as, self.name = model, kind, read_as, name
+        self.align_corners = read_as.align_corners
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Logits or probs, or mean and variance."""
+        return self.read(self.call(inputs))
+
+    def call(self, inputs: Mapping[str, Tensor]) -> Any:
+        """What the model returns, as it is."""
+        fed = {name: self._fed(values) for name, values in inputs.items()}
+        if self.read_as.inputs == "mapping":
+            return self.model(fed)
+        names = self.read_as.inputs or tuple(fed)
+        for name in names:
+            if name not in fed:
+                raise InputError(f"{self.name}: it is fed '{name}', and the data has {', '.join(fed)}; give inputs=[…]")
+        return self.model(*(fed[name] for name in names))
+
+    def read(self, returned: Any) -> dict[str, Tensor]:
+        """What it stands for."""
+        if self.kind == "categorical":
+            return {self.read_as.values: _as_map(self.chosen(returned), 4, self.name).float()}
+        return self._numbers(returned)
+
+    def _fed(self, values: Tensor) -> Tensor:
+        image = values.dtype == torch.uint8 and values.dim() == 4
+        return fed_image(values, self.read_as) if image else values
+
+    def chosen(self, returned: Any) -> Tensor:
+        """The output that counts."""
+        if isinstance(returned, Tensor):
+            return returned
+        name = self.read_as.output
+        if isinstance(returned, Mapping):
+            usual = next((each for each in USUAL_OUTPUTS[self.kind] if each in returned), None)
+            name = usual if name is None else name
+            if name not in returned:
+                raise InputError(
+                    f"{self.name}: returns {', '.join(map(str, returned))}; say which of them counts, as output=NAME"
+                )
+            return _tensor(returned[name], self.name)
+        if isinstance(returned, Sequence) and returned:
+            number = 0 if name is None else int(name)
+            if not 0 <= number < len(returned):
+                raise InputError(f"{self.name}: returns {len(returned)} outputs; output={name} is none of them")
+            return _tensor(returned[number], self.name)
+        raise InputError(f"{self.name}: returns {type(returned).__name__}, no tensor of predictions")
+
+    def _numbers(self, returned: Any) -> dict[str, Tensor]:
+        """Mean and variance; a variance of 0 where the model gives none."""
+        mean, spread = self.chosen(returned), None
+        if self.read_as.spread is not None:
+            mean, spread = self._with_spread(returned, mean)
+        elif mean.dim() == 4 and mean.shape[1] > 1:
+            raise InputError(
+                f"{self.name}: returns {mean.shape[1]} channels; one is a mean, a second one its spread: give "
+                f"spread=log_variance, variance or std"
+            )
+        mean = _as_map(mean, 3, self.name).float() * self.read_as.factor
+        if spread is None:
+            return {"mean": mean, "variance": torch.zeros_like(mean)}
+        spread = _as_map(spread, 3, self.name).float()
+        variance = spread.exp() if self.read_as.spread == "log_variance" else spread
+        variance = variance.square() if self.read_as.spread == "std" else variance
+        return {"mean": mean, "variance": variance * self.read_as.factor**2}
+
+    def _with_spread(self, returned: Any, mean: Tensor) -> tuple[Tensor, Tensor]:
+        """The two outputs, or the two channels of one."""
+        name = str(self.read_as.spread)
+        if isinstance(returned, Mapping) and name in returned:
+            return mean, _tensor(returned[name], self.name)
+        if isinstance(returned, tuple | list) and len(returned) == 2:
+            return _tensor(returned[0], self.name), _tensor(returned[1], self.name)
+        if isinstance(returned, Tensor) and returned.dim() in (2, 4) and returned.shape[1] == 2:
+            return returned[:, :1], returned[:, 1:]
+        raise InputError(
+            f"{self.name}: with spread={name}, it returns two outputs, one called '{name}' beside others, or one with "
+            f"two channels; not {_described(returned)}"
+        )
+
+
+def _tensor(value: Any, name: str) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise InputError(f"{name}: its output is {type(value).__name__}, no tensor")
+    return value
+
+
+def _as_map(values: Tensor, axes: int, name: str) -> Tensor:
+    """With rows and columns: numbers of a sample lie in one row; a channel of size 1 is dropped where there is none."""
+    if axes == 3:
+        if values.dim() == 4 and values.shape[1] == 1:
+            return values[:, 0]
+        if values.dim() <= 2:  # (image,) or (image, number)
+            return values.view(len(values), 1, -1)
+    elif values.dim() == 2:  # (image, class)
+        return values[:, :, None, None]
+    if values.dim() != axes:
+        expected = "(image, class, row, column)" if axes == 4 else "(image, row, column)"
+        raise InputError(f"{name}: returns shape {tuple(values.shape)}, not {expected}")
+    return values
+
+
+def _described(returned: Any) -> str:
+    if isinstance(returned, Tensor):
+        return f"a tensor of shape {tuple(returned.shape)}"
+    if isinstance(returned, Mapping):
+        return f"outputs {', '.join(map(str, returned))}"
+    return type(returned).__name__
+
+
+def check_model(network: GivenNetwork, first: Batch, num_classes: int | None, depth: bool) -> str:
+    """Let a model predict the first image, and say what it is in one line, or refuse it in words.
+
+    first: a batch of one; num_classes: those of the data, None for numbers; depth: whether the numbers are metres.
+    """
+    try:
+        with torch.inference_mode():
+            returned = network.call(first.inputs)
+            _refuse_whole_numbers(network, returned)
+            outputs = network.read(returned)
+    except InputError:
+        raise
+    except Exception as error:
+        shapes = ", ".join(f"{name} {tuple(values.shape)}" for name, values in first.inputs.items())
+        raise InputError(f"{network.name}: fails on the first image ({shapes}): {error_in_words(error)}") from None
+    for values in outputs.values():
+        if not bool(torch.isfinite(values).all()):
+            raise InputError(f"{network.name}: predicts NaN or infinite values for the first image")
+    if network.kind == "categorical":
+        return _check_classes(network, outputs, first, num_classes)
+    return _check_numbers(network, outputs, first, depth)
+
+
+def _refuse_whole_numbers(network: GivenNetwork, returned: Any) -> None:
+    """Classes instead of what speaks for each."""
+    if network.kind == "categorical" and not (chosen := network.chosen(returned)).is_floating_point():
+        raise InputError(
+            f"{network.name}: returns whole numbers ({str(chosen.dtype).removeprefix('torch.')}): an argmax is baked "
+            f"in; export it without, so that it returns logits or probabilities of every class"
+        )
+
+
+def _check_classes(network: GivenNetwork, outputs: Mapping[str, Tensor], first: Batch, num_classes: int | None) -> str:
+    name, (key, values) = network.name, next(iter(outputs.items()))
+    if values.shape[1] == 1:
+        raise InputError(
+            f"{name}: returns one channel; classes of pixels need one for each class (of two classes, give both)"
+        )
+    if num_classes is not None and values.shape[1] != num_classes:
+        raise InputError(
+            f"{name}: predicts {values.shape[1]} classes, and there are {num_classes}; give the classes that it was "
+            f"trained on as classes=… (a table or names)"
+        )
+    total = values.double().sum(1)
+    low, high = (float(each) for each in values.aminmax())
+    sums = float((total - 1).abs().max())
+    if key == "probs" and (low < -SUM_TOLERANCE or sums > SUM_TOLERANCE):
+        raise InputError(
+            f"{name}: values=probs, but they are {low:.3g} to {high:.3g} and sum to {float(total.mean()):.4g}: "
+            f"are they logits? give values=logits"
+        )
+    if key == "logits" and low >= 0 and sums < SUM_TOLERANCE:
+        raise InputError(f"{name}: values=logits, but they are from 0 to 1 and sum to 1: give values=probs")
+    return f"{values.shape[1]} classes at {_grid(values, first, network)}, {key} from {low:.3g} to {high:.3g}"
+
+
+def _check_numbers(network: GivenNetwork, outputs: Mapping[str, Tensor], first: Batch, depth: bool) -> str:
+    name, mean = network.name, outputs["mean"]
+    low, high = (float(each) for each in mean.aminmax())
+    if depth and bool(first.valid.any()):
+        truth, predicted = float(first.target[first.valid].median()), float(mean.median())
+        ratio = predicted / truth if truth > 0 else 1.0
+        if not 1 / FAR_FROM_METRES < ratio < FAR_FROM_METRES:
+            raise InputError(
+                f"{name}: predicts {low:.3g} to {high:.3g} (median {predicted:.3g}) where the target's median is "
+                f"{truth:.3g} m: a relative depth, or another unit? Give factor=… (0.001 for millimetres); a depth "
+                f"without a scale cannot be scored in metres"
+            )
+    if network.read_as.spread is not None and float(outputs["variance"].min()) < 0:
+        raise InputError(f"{name}: its variance is negative ({float(outputs['variance'].min()):.3g}); is it a log?")
+    spread = "no spread of its own" if network.read_as.spread is None else f"std {_std_range(outputs['variance'])}"
+    return f"numbers at {_grid(mean, first, network)}, from {low:.3g} to {high:.3g}, {spread}"
+
+
+def _std_range(variance: Tensor) -> str:
+    low, high = (float(each) for each in variance.sqrt().aminmax())
+    return f"{low:.3g} to {high:.3g}"
+
+
+def _grid(values: Tensor, first: Batch, network: GivenNetwork) -> str:
+    rows, columns = values.shape[-2:]
+    height, width = first.target.shape[-2:]
+    if (rows, columns) == (height, width):
+        return f"{height}×{width}"
+    return f"{rows}×{columns} of {height}×{width}, corners {'aligned' if network.align_corners else 'not aligned'}"

@@ -1,0 +1,147 @@
+"""Pools of models that were trained elsewhere: each one a member, or several passes of each with its own dropout, or
+several views of each image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from epibench.data.classes import ClassTable
+from epibench.errors import InputError
+from epibench.members.formats import RESAMPLE, GivenNetwork, ModelFormat, resized
+from epibench.members.networks import ImagePool, Inputs, Outputs, image_size, pass_keys
+from epibench.methods.contract import Member, MemberTable
+from epibench.networks.dropout import SeededDropout
+from epibench.plans import Plan
+
+VIEWS = ("flip", "scale")
+SCALES = (0.75, 1.25)
+
+
+@dataclass(frozen=True)
+class GivenModel:
+    """A model as it was given. open: loads it, as a module or anything that can be called.
+
+    name: what to call it in messages; fingerprint: of everything that decides what it predicts, None where that cannot
+    be known; classes: those that it says it predicts; facts: what is to be said of it in results.
+    """
+
+    name: str
+    open: Callable[[], Any]
+    read_as: ModelFormat
+    fingerprint: str | None = None
+    classes: ClassTable | None = None
+    facts: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class View:
+    """A way to look at an image, and back: mirrored, or scaled."""
+
+    flip: bool = False
+    scale: float = 1.0
+
+    def inputs(self, inputs: Inputs) -> Inputs:
+        """Every image, seen this way."""
+        if self.scale != 1:
+            height, width = (max(1, round(self.scale * side)) for side in image_size(inputs))
+            inputs = {name: _scaled(values, (height, width), name) for name, values in inputs.items()}
+        return {name: values.flip(-1) for name, values in inputs.items()} if self.flip else inputs
+
+    def outputs(self, outputs: Outputs) -> Outputs:
+        """What is predicted of it, as of the image; grids of any size lie on the image anyway."""
+        return {name: values.flip(-1) for name, values in outputs.items()} if self.flip else outputs
+
+
+def _scaled(values: Tensor, size: tuple[int, int], name: str) -> Tensor:
+    if name != "image" or values.dim() != 4:
+        raise InputError(f"views at other scales are for images alone, and there is '{name}'; leave out scale")
+    if values.dtype == torch.uint8:
+        return resized(values, size, RESAMPLE["bilinear"])
+    return nn.functional.interpolate(values, size, mode="bilinear", align_corners=False, antialias=True)
+
+
+def make_views(names: Sequence[str]) -> tuple[View, ...]:
+    """The image itself, then its views: mirrored, at other scales, and both."""
+    for name in names:
+        if name not in VIEWS:
+            raise InputError(f"view '{name}' is unknown; there are {', '.join(VIEWS)}")
+    scales = (1.0, *(SCALES if "scale" in names else ()))
+    return tuple(View(flip, scale) for scale in scales for flip in ((False, True) if "flip" in names else (False,)))
+
+
+@dataclass
+class GivenPool(ImagePool):
+    """Members that are given models: each by itself, or passes of each with its dropout, or views of each image.
+
+    passes: of each model with dropout, 0 for none; the masks are a function of (seed, model, pass, image). rate: of
+    all dropout, None for what the model has.
+    """
+
+    models: Sequence[GivenModel]
+    _: KW_ONLY
+    seed: int = 0
+    passes: int = 0
+    rate: float | None = None
+    views: tuple[View, ...] = (View(),)
+
+    def shares(self, member: Member) -> Member:
+        """All members of a model share it."""
+        return Member(member.network, 0)
+
+    def num_bytes(self, member: Member) -> int:
+        """What its parameters and buffers take up, where it has any that we see."""
+        return module_bytes(self.network(member))
+
+    def load_network(self, member: Member) -> nn.Module:
+        """The model, opened."""
+        given = self.models[member.network]
+        model = given.open()
+        network = GivenNetwork(model, self.kind, given.read_as, given.name)
+        return network.to(self.device).eval()
+
+    def passing(self, member: Member, images: range) -> AbstractContextManager[object]:
+        """With the dropout of the model, in its passes."""
+        if not self.passes:
+            return nullcontext()
+        return SeededDropout(pass_keys(self.seed, "given", member, images, self.device), self.rate)
+
+    def predict(self, member: Member, network: nn.Module, inputs: Inputs) -> Outputs:
+        """What the model makes of the member's view."""
+        view = self.views[member.snapshot]
+        outputs: Outputs = network(view.inputs(inputs))
+        return view.outputs(outputs)
+
+
+def module_bytes(module: nn.Module) -> int:
+    """The memory that parameters and buffers take up."""
+    return sum(int(each.nbytes) for each in (*module.parameters(), *module.buffers()))
+
+
+def given_members(num_models: int, passes: int = 0, views: int = 1) -> MemberTable:
+    """One member of each model, or passes, or views of it, which are drawn in their order."""
+    each = max(1, passes) * views
+    members = tuple(
+        Member(model, view, number)
+        for model in range(num_models)
+        for view in range(views)
+        for number in range(max(1, passes))
+    )
+    plan: Plan = "random" if each == 1 else "prefix"
+    return MemberTable(members, plan, None if each == 1 else tuple(member.network for member in members))
+
+
+def check_dropout(network: nn.Module, inputs: Inputs, name: str, rate: float | None) -> None:
+    """Refuse passes of a model whose dropout never acts: they would all be the same."""
+    images = len(next(iter(inputs.values())))
+    device = next(iter(inputs.values())).device
+    with torch.inference_mode(), SeededDropout(torch.arange(images, device=device), rate) as mode:
+        network(inputs)
+        calls = mode.calls
+    if not calls:
+        raise InputError(f"{name}: no dropout acts in it, all its passes would be alike; leave out --mc-dropout")
