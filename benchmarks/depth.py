@@ -97,7 +97,6 @@ def evaluation_speed(options: argparse.Namespace, precision: torch.dtype, passes
         table,
         build,
         lambda member: build().state_dict(),
-        0,
         "ensemble",
         rate=0.0 if passes == 1 else 0.5,
         device=device,

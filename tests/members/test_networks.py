@@ -45,7 +45,7 @@ METHODS: dict[str, Method] = {
 def network_pool(name: str = "dropout", resident: int = 64) -> tuple[NetworkPool, Stored]:
     method, stored = METHODS[name], Stored()
     table = method.members(range(method.num_trained))
-    pool = NetworkPool("gaussian", table, build, stored.load, 7, method.name, rate=method.dropout, resident=resident)
+    pool = NetworkPool("gaussian", table, build, stored.load, method.name, method.dropout, seed=7, resident=resident)
     return pool, stored
 
 

@@ -58,8 +58,8 @@ for name in ("train_large", "train_stacked"):
 images.DomainTask.carry_out = noted(
     images.DomainTask.carry_out, lambda task: f"evaluate {task.fitted.name} {task.domain}"
 )
-images.ImageExperiment.measure_cost = noted(
-    images.ImageExperiment.measure_cost, lambda self, fitted, sample: f"measure {fitted.name}"
+images.ImageEvaluation.measure_cost = noted(
+    images.ImageEvaluation.measure_cost, lambda self, fitted, sample: f"measure {fitted.name}"
 )
 network._Run.take_step = gated(network._Run.take_step, "train")
 stacked.Block.run = gated(stacked.Block.run, "train")

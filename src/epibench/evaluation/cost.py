@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from epibench.likelihoods import LIKELIHOODS
-from epibench.members.maps import joined
+from epibench.members.maps import Size, joined
 from epibench.members.networks import ImagePool, bands
 from epibench.members.pool import chunk_size
 from epibench.results import ImageCost
@@ -31,23 +31,24 @@ def network_cost(network: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, 
 
 
 def cost_per_image(
-    pool: ImagePool, kind: str, inputs: Mapping[str, Tensor], sizes: Sequence[int]
+    pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, sizes: Sequence[int]
 ) -> dict[int, ImageCost]:
     """Seconds and peak bytes of predicting one image with the first M members, by M: their passes and their mixture.
 
     The peak is that of their weights and of all that is needed beside them for a moment.
     """
-    return {size: _measure(pool, kind, inputs, size) for size in sizes}
+    return {size: _measure(pool, inputs, image_size, size) for size in sizes}
 
 
-def _measure(pool: ImagePool, kind: str, inputs: Mapping[str, Tensor], size: int) -> ImageCost:
+def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, size: int) -> ImageCost:
     weights = torch.full((1, size), 1 / size, dtype=torch.float64, device=pool.device)
 
     def predict() -> None:
-        maps = joined([pool.outputs(inputs, members, range(1)) for members in pool.resident_slices(slice(0, size))])
+        parts = pool.resident_slices(slice(0, size))
+        maps = joined([pool.outputs(inputs, members, range(1), image_size) for members in parts])
         for rows in bands(maps.size, chunk_size(1, size, maps.num_classes, pool.device)):
-            predictive = LIKELIHOODS[kind].combine(maps.pixels(0, rows), weights)
-            _ = predictive.mean if kind == "gaussian" else predictive.probs  # computed when it is asked for
+            predictive = LIKELIHOODS[pool.kind].combine(maps.pixels(0, rows), weights)
+            _ = predictive.mean if pool.kind == "gaussian" else predictive.probs  # computed when it is asked for
         if pool.device.type == "cuda":
             torch.cuda.synchronize(pool.device)
 

@@ -85,7 +85,6 @@ class GivenPool(ImagePool):
 
     models: Sequence[GivenModel]
     _: KW_ONLY
-    seed: int = 0
     passes: int = 0
     rate: float | None = None
     views: tuple[View, ...] = (View(),)
@@ -93,6 +92,10 @@ class GivenPool(ImagePool):
     def shares(self, member: Member) -> Member:
         """All members of a model share it."""
         return Member(member.network, 0)
+
+    def plain_network(self) -> nn.Module:
+        """The first model."""
+        return self.network(self.table.members[0])
 
     def num_bytes(self, member: Member) -> int:
         """What its parameters and buffers take up, where it has any that we see."""

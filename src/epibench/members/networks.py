@@ -36,14 +36,15 @@ FEW_MAPS = 32
 class ImagePool(Pool):
     """Members that are networks on images, each with weights of its own or as one of several passes.
 
-    resident: so many networks are kept on the device at once. With a `precision` of bfloat16 they predict in mixed
-    precision. window: the size of the parts of an image that networks see one at a time, None for all of it; overlap:
-    the share of their sides that neighbours have in common.
+    seed: of dropout masks; resident: so many networks are kept on the device at once. With a `precision` of bfloat16
+    they predict in mixed precision. window: the size of the parts of an image that networks see one at a time, None for
+    all of it; overlap: the share of their sides that neighbours have in common.
     """
 
     kind: str
     table: MemberTable
     _: KW_ONLY
+    seed: int = 0
     resident: int = 64
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     precision: torch.dtype = torch.float32
@@ -53,6 +54,10 @@ class ImagePool(Pool):
 
     def load_network(self, member: Member) -> nn.Module:
         """The network of a member on the device, as it predicts."""
+        raise NotImplementedError
+
+    def plain_network(self) -> nn.Module:
+        """A network on the device as it was made, whose operations can be counted."""
         raise NotImplementedError
 
     def num_bytes(self, member: Member) -> int:
@@ -136,13 +141,16 @@ class NetworkPool(ImagePool):
 
     build: Callable[[], nn.Module]
     load: Callable[[Member], Weights]
-    seed: int
     method: str
     rate: float = 0.0
 
     def shares(self, member: Member) -> Member:
         """Passes of one network share it."""
         return Member(member.network, member.snapshot) if self.rate else member
+
+    def plain_network(self) -> nn.Module:
+        """One with random weights."""
+        return self.build().to(self.device).eval()
 
     def num_bytes(self, member: Member) -> int:
         """All networks are built alike."""

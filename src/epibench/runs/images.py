@@ -18,6 +18,7 @@ from torch import Tensor
 from epibench.conventions import check_uncertainty
 from epibench.data.batch import Batch
 from epibench.data.classes import ClassTable
+from epibench.data.named import Role
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.loop import Evaluation, Progressed
@@ -25,16 +26,17 @@ from epibench.evaluation.suite import METRICS, SuiteSettings
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, write_json
 from epibench.members.draws import Draws, Members
-from epibench.members.networks import NetworkPool, NetworksOnImages, Observer, cut, image_size
+from epibench.members.networks import ImagePool, NetworkPool, NetworksOnImages, Observer, cut
 from epibench.plans import centres
-from epibench.recipes.dense import DenseRecipe
-from epibench.results import Cost, DomainFacts, DomainResults, PassCost, Picture, TrainingLog
+from epibench.progress import Reporter
+from epibench.recipes.dense import DenseRecipe, EvaluationOptions
+from epibench.results import Cost, DomainFacts, DomainResults, MethodFacts, PassCost, Picture, TrainingLog
 from epibench.runs.checkpoints import load_tensors, save_tensors
 from epibench.runs.checks import Check, image_checks
-from epibench.runs.domains import ImageData, draw_scenes
-from epibench.runs.folder import locked, share_work
+from epibench.runs.domains import DomainData, ImageData, draw_scenes
+from epibench.runs.folder import RunFolder, locked, share_work
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
-from epibench.runs.train import Evaluated, Run, Trained, draws_of, method_facts
+from epibench.runs.train import Evaluated, Machine, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import prepare_weights
 from epibench.training.state import Pacer
 
@@ -54,26 +56,152 @@ class ImagesEvaluated(Evaluated):
 
 @dataclass(frozen=True)
 class DrawnMethod:
-    """A method whose networks are trained: its members, and the draws that are evaluated."""
+    """Members, wherever they come from, and the draws that are evaluated.
+
+    weights, options: what decides the members, as plain data.
+    """
 
     name: str
-    trained: Trained
-    pool: NetworkPool
+    facts: MethodFacts
+    pool: ImagePool
     draws: Draws
+    weights: Sequence[Any]
+    options: Mapping[str, Any]
+    train_seconds: float = 0.0
+    training: Sequence[TrainingLog] = ()
 
     @property
     def shown(self) -> Members:
         """The members whose predictions are shown in pictures: the first draw of the largest M."""
         return self.draws.sets[self.draws.of_size(self.draws.sizes[-1])[0]]
 
-    def fingerprint(self, recipe: DenseRecipe, *more: Any) -> str:
+    def fingerprint(self, evaluation: EvaluationOptions, *more: Any) -> str:
         """Of everything that decides its numbers, and of what else is given."""
-        options = recipe.evaluation.model_dump(mode="json", exclude={"store"})
+        options = evaluation.model_dump(mode="json", exclude={"store"})
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
-        # Any option may decide the weights of a member, also one that decides nothing in training.
-        method = self.trained.method.model_dump(mode="json", exclude={"diverged"})
-        names = [EVALUATION, self.pool.method, self.pool.seed, *METRICS[recipe.likelihood]]
-        return fingerprint(self.trained.fingerprints, members, names, method, self.draws.sets, options, *more)
+        names = [EVALUATION, self.facts.method, self.pool.seed, *METRICS[self.pool.kind]]
+        return fingerprint(list(self.weights), members, names, dict(self.options), self.draws.sets, options, *more)
+
+
+@dataclass(frozen=True)
+class EvaluatedDomain:
+    """A domain, and what results say of it. identity: what decides its samples, as plain data."""
+
+    data: DomainData
+    label: str
+    role: Role
+    identity: Sequence[Any]
+    severity: float | None = None
+
+
+@dataclass(frozen=True)
+class ImageEvaluation:
+    """Members on domains: what every evaluation with images needs, whether they were trained here or given."""
+
+    folder: RunFolder
+    machine: Machine
+    reporter: Reporter
+    kind: str
+    unit: str | None
+    options: EvaluationOptions
+    domains: Mapping[str, EvaluatedDomain]
+
+    def evaluate(self, fitted: DrawnMethod, failed: dict[str, str]) -> ImagesEvaluated:
+        """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
+        scored = self.evaluate_domains(fitted, failed)
+        return ImagesEvaluated(
+            facts=fitted.facts,
+            summary={domain: each.summary for domain, each in scored.items()},
+            curves={domain: each.curves for domain, each in scored.items()},
+            draws={domain: each.draws for domain, each in scored.items()},
+            cost=self.cost(fitted, scored),
+            domains=scored,
+            overlap={size: fitted.draws.overlap(size) for size in fitted.draws.sizes},
+            training=list(fitted.training),
+        )
+
+    def evaluate_domains(self, fitted: DrawnMethod, failed: dict[str, str]) -> dict[str, DomainResults]:
+        """Every domain: read from the folder, or evaluated to the end, here or by another process on this folder."""
+        tasks = {name: DomainTask(self, fitted, name) for name in self.domains}
+        for name, task in tasks.items():
+            if task.results() is not None:
+                self.reporter.say(f"{fitted.name} on {name}: evaluated already")
+        broken: dict[str, str] = {}
+
+        def work(todo: Sequence[DomainTask]) -> None:
+            for task in todo:
+                with locked(task.lock) as mine:
+                    if mine and task.results() is None:
+                        try:
+                            task.carry_out()
+                        except InputError as error:
+                            broken[task.domain] = str(error)
+                            self.reporter.say(f"{fitted.name} on {task.domain} failed: {error}")
+
+        share_work(
+            list(tasks.values()),
+            done=lambda task: task.domain in broken or task.results() is not None,
+            lock=lambda task: task.lock,
+            work=work,
+            reporter=self.reporter,
+        )
+        if len(broken) == len(tasks):
+            raise InputError(next(iter(broken.values())))
+        failed |= {f"{fitted.name} on {domain}": text for domain, text in broken.items()}
+        return {name: each for name, task in tasks.items() if name not in broken and (each := task.results())}
+
+    def cost(self, fitted: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
+        """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
+        file = self.folder.path / "evaluation" / f"{fitted.name}.cost.json"
+        first = next(iter(self.domains))
+        key = fitted.fingerprint(self.options, self.domains[first].identity)
+
+        def done(lock: Path) -> bool:
+            return read_checked(file, key, Cost) is not None
+
+        def work(todo: Sequence[Path]) -> None:
+            with locked(lock) as mine:
+                if mine and not done(lock):
+                    with self.reporter.step(f"measure the cost of {fitted.name}", 1) as advance:
+                        write_checked(file, key, self.measure_cost(fitted, self.domains[first].data.samples[0]))
+                        advance(1)
+
+        lock = file.with_suffix(".lock")
+        share_work([lock], done, lambda lock: lock, work, self.reporter)
+        cost = read_checked(file, key, Cost)
+        assert cost is not None
+        passes = {domain: each.cost for domain, each in scored.items()}
+        return cost.model_copy(update={"train_seconds": fitted.train_seconds, "evaluation": passes})
+
+    def measure_cost(self, fitted: DrawnMethod, sample: Batch) -> Cost:
+        """What one image costs."""
+        pool = fitted.pool
+        inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
+        height, width = sample.target.shape
+        windows = pool.windows((height, width))
+        of_window = network_cost(pool.plain_network(), cut(inputs, windows[0]) if len(windows) > 1 else inputs)
+        return Cost(
+            parameters=of_window["parameters"],
+            flops=len(windows) * of_window["flops"],
+            image_size=list(sample.target.shape),
+            per_image=cost_per_image(pool, inputs, (height, width), fitted.draws.sizes),
+            train_seconds=0.0,
+        )
+
+    def domain_facts(self, name: str, evaluated: Mapping[str, ImagesEvaluated]) -> DomainFacts:
+        """What a reader should know of a domain before its numbers."""
+        domain, data = self.domains[name], self.domains[name].data
+        shared = [each.label for each in self.domains.values()].count(domain.label) > 1
+        scored = next((each.domains[name] for each in evaluated.values() if name in each.domains), None)
+        own = class_facts(data.classes) | {"classes": data.about} if data.class_groups is not None else {}
+        return DomainFacts(
+            label=f"{domain.label} ({name})" if shared else domain.label,
+            role=domain.role,
+            severity=domain.severity,
+            num_images=None if scored is None else scored.num_images,
+            num_pixels=None if scored is None else scored.num_pixels,
+            **own,
+        )
 
 
 @dataclass(frozen=True)
@@ -111,18 +239,22 @@ class ImageExperiment:
         method = trained.method
         if trained.diverged and (method.diverged == "stop" or not trained.networks):
             raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
-        fitted = self.make_pool(name, trained)
-        scored = self.evaluate_domains(fitted, failed)
-        return ImagesEvaluated(
-            facts=method_facts(self.recipe, name, len(trained.networks), fitted.pool, self.notes_on(fitted)),
-            summary={domain: each.summary for domain, each in scored.items()},
-            curves={domain: each.curves for domain, each in scored.items()},
-            draws={domain: each.draws for domain, each in scored.items()},
-            cost=self.cost(fitted, scored),
-            domains=scored,
-            overlap={size: fitted.draws.overlap(size) for size in fitted.draws.sizes},
-            training=trained.logs,
-        )
+        return self.evaluation.evaluate(self.make_pool(name, trained), failed)
+
+    @cached_property
+    def evaluation(self) -> ImageEvaluation:
+        """The domains of the recipe, and how members are evaluated on them."""
+        run, recipe = self.run, self.recipe
+        domains = {name: self.evaluated_domain(name) for name in self.data.domains}
+        machine = (run.folder, run.machine, run.reporter)
+        return ImageEvaluation(*machine, recipe.likelihood, recipe.unit, recipe.evaluation, domains)
+
+    def evaluated_domain(self, name: str) -> EvaluatedDomain:
+        """A domain; one with the origin of the training data is not shifted."""
+        data, source = self.data.domains[name], self.recipe.data.domains[name]
+        settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
+        role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
+        return EvaluatedDomain(data, source.label, role, [settings, source.version, len(data.samples)], source.shift)
 
     def make_pool(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
@@ -131,9 +263,9 @@ class ImageExperiment:
         size = sum(each.numel() * each.element_size() for each in build().parameters())
         pool = NetworkPool(
             kind=recipe.likelihood,
+            table=method.members(trained.networks),
             build=build,
             load=trained.weights,
-            table=method.members(trained.networks),
             seed=recipe.seed,
             method=method.name,
             rate=method.dropout,
@@ -144,90 +276,27 @@ class ImageExperiment:
             overlap=recipe.evaluation.overlap,
         )
         try:
-            return DrawnMethod(name, trained, pool, draws_of(recipe, name, pool))
+            draws = draws_of(recipe, name, pool)
         except InputError as error:
             lost = f"{len(trained.diverged)} of {method.num_trained} networks diverged; " if trained.diverged else ""
             raise InputError(f"{name}: {lost}{error}") from None
+        facts = method_facts(recipe, name, len(trained.networks), pool, self.notes_on(trained, pool, draws))
+        # Any option may decide the weights of a member, also one that decides nothing in training.
+        options = method.model_dump(mode="json", exclude={"diverged"})
+        return DrawnMethod(name, facts, pool, draws, trained.fingerprints, options, trained.seconds, trained.logs)
 
-    def evaluate_domains(self, fitted: DrawnMethod, failed: dict[str, str]) -> dict[str, DomainResults]:
-        """Every domain: read from the folder, or evaluated to the end, here or by another process on this folder."""
-        tasks = {name: DomainTask(self, fitted, name) for name in self.data.domains}
-        for name, task in tasks.items():
-            if task.results() is not None:
-                self.run.reporter.say(f"{fitted.name} on {name}: evaluated already")
-        broken: dict[str, str] = {}
-
-        def work(todo: Sequence[DomainTask]) -> None:
-            for task in todo:
-                with locked(task.lock) as mine:
-                    if mine and task.results() is None:
-                        try:
-                            task.carry_out()
-                        except InputError as error:
-                            broken[task.domain] = str(error)
-                            self.run.reporter.say(f"{fitted.name} on {task.domain} failed: {error}")
-
-        share_work(
-            list(tasks.values()),
-            done=lambda task: task.domain in broken or task.results() is not None,
-            lock=lambda task: task.lock,
-            work=work,
-            reporter=self.run.reporter,
-        )
-        if len(broken) == len(tasks):
-            raise InputError(next(iter(broken.values())))
-        failed |= {f"{fitted.name} on {domain}": text for domain, text in broken.items()}
-        return {name: each for name, task in tasks.items() if name not in broken and (each := task.results())}
-
-    def notes_on(self, fitted: DrawnMethod) -> list[str]:
+    def notes_on(self, trained: Trained, pool: NetworkPool, draws: Draws) -> list[str]:
         """What is to be said about a method's numbers."""
-        recipe, method, group = self.recipe, fitted.trained.method, fitted.pool.group
-        groups, drawn = len(set(group or ())), len(fitted.draws.of_size(fitted.draws.sizes[0]))
+        recipe, method = self.recipe, trained.method
+        groups, drawn = len(set(pool.group or ())), len(draws.of_size(draws.sizes[0]))
         notes = []
-        if fitted.trained.diverged:
-            notes.append(f"{len(fitted.trained.diverged)} of {method.num_trained} diverged and are left out.")
+        if trained.diverged:
+            notes.append(f"{len(trained.diverged)} of {method.num_trained} diverged and are left out.")
         if drawn < groups:
             notes.append(f"Only {drawn} of {groups} networks or chains are drawn from: `draws` is {recipe.draws}.")
         if recipe.evaluation.convention == "gustafsson2020":
             notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
         return notes
-
-    def cost(self, fitted: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
-        """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
-        file = self.run.folder.path / "evaluation" / f"{fitted.name}.cost.json"
-        first = next(iter(self.data.domains))
-        key = fitted.fingerprint(self.recipe, self.recipe.data.domains[first].model_dump(mode="json"))
-
-        def done(lock: Path) -> bool:
-            return read_checked(file, key, Cost) is not None
-
-        def work(todo: Sequence[Path]) -> None:
-            with locked(lock) as mine:
-                if mine and not done(lock):
-                    with self.run.reporter.step(f"measure the cost of {fitted.name}", 1) as advance:
-                        write_checked(file, key, self.measure_cost(fitted, self.data.domains[first].samples[0]))
-                        advance(1)
-
-        lock = file.with_suffix(".lock")
-        share_work([lock], done, lambda lock: lock, work, self.run.reporter)
-        cost = read_checked(file, key, Cost)
-        assert cost is not None
-        passes = {domain: each.cost for domain, each in scored.items()}
-        return cost.model_copy(update={"train_seconds": fitted.trained.seconds, "evaluation": passes})
-
-    def measure_cost(self, fitted: DrawnMethod, sample: Batch) -> Cost:
-        """What one image costs."""
-        pool = fitted.pool
-        inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
-        windows = pool.windows(image_size(inputs))
-        of_window = network_cost(pool.build().to(pool.device).eval(), cut(inputs, windows[0]))
-        return Cost(
-            parameters=of_window["parameters"],
-            flops=len(windows) * of_window["flops"],
-            image_size=list(sample.target.shape),
-            per_image=cost_per_image(pool, self.recipe.likelihood, inputs, fitted.draws.sizes),
-            train_seconds=0.0,
-        )
 
     def results(self, evaluated: Mapping[str, ImagesEvaluated]) -> dict[str, Any]:
         """What a run writes that only problems with images have."""
@@ -239,27 +308,11 @@ class ImageExperiment:
             **class_facts(self.data.classes),
             "data_versions": recipe.data.versions,
             "convention": recipe.evaluation.convention,
-            "domains": {name: self.domain_facts(name, evaluated) for name in self.data.domains},
+            "domains": {name: self.evaluation.domain_facts(name, evaluated) for name in self.data.domains},
             "overlap": {name: each.overlap for name, each in evaluated.items()},
             "training": {name: each.training for name, each in evaluated.items()},
             "pictures": {name: pictures_on(name, evaluated) for name in self.data.domains},
         }
-
-    def domain_facts(self, name: str, evaluated: Mapping[str, ImagesEvaluated]) -> DomainFacts:
-        """What a reader should know of a domain before its numbers."""
-        recipe, data = self.recipe, self.data.domains[name]
-        source = recipe.data.domains[name]
-        shared = [each.label for each in recipe.data.domains.values()].count(source.label) > 1
-        scored = next((each.domains[name] for each in evaluated.values() if name in each.domains), None)
-        own = class_facts(data.classes) | {"classes": data.about} if data.class_groups is not None else {}
-        return DomainFacts(
-            label=f"{source.label} ({name})" if shared else source.label,
-            role="in-domain" if source.origin == recipe.data.train.origin else "shifted",
-            severity=source.shift,
-            num_images=None if scored is None else scored.num_images,
-            num_pixels=None if scored is None else scored.num_pixels,
-            **own,
-        )
 
 
 def class_facts(classes: ClassTable | None) -> dict[str, Any]:
@@ -282,27 +335,26 @@ def pictures_on(domain: str, evaluated: Mapping[str, ImagesEvaluated]) -> list[P
 class DomainTask:
     """The evaluation of a method on one domain: its results in a file, and all predictions in a store if asked for."""
 
-    def __init__(self, experiment: ImageExperiment, fitted: DrawnMethod, domain: str):
-        self.run, self.recipe, self.data = experiment.run, experiment.recipe, experiment.data.domains[domain]
-        self.fitted, self.domain = fitted, domain
-        self.file = self.run.folder.path / "evaluation" / fitted.name / f"{domain}.json"
+    def __init__(self, evaluation: ImageEvaluation, fitted: DrawnMethod, domain: str):
+        self.evaluation, self.options, self.about = evaluation, evaluation.options, evaluation.domains[domain]
+        self.data, self.fitted, self.domain = self.about.data, fitted, domain
+        folder = evaluation.folder.path
+        self.file = folder / "evaluation" / fitted.name / f"{domain}.json"
         self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
-        self.store = self.run.folder.path / "predictions" / fitted.name / f"{domain}.zarr"
+        self.store = folder / "predictions" / fitted.name / f"{domain}.zarr"
         self.classes = None if self.data.classes is None else self.data.classes.num_classes
-        source = self.recipe.data.domains[domain]
-        settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
-        self.key = fitted.fingerprint(self.recipe, settings, source.version, len(self.data.samples))
+        self.key = fitted.fingerprint(evaluation.options, *self.about.identity)
         self.finished: DomainResults | None = None
 
     def results(self) -> DomainResults | None:
         """What came out, if it is finished, undamaged and of the same settings; from then on it is not read again."""
-        if self.finished is None and (not self.recipe.evaluation.store or is_whole(self.store)):
+        if self.finished is None and (not self.options.store or is_whole(self.store)):
             self.finished = read_checked(self.file, self.key, DomainResults)
         return self.finished
 
     def carry_out(self) -> None:
         """Go through all images that are left, and keep what comes out."""
-        options, draws = self.recipe.evaluation, self.fitted.draws
+        options, draws = self.options, self.fitted.draws
         if options.store and not self.store.exists():
             self.unfinished.unlink(missing_ok=True)  # what it says to be stored is gone
         gallery, observers = self.observers()
@@ -310,15 +362,15 @@ class DomainTask:
             self.fitted.pool,
             self.data.samples,
             options.batch_size,
-            self.run.machine.workers,
+            self.evaluation.machine.workers,
             observers,
             self.classes,
             self.data.class_groups,
         )
         settings = SuiteSettings(
-            self.recipe.likelihood,
+            self.evaluation.kind,
             options.convention,
-            check_uncertainty(self.recipe.likelihood, options.uncertainty),
+            check_uncertainty(self.evaluation.kind, options.uncertainty),
             exact=False,
             num_images=len(self.data.samples),
             num_classes=self.classes,
@@ -351,13 +403,17 @@ class DomainTask:
 
     def observers(self) -> tuple[Gallery, list[Observer]]:
         """Who keeps pictures, and everybody who sees outputs."""
-        recipe, fitted, data = self.recipe, self.fitted, self.data
-        images = centres(len(data.samples), recipe.evaluation.pictures)
-        gallery = Gallery(images, fitted.shown, recipe.likelihood)
-        if not recipe.evaluation.store:
+        fitted, data, kind = self.fitted, self.data, self.evaluation.kind
+        images = centres(len(data.samples), self.options.pictures)
+        gallery = Gallery(images, fitted.shown, kind)
+        if not self.options.store:
             return gallery, [gallery]
-        size, begun = largest_size(data.samples, self.run.machine.workers, self.run.reporter), self.unfinished.exists()
-        store = StoreObserver(self.store, recipe, fitted.name, self.domain, fitted.pool, data, size, begun)
+        size, begun = (
+            largest_size(data.samples, self.evaluation.machine.workers, self.evaluation.reporter),
+            self.unfinished.exists(),
+        )
+        labels = (fitted.facts.label, self.about.label, self.evaluation.unit)
+        store = StoreObserver(self.store, labels, fitted.pool, data, size, begun)
         return gallery, [gallery, store]
 
     def evaluate(self, evaluation: Evaluation) -> None:
@@ -365,7 +421,7 @@ class DomainTask:
         name, total = f"{self.fitted.name} on {self.domain}", len(self.data.samples)
         self.resume(evaluation)
         pacer = Pacer()
-        with self.run.reporter.step(f"evaluate {name}", total, evaluation.done.images) as advance:
+        with self.evaluation.reporter.step(f"evaluate {name}", total, evaluation.done.images) as advance:
 
             def after_shard(images: int) -> None:
                 advance(images)

@@ -25,9 +25,8 @@ from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.likelihoods import categorical, gaussian
 from epibench.members.maps import Maps
-from epibench.members.networks import NetworkPool, Observer
+from epibench.members.networks import ImagePool, Observer
 from epibench.progress import Reporter
-from epibench.recipes.dense import DenseRecipe
 from epibench.results import Grid, Picture, PredictedPicture
 from epibench.runs.domains import DomainData
 from epibench.store.formats import KINDS, OUTPUTS
@@ -224,15 +223,16 @@ def is_whole(path: Path) -> bool:
 
 
 class StoreObserver(Observer):
-    """Writes every output of every member. begun: after an interruption it goes on in the same store."""
+    """Writes every output of every member. labels: of the method and the domain, and the unit.
+
+    begun: after an interruption it goes on in the same store.
+    """
 
     def __init__(
         self,
         path: Path,
-        recipe: DenseRecipe,
-        method: str,
-        domain: str,
-        pool: NetworkPool,
+        labels: tuple[str, str, str | None],
+        pool: ImagePool,
         data: DomainData,
         size: tuple[int, ...],
         begun: bool,
@@ -242,14 +242,15 @@ class StoreObserver(Observer):
                 raise InputError(f"{path}: not a prediction store; remove it, and it is made anew")
             shutil.rmtree(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        kind: Any = recipe.likelihood
+        kind: Any = pool.kind
+        method, domain, unit = labels
         try:
             self.writer = StoreWriter(
                 path,
                 kind=kind,
-                method=recipe.label(method),
-                domain=recipe.data.domains[domain].label,
-                unit=recipe.unit,
+                method=method,
+                domain=domain,
+                unit=unit,
                 num_members=pool.num_members,
                 num_images=len(data.samples),
                 size=size,
