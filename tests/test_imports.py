@@ -44,6 +44,7 @@ ORDER = [
     "runs",
     "published",
     "report",
+    "api",
     "cli",
     "__main__",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 
@@ -21,3 +22,15 @@ class Reporter(Protocol):
 
     def say(self, text: str) -> None:
         """Receive a message of one line."""
+
+
+class Silent:
+    """Receives everything and shows nothing."""
+
+    @contextmanager
+    def step(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
+        """A step that nobody follows."""
+        yield lambda units, note="", /: None
+
+    def say(self, text: str) -> None:
+        """A message that nobody reads."""

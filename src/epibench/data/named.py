@@ -49,7 +49,7 @@ def _parse(text: str, place: str) -> Iterator[NamedDomain]:
         for each, content in _read(Path(text)).items():
             yield make_domain(each, content, f"{text}: {each}")
         return
-    first, *pairs = _split(rest, place)
+    first, given = split_settings(rest, place)
     if not equals or not first:
         raise InputError(f"{place}: give NAME=KIND:PATH, as {EXAMPLE}, or a .json or .toml file with several domains")
     kind, colon, path = first.partition(":")
@@ -58,12 +58,19 @@ def _parse(text: str, place: str) -> Iterator[NamedDomain]:
         settings = _read(Path(first))
     elif colon and path:
         settings[PATHS.get(kind, "root")] = path
+    yield make_domain(name, {**settings, **given}, place)
+
+
+def split_settings(text: str, place: str) -> tuple[str, dict[str, Any]]:
+    """What stands before the first comma, and the settings behind it, as `key=value` between commas."""
+    first, *pairs = _split(text, place)
+    settings: dict[str, Any] = {}
     for pair in pairs:
         key, given, value = (part.strip() for part in pair.partition("="))
         if not given or not key:
             raise InputError(f"{place}: '{pair}' is no setting; give key=value after each comma, as {EXAMPLE}")
         settings[key] = _value(value)
-    yield make_domain(name, settings, place)
+    return first, settings
 
 
 def make_domain(name: str, settings: Any, place: str) -> NamedDomain:

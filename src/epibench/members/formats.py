@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from epibench.data.batch import Batch
-from epibench.errors import InputError
+from epibench.data.classes import ClassTable
+from epibench.errors import InputError, some_of
 from epibench.imported import error_in_words
 
 Side = Annotated[int, Field(ge=1, le=2**16)]
@@ -201,10 +202,11 @@ def _described(returned: Any) -> str:
     return type(returned).__name__
 
 
-def check_model(network: GivenNetwork, first: Batch, num_classes: int | None, depth: bool) -> str:
+def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None, depth: bool) -> tuple[str, int]:
     """Let a model predict the first image, and say what it is in one line, or refuse it in words.
 
-    first: a batch of one; num_classes: those of the data, None for numbers; depth: whether the numbers are metres.
+    first: a batch of one; classes: those that it should predict, None where nobody knows; depth: whether numbers are
+    metres. Returns also how many classes it predicts, 0 for numbers.
     """
     try:
         with torch.inference_mode():
@@ -220,8 +222,9 @@ def check_model(network: GivenNetwork, first: Batch, num_classes: int | None, de
         if not bool(torch.isfinite(values).all()):
             raise InputError(f"{network.name}: predicts NaN or infinite values for the first image")
     if network.kind == "categorical":
-        return _check_classes(network, outputs, first, num_classes)
-    return _check_numbers(network, outputs, first, depth)
+        number = next(iter(outputs.values())).shape[1]
+        return _check_classes(network, outputs, first, classes), number
+    return _check_numbers(network, outputs, first, depth), 0
 
 
 def _refuse_whole_numbers(network: GivenNetwork, returned: Any) -> None:
@@ -233,16 +236,18 @@ def _refuse_whole_numbers(network: GivenNetwork, returned: Any) -> None:
         )
 
 
-def _check_classes(network: GivenNetwork, outputs: Mapping[str, Tensor], first: Batch, num_classes: int | None) -> str:
+def _check_classes(
+    network: GivenNetwork, outputs: Mapping[str, Tensor], first: Batch, classes: ClassTable | None
+) -> str:
     name, (key, values) = network.name, next(iter(outputs.items()))
     if values.shape[1] == 1:
         raise InputError(
             f"{name}: returns one channel; classes of pixels need one for each class (of two classes, give both)"
         )
-    if num_classes is not None and values.shape[1] != num_classes:
+    if classes is not None and values.shape[1] != classes.num_classes:
         raise InputError(
-            f"{name}: predicts {values.shape[1]} classes, and there are {num_classes}; give the classes that it was "
-            f"trained on as classes=… (a table or names)"
+            f"{name}: predicts {values.shape[1]} classes, and there are {classes.num_classes} "
+            f"({some_of(classes.names, 3)}); give those that it was trained on as classes=… (a table or names)"
         )
     total = values.double().sum(1)
     low, high = (float(each) for each in values.aminmax())

@@ -37,6 +37,7 @@ class GivenModel:
     fingerprint: str | None = None
     classes: ClassTable | None = None
     facts: Mapping[str, Any] | None = None
+    module: nn.Module | None = None  # an object of the user's, which is to be left as it was
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from epibench import randomness
 from epibench.data.batch import Batch, Samples
+from epibench.data.given import LoadedBatches
 from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.interpolation import aligned_corners
@@ -255,7 +256,12 @@ class NetworksOnImages(PoolOnData):
         maps = max(part.num_members for part in parts) * (self.num_classes or 1)
         enough = SHARD_PIXELS[self.device.type] // max(1, maps // FEW_MAPS)
         pin, numbers = self.device.type == "cuda", range(first, len(self.samples))
-        for batch in batches(InOrder(self.samples), numbers, self.batch_size, self.workers, pin, uneven=True):
+        loaded = (
+            self.samples.batches(first)
+            if isinstance(self.samples, LoadedBatches)
+            else batches(InOrder(self.samples), numbers, self.batch_size, self.workers, pin, uneven=True)
+        )
+        for batch in loaded:
             gathered.append((range(first, first + len(batch.target)), batch.to(self.device, non_blocking=True)))
             first, size = first + len(batch.target), size + batch.target.numel()
             if size >= enough:

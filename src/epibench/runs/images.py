@@ -35,7 +35,7 @@ from epibench.runs.checkpoints import load_tensors, save_tensors
 from epibench.runs.checks import Check, image_checks
 from epibench.runs.domains import DomainData, ImageData, draw_scenes
 from epibench.runs.folder import RunFolder, locked, share_work
-from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
+from epibench.runs.observers import Gallery, StoreObserver, can_be_shown, is_whole, largest_size
 from epibench.runs.train import Evaluated, Machine, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import prepare_weights
 from epibench.training.state import Pacer
@@ -105,6 +105,7 @@ class ImageEvaluation:
     unit: str | None
     options: EvaluationOptions
     domains: Mapping[str, EvaluatedDomain]
+    maps: bool = True  # targets are maps of pixels, not single numbers
 
     def evaluate(self, fitted: DrawnMethod, failed: dict[str, str]) -> ImagesEvaluated:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
@@ -374,7 +375,7 @@ class DomainTask:
             exact=False,
             num_images=len(self.data.samples),
             num_classes=self.classes,
-            published=options.convention == "pooled",
+            published=options.convention == "pooled" and self.evaluation.maps,
         )
         evaluation = Evaluation(domain, draws, settings)
         try:
@@ -404,7 +405,8 @@ class DomainTask:
     def observers(self) -> tuple[Gallery, list[Observer]]:
         """Who keeps pictures, and everybody who sees outputs."""
         fitted, data, kind = self.fitted, self.data, self.evaluation.kind
-        images = centres(len(data.samples), self.options.pictures)
+        shown = self.options.pictures if can_be_shown(data.samples[0]) else 0
+        images = centres(len(data.samples), shown)
         gallery = Gallery(images, fitted.shown, kind)
         if not self.options.store:
             return gallery, [gallery]

@@ -44,6 +44,27 @@ def thinned(values: Tensor, step: int) -> Tensor:
     return values[..., ::step, ::step].cpu().clone()
 
 
+def can_be_shown(sample: Batch) -> bool:
+    """Whether there is a picture of a sample: an image in colour or grey, of the size of its target."""
+    image = sample.inputs.get("image")
+    return (
+        image is not None
+        and image.dim() == 3
+        and image.shape[0] in (1, 3)
+        and image.shape[1:] == sample.target.shape
+        and min(sample.target.shape) > 1
+    )
+
+
+def shown_image(batch: Batch, number: int) -> Tensor:
+    """An image as 8 bits of three colours; one that is not in 8 bits, from its least to its greatest value."""
+    image = batch.inputs["image"][number]
+    if image.dtype != torch.uint8:
+        low, high = image.aminmax()
+        image = ((image - low) / (high - low).clamp(min=1e-12) * 255).to(torch.uint8)
+    return image.expand(3, -1, -1)
+
+
 def nearest(depth: Tensor, step: int) -> Tensor:
     """A smaller map of sparse depth: the nearest point of each square that has one."""
     if step == 1:
@@ -82,11 +103,10 @@ class DepthPictures:
     def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
         """What went in, and the truth: 0 where it is not known."""
         target = torch.where(batch.valid[number], batch.target[number], 0.0)
-        return {
-            "image": thinned(batch.inputs["image"][number], step),
-            "sparse_depth": nearest(batch.inputs["sparse_depth"][number, 0], step).cpu().clone(),
-            "target": nearest(target, step).cpu().clone(),
-        }
+        shown = {"image": thinned(shown_image(batch, number), step), "target": nearest(target, step).cpu().clone()}
+        if "sparse_depth" in batch.inputs:
+            shown["sparse_depth"] = nearest(batch.inputs["sparse_depth"][number, 0], step).cpu().clone()
+        return shown
 
     def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
         """Room for all members. outputs: of the first, (row, column)."""
@@ -102,7 +122,7 @@ class DepthPictures:
         size = kept["mean"].shape[1:]
         flat = {name: kept[name].flatten(1) for name in ("mean", "variance")}
         predictive = gaussian.combine(flat, torch.full((1, num_members), 1 / num_members))
-        known = {"sparse_depth": grid(kept["sparse_depth"], DEPTH_SCALE), "target": grid(kept["target"], DEPTH_SCALE)}
+        known = {name: grid(kept[name], DEPTH_SCALE) for name in ("sparse_depth", "target") if name in kept}
         return known, PredictedPicture(
             M=num_members,
             mean=grid(predictive.mean.view(size), DEPTH_SCALE),
@@ -116,16 +136,16 @@ class ClassPictures:
     def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
         """The image and the true classes, IGNORE where there are none."""
         target = torch.where(batch.valid[number], batch.target[number], IGNORE)
-        image = batch.inputs["image"][number]
-        return {"image": thinned(image, step), "target": thinned(target, step).to(torch.uint8)}
+        return {"image": thinned(shown_image(batch, number), step), "target": thinned(target, step).to(torch.uint8)}
 
     def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
-        """No probability yet. outputs: of the first member, logits (row, column, class)."""
-        return {"sum": torch.zeros(outputs["logits"].shape)}
+        """No probability yet. outputs: of the first member, logits or probs (row, column, class)."""
+        return {"sum": torch.zeros(next(iter(outputs.values())).shape)}
 
     def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
         """Add the probabilities of a member; number: of the member within the draw."""
-        kept["sum"].add_(torch.softmax(outputs["logits"].float(), -1).cpu())
+        probs = torch.softmax(outputs["logits"].float(), -1) if "logits" in outputs else outputs["probs"].float()
+        kept["sum"].add_(probs.cpu())
 
     def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], PredictedPicture]:
         """What is known of the image, and the most probable class of the draw with its predictive entropy."""

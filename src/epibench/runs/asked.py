@@ -1,0 +1,230 @@
+"""Models and data as people give them: texts of a command line, files, or objects in Python."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from epibench.data.batch import Samples
+from epibench.data.classes import ClassTable
+from epibench.data.given import IGNORE_INDEX, GivenSamples, open_given
+from epibench.data.named import NamedDomain, parse_domains, split_settings
+from epibench.data.sets import DATA_SETS
+from epibench.data.sets.folder import find_classes
+from epibench.data.source import Folders, Source, Task, default_cache
+from epibench.errors import InputError
+from epibench.files import fingerprint
+from epibench.members.formats import ModelFormat
+from epibench.members.given import GivenModel
+from epibench.members.model_files import WEIGHTS, hf_model, onnx_model, read_format, weights_model
+from epibench.progress import Silent
+from epibench.recipes import DenseRecipe, read_recipe
+from epibench.runs.folder import RunFolder
+from epibench.runs.given import GivenDomain
+from epibench.runs.train import Machine, Run, collect_trained, jobs_of
+
+NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)=(?![=])(.+)", re.DOTALL)
+EXAMPLES = "hf:DIR, onnx:FILE, run:FOLDER, or a file of weights with network=package.module:name"
+DEFAULT_NAME = "given"
+
+
+# Models
+
+
+def parse_models(texts: Sequence[str], task: Task | None, machine: Machine) -> dict[str, list[GivenModel]]:
+    """The models that are named on a command line, `[NAME=]SPEC[,key=value …]`, by the names of their methods."""
+    models: dict[str, list[GivenModel]] = {}
+    for text in texts:
+        first = text.split(",", 1)[0]
+        named = NAMED.fullmatch(text) if "=" in first else None
+        name, spec = (named[1], named[2]) if named else (DEFAULT_NAME, text)
+        models.setdefault(name, []).extend(open_models(spec, task, machine))
+    if not models:
+        raise InputError(f"no model is given; give --model as {EXAMPLES}")
+    return models
+
+
+def open_models(text: str, task: Task | None, machine: Machine) -> list[GivenModel]:
+    """The models of one text; a pattern as `weights/*.pt` stands for several."""
+    place = f"--model {text}"
+    first, settings = split_settings(text, place)
+    kind, colon, path = first.partition(":")
+    if kind == "hf" and colon:
+        table = _classes(settings)
+        return [_with_classes(hf_model(path, task or "segmentation", settings), table)]
+    if kind == "run" and colon:
+        return run_models(Path(path), settings, machine)
+    table = _classes(settings)
+    if kind == "onnx" and colon:
+        return [_with_classes(onnx_model(each, settings), table) for each in _files(path, place)]
+    if Path(first).suffix in WEIGHTS:
+        maker, options = settings.pop("network", None), settings.pop("options", {})
+        if not isinstance(maker, str) or not isinstance(options, dict):
+            raise InputError(f"{place}: weights need the network that they are of; give network=package.module:name")
+        read_as = read_format(settings, place)
+        return [_with_classes(weights_model(each, maker, options, read_as), table) for each in _files(first, place)]
+    raise InputError(f"{place}: not understood; give {EXAMPLES}")
+
+
+def _files(pattern: str, place: str) -> list[Path]:
+    """The file, or all that a pattern finds."""
+    path = Path(pattern).expanduser()
+    if path.exists() or not glob.has_magic(pattern):
+        return [path]
+    found = sorted(glob.glob(str(path)))
+    if not found:
+        raise InputError(f"{place}: no file fits '{pattern}'")
+    return [Path(each) for each in found]
+
+
+def _classes(settings: dict[str, Any]) -> ClassTable | None:
+    given = settings.pop("classes", None)
+    return None if given is None else find_classes(given)
+
+
+def _with_classes(model: GivenModel, table: ClassTable | None) -> GivenModel:
+    if table is None:
+        return model
+    return GivenModel(model.name, model.open, model.read_as, model.fingerprint, table, model.facts)
+
+
+def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> list[GivenModel]:
+    """The trained networks of a method of a run: of the first one, or of `method`."""
+    from epibench.runs.domains import ImageData
+
+    folder = RunFolder(path)
+    recipe = read_recipe(folder.recipe)
+    if not isinstance(recipe, DenseRecipe):
+        raise InputError(f"run:{path}: is of a toy problem, whose networks see points and no images")
+    name = str(settings.get("method", recipe.methods[0]))
+    if unknown := set(settings) - {"method"}:
+        raise InputError(f"run:{path}: '{sorted(unknown)[0]}' is unknown; there is method")
+    if name not in recipe.methods:
+        raise InputError(f"run:{path}: has no method '{name}'; there are {', '.join(recipe.methods)}")
+    if recipe.method(name).dropout:
+        raise InputError(f"run:{path}: {name} has passes with dropout; take epibench evaluate {path} --on …")
+    run = Run(recipe, folder, machine, Silent())
+    trained = collect_trained(run, name, jobs_of(run, name))
+    classes = ImageData(recipe).classes
+    build = recipe.builder(None if classes is None else classes.num_classes)
+    read_as = ModelFormat(inputs="mapping", align_corners=True, spread="log_variance")
+    members = recipe.method(name).members(trained.networks).members
+
+    def load(number: int) -> nn.Module:
+        network = build()
+        network.load_state_dict(dict(trained.weights(members[number])))
+        return network
+
+    return [
+        GivenModel(
+            f"run:{path}: {name} {number}",
+            partial(load, number),
+            read_as,
+            fingerprint("run", trained.fingerprints[trained.networks.index(member.network)], member.snapshot),
+            classes,
+            {"run": str(path), "method": name, "network": member.network},
+        )
+        for number, member in enumerate(members)
+    ]
+
+
+def python_model(model: Any, number: int, read_as: ModelFormat | Mapping[str, Any] | None) -> GivenModel:
+    """A module, or anything that can be called with tensors."""
+    own = getattr(model, "model_format", None)
+    name = f"{type(model).__name__} {number}" if isinstance(model, nn.Module) else f"model {number}"
+    said = read_as if read_as is not None else own if own is not None else {}
+    checked = said if isinstance(said, ModelFormat) else read_format(said, name)
+    if not callable(model):
+        raise InputError(f"{name}: is {type(model).__name__}; give an nn.Module, a function, or a text as {EXAMPLES}")
+    module = model if isinstance(model, nn.Module) else None
+    identity = None if module is None else module_fingerprint(module, checked)
+    return GivenModel(name, lambda: model, checked, identity, facts={"type": type(model).__name__}, module=module)
+
+
+def module_fingerprint(module: nn.Module, read_as: ModelFormat) -> str:
+    """Of the weights of a module, its text, and how it is fed and read."""
+    digest = hashlib.sha256()
+    for key, value in module.state_dict().items():
+        digest.update(key.encode())
+        digest.update(value.detach().cpu().contiguous().flatten().numpy().tobytes())
+    return fingerprint(digest.hexdigest(), str(module), type(module).__qualname__, read_as.model_dump(mode="json"))
+
+
+# Data
+
+
+def parse_given_domains(texts: Sequence[str], task: Task | None) -> tuple[dict[str, GivenDomain], Task]:
+    """The domains that are named on a command line; the first is in-domain unless roles are given."""
+    named = parse_domains(texts)
+    if not named:
+        raise InputError("no data is given; give --on NAME=KIND:PATH, as --on val=camvid:DIR")
+    task = task or _task(named)
+    roles = any(domain.role for domain in named)
+    return {
+        domain.name: open_domain(domain, task, domain.role or ("shifted" if roles or number else "in-domain"))
+        for number, domain in enumerate(named)
+    }, task
+
+
+def _task(named: Sequence[NamedDomain]) -> Task:
+    """What the data sets are for; the street and one's own may be either."""
+    for domain in named:
+        task: Task | None = getattr(DATA_SETS[domain.source["kind"]], "task", None)
+        if task is not None:
+            return task
+    raise InputError(f"--on {named[0].name}: may have depth or classes; give --task segmentation or --task depth")
+
+
+def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
+    """A data set that recipes know."""
+    settings = dict(domain.source)
+    if isinstance(settings.get("root"), str):
+        settings["root"] = str(Path(settings["root"]).expanduser().absolute())
+    source: Source = DATA_SETS[settings["kind"]].model_validate(settings)
+    samples = source.open(task, Folders(None, default_cache()), f"--on {domain.name}")
+    identity = [source.model_dump(mode="json", exclude={"title"}), source.version, len(samples)]
+    return GivenDomain(samples, source.label, role, identity, source.shift, getattr(source, "mapping", None))
+
+
+def python_domains(
+    data: Any, in_domain: str | None, task: Task | None, ignore_index: int | None, classes: Any
+) -> dict[str, GivenDomain]:
+    """Data sets and loaders by name, or one; texts are data sets that recipes know."""
+    given: Mapping[str, Any] = data if isinstance(data, Mapping) else {"data": data}
+    if not given:
+        raise InputError("data: give at least one data set")
+    first = in_domain if in_domain is not None else next(iter(given))
+    if first not in given:
+        raise InputError(f"in_domain: there is no '{first}' among the data ({', '.join(given)})")
+    table = None if classes is None else find_classes(classes)
+    domains = {}
+    for name, each in given.items():
+        role: Any = "in-domain" if name == first else "shifted"
+        if isinstance(each, str):
+            opened, _ = parse_given_domains([f"{name}={each}"], task)
+            domains[name] = _in_role(opened[name], role)
+            continue
+        samples: Samples = each if _is_ours(each) else open_given(each, name, _ignored(ignore_index))
+        if isinstance(samples, GivenSamples):
+            samples.classes = table
+        domains[name] = GivenDomain(samples, name, role)
+    return domains
+
+
+def _ignored(index: int | None) -> int:
+    return IGNORE_INDEX if index is None else index
+
+
+def _is_ours(data: Any) -> bool:
+    return isinstance(getattr(data, "classes", None), ClassTable) and hasattr(data, "frame_id")
+
+
+def _in_role(domain: GivenDomain, role: Any) -> GivenDomain:
+    return GivenDomain(domain.samples, domain.label, role, domain.identity, domain.severity, domain.mapping)

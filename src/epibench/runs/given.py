@@ -1,0 +1,324 @@
+"""Evaluate models that were trained elsewhere: check each on the first image, then every draw on every domain."""
+
+from __future__ import annotations
+
+import platform
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import torch
+
+from epibench import __version__
+from epibench.conventions import check_uncertainty
+from epibench.data.batch import LabelledSamples, Samples, stack
+from epibench.data.class_mapping import Relabelled, common_classes
+from epibench.data.classes import ClassTable, Pairs
+from epibench.data.given import numbered_classes
+from epibench.data.named import Role
+from epibench.errors import InputError
+from epibench.files import write_json, write_text
+from epibench.members.draws import default_sizes, make_draws
+from epibench.members.formats import GivenNetwork, check_model
+from epibench.members.given import GivenModel, GivenPool, View, check_dropout, given_members, make_views
+from epibench.progress import Reporter
+from epibench.recipes.dense import EvaluationOptions
+from epibench.results import MethodFacts, RunResults
+from epibench.runs.domains import DomainData
+from epibench.runs.folder import RunFolder
+from epibench.runs.images import (
+    DrawnMethod,
+    EvaluatedDomain,
+    ImageEvaluation,
+    ImagesEvaluated,
+    class_facts,
+    pictures_on,
+)
+from epibench.runs.run import commit
+from epibench.runs.train import Machine
+
+NAME = "evaluate"
+SETTINGS_NAME = "evaluation.json"
+SHARE_OF_MEMORY = 0.3  # for the weights of members
+SMALL_TARGET, LARGE_BATCH = 64, 256  # samples with so few numbers go through in batches
+
+
+@dataclass(frozen=True)
+class GivenDomain:
+    """Data to evaluate on. identity: what decides its samples, None where that cannot be known.
+
+    mapping: pairs of a class of the model and one of the domain, where they have other names.
+    """
+
+    samples: Samples
+    label: str
+    role: Role
+    identity: Sequence[Any] | None = None
+    severity: float | None = None
+    mapping: Pairs | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of given models. members: the M that are drawn, by default powers of two and all.
+
+    mc_dropout: passes of each model with its own dropout; rate: of that, None for what it has. views: of every image
+    (`flip`, `scale`). unit: of numbers; depth: whether they are metres of depth.
+    """
+
+    members: tuple[int, ...] | None = None
+    draws: int = 16
+    seed: int = 0
+    mc_dropout: int = 0
+    rate: float | None = None
+    views: tuple[str, ...] = ()
+    unit: str | None = None
+    depth: bool = False
+    evaluation: EvaluationOptions = field(default_factory=EvaluationOptions)
+
+
+@dataclass(frozen=True)
+class GivenEvaluation:
+    """Models, by the names of the methods that they are members of, on domains, in a folder, on a machine."""
+
+    models: Mapping[str, Sequence[GivenModel]]
+    domains: Mapping[str, GivenDomain]
+    question: Question
+    folder: RunFolder
+    machine: Machine
+    reporter: Reporter
+
+    def run(self) -> RunResults:
+        """All of it; what is in the folder already is not done again."""
+        begun, kind = time.perf_counter(), self.kind
+        check_uncertainty(kind, self.question.evaluation.uncertainty)
+        if self.question.evaluation.convention == "gustafsson2020" and not self.maps:
+            raise InputError("convention gustafsson2020 is defined for images; take pooled")
+        pools = [pool for name, models in self.models.items() for pool in self.pools(name, models)]
+        settings = self.settings()
+        write_json(self.folder.path / SETTINGS_NAME, settings)
+        failed, evaluated, evaluations = dict[str, str](), dict[str, ImagesEvaluated](), dict[str, ImageEvaluation]()
+        for drawn, evaluation in pools:
+            try:
+                evaluated[drawn.name] = evaluation.evaluate(drawn, failed)
+                evaluations[drawn.name] = evaluation
+            except InputError as error:
+                failed[drawn.name] = str(error)
+                self.reporter.say(f"{drawn.name} failed: {error}")
+        if not evaluated:
+            raise InputError("; ".join(failed.values()))
+        first = next(iter(evaluations.values()))
+        results = RunResults(
+            epibench=__version__,
+            torch=torch.__version__,
+            python=platform.python_version(),
+            commit=commit(),
+            device=torch.cuda.get_device_name(self.machine.device) if self.machine.device.type == "cuda" else "cpu",
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            recipe=settings,
+            changes=[],
+            problem=self.problem,
+            kind=cast(Any, kind),
+            methods={name: each.facts for name, each in evaluated.items()},
+            summary={name: each.summary for name, each in evaluated.items()},
+            curves={name: each.curves for name, each in evaluated.items()},
+            draws={name: each.draws for name, each in evaluated.items()},
+            pictures={name: pictures_on(name, evaluated) for name in self.domains},
+            cost={name: each.cost for name, each in evaluated.items()},
+            convention=self.question.evaluation.convention,
+            unit="m" if self.question.depth else self.question.unit,
+            **class_facts(self.scored_classes(first)),
+            domains={name: first.domain_facts(name, evaluated) for name in self.domains},
+            overlap={name: each.overlap for name, each in evaluated.items()},
+            failed=failed,
+            seconds=time.perf_counter() - begun,
+        ).with_checksum()
+        write_text(self.folder.results, results.as_json())
+        return results
+
+    @property
+    def kind(self) -> str:
+        """Classes have whole numbers as targets."""
+        kinds = {name: domain.samples[0].target.is_floating_point() for name, domain in self.domains.items()}
+        if len(set(kinds.values())) > 1:
+            raise InputError(f"some domains have classes and others numbers as targets ({', '.join(kinds)})")
+        return "gaussian" if next(iter(kinds.values())) else "categorical"
+
+    @property
+    def maps(self) -> bool:
+        """Whether targets are maps of pixels."""
+        return all(min(domain.samples[0].target.shape) > 1 for domain in self.domains.values())
+
+    @property
+    def problem(self) -> str:
+        """What results call it."""
+        if self.kind == "categorical":
+            return "segmentation" if self.maps else "classification"
+        return "depth-completion" if self.question.depth else "regression"
+
+    def settings(self) -> dict[str, Any]:
+        """What was asked, as plain data."""
+        question = self.question
+        return {
+            "name": NAME,
+            "seed": question.seed,
+            "members": None if question.members is None else list(question.members),
+            "draws": question.draws,
+            "passes": question.mc_dropout,
+            "views": list(question.views),
+            "models": {name: [self.described(each) for each in models] for name, models in self.models.items()},
+            "domains": {name: [domain.role, *(domain.identity or [])] for name, domain in self.domains.items()},
+            "evaluation": question.evaluation.model_dump(mode="json"),
+        }
+
+    def described(self, model: GivenModel) -> dict[str, Any]:
+        """What a model is, and how it was fed and read, where that differs from the usual."""
+        read_as = model.read_as.model_dump(mode="json", exclude_defaults=True)
+        return {"name": model.name, **(model.facts or {}), **read_as}
+
+    def pools(self, name: str, models: Sequence[GivenModel]) -> list[tuple[DrawnMethod, ImageEvaluation]]:
+        """The models as they are, then their passes with dropout, then their views of images, if asked for."""
+        classes = self.checked(self.make_pool(models))
+        evaluation = ImageEvaluation(
+            self.folder,
+            self.machine,
+            self.reporter,
+            self.kind,
+            "m" if self.question.depth else self.question.unit,
+            self.options,
+            {key: self.evaluated_domain(key, domain, classes) for key, domain in self.domains.items()},
+            self.maps,
+        )
+        views = make_views(self.question.views)
+        several, alone = len(models) > 1, len(self.models) == 1
+        label = ("Ensembling" if several else "One model") if alone else name
+        wanted: list[tuple[str, str, int, tuple[View, ...]]] = [(name, label, 0, (View(),))]
+        if self.question.mc_dropout:
+            wanted.append((_joined(name, "mc_dropout", alone), _label(label, "MC-dropout", alone), 1, (View(),)))
+        if len(views) > 1:
+            wanted.append((_joined(name, "views", alone), _label(label, "Views of the image", alone), 0, views))
+        return [
+            (self.drawn(key, text, models, self.question.mc_dropout * dropped, seen), evaluation)
+            for key, text, dropped, seen in wanted
+        ]
+
+    @property
+    def options(self) -> EvaluationOptions:
+        """Those of the question; samples with few numbers go through together."""
+        options = self.question.evaluation
+        small = all(domain.samples[0].target.numel() <= SMALL_TARGET for domain in self.domains.values())
+        return options.model_copy(update={"batch_size": LARGE_BATCH}) if small and options.batch_size == 1 else options
+
+    def make_pool(
+        self, models: Sequence[GivenModel], passes: int = 0, views: tuple[View, ...] = (View(),)
+    ) -> GivenPool:
+        """The members of these models."""
+        question, options = self.question, self.question.evaluation
+        pool = GivenPool(
+            self.kind,
+            given_members(len(models), passes, len(views)),
+            models,
+            seed=question.seed,
+            device=self.machine.device,
+            precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
+            window=options.window,
+            overlap=options.overlap,
+            passes=passes,
+            rate=question.rate,
+            views=views,
+        )
+        size = max(1, pool.num_bytes(pool.table.members[0]))
+        pool.resident = max(1, int(SHARE_OF_MEMORY * self.machine.memory / size))
+        return pool
+
+    def checked(self, pool: GivenPool) -> ClassTable | None:
+        """Let every model predict the first image, and say what it does; the classes that they predict."""
+        first = stack([next(iter(self.domains.values())).samples[0]]).to(self.machine.device)
+        classes = self.named_classes(pool.models) if self.kind == "categorical" else None
+        for member, model in zip(pool.table.members, pool.models, strict=True):
+            network = cast(GivenNetwork, pool.network(member))
+            said, num_classes = check_model(network, first, classes, self.question.depth)
+            self.reporter.say(f"{model.name}: {said}")
+            if self.kind == "categorical" and classes is None:
+                classes = numbered_classes(num_classes)
+            if self.question.mc_dropout:
+                check_dropout(network, first.inputs, model.name, self.question.rate)
+        return classes
+
+    def named_classes(self, models: Sequence[GivenModel]) -> ClassTable | None:
+        """Those that the models say, which must be the same, or those of the first domain; None: they have no names."""
+        said = {model.name: model.classes for model in models if model.classes is not None}
+        if len({table.names for table in said.values()}) > 1:
+            raise InputError(f"{', '.join(said)}: predict different classes; give them different names, as a=…, b=…")
+        own = getattr(next(iter(self.domains.values())).samples, "classes", None)
+        return next(iter(said.values()), own if isinstance(own, ClassTable) else None)
+
+    def evaluated_domain(self, name: str, domain: GivenDomain, classes: ClassTable | None) -> EvaluatedDomain:
+        """A domain in the classes that it shares with what models predict."""
+        identity = [uuid.uuid4().hex] if domain.identity is None else list(domain.identity)
+        about = (domain.label, domain.role, identity, domain.severity)
+        own = getattr(domain.samples, "classes", None)
+        if classes is None:
+            return EvaluatedDomain(DomainData(domain.samples), *about)
+        if not isinstance(own, ClassTable):  # its targets are numbers of the classes that models predict
+            return EvaluatedDomain(DomainData(domain.samples, classes), *about)
+        try:
+            common = common_classes(classes, own, domain.mapping)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        if common.identity:
+            return EvaluatedDomain(DomainData(domain.samples, own), *about)
+        self.reporter.say(f"{name}: {common.about}")
+        relabelled = Relabelled(cast(LabelledSamples, domain.samples), common)
+        return EvaluatedDomain(DomainData(relabelled, relabelled.classes, common.groups, common.about), *about)
+
+    def scored_classes(self, evaluation: ImageEvaluation) -> ClassTable | None:
+        """The classes of the first domain."""
+        return next(iter(evaluation.domains.values())).data.classes
+
+    def drawn(
+        self, name: str, label: str, models: Sequence[GivenModel], passes: int, views: tuple[View, ...]
+    ) -> DrawnMethod:
+        """A pool of these models, and the draws from it."""
+        question, pool = self.question, self.make_pool(models, passes, views)
+        largest = pool.num_members // len(models) if pool.group else pool.num_members
+        sizes = [size for size in question.members or default_sizes(largest) if size <= largest]
+        if not sizes:
+            raise InputError(f"members: M = {min(question.members or ())} is impossible, {name} has {largest} members")
+        draws = make_draws(
+            pool.num_members,
+            sizes,
+            plan=pool.plan,
+            max_draws=question.draws,
+            seed=question.seed,
+            group=pool.group,
+        )
+        facts = MethodFacts(
+            label=label,
+            method="mc_dropout" if passes else "views" if len(views) > 1 else "given",
+            num_networks=len(models),
+            num_members=pool.num_members,
+            num_groups=len(models) if pool.group else None,
+            plan=pool.plan,
+            notes=self.notes(models),
+        )
+        weights = [model.fingerprint or uuid.uuid4().hex for model in models]
+        told = {"passes": passes, "rate": question.rate, "views": [[view.flip, view.scale] for view in views]}
+        return DrawnMethod(name, facts, pool, draws, weights, told)
+
+    def notes(self, models: Sequence[GivenModel]) -> list[str]:
+        """What is to be said about the numbers."""
+        if self.kind == "gaussian" and all(model.read_as.spread is None for model in models):
+            return ["The models give no spread of their own: all uncertainty is the spread between members."]
+        return []
+
+
+def _joined(name: str, method: str, alone: bool) -> str:
+    return method if alone else f"{name}_{method}"
+
+
+def _label(label: str, method: str, alone: bool) -> str:
+    return method if alone else f"{label}, {method}"
