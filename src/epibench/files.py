@@ -18,6 +18,7 @@ from typing import IO, Any
 from epibench.errors import InputError
 
 Json = Any  # what json.dumps takes
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # of what becomes a file: a method, a domain
 
 UNFINISHED = ".unfinished"
 _OWNER = re.compile(rf"\..*\.([^.]+)-(\d+)-\d+{re.escape(UNFINISHED)}")

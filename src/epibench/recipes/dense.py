@@ -14,8 +14,9 @@ from epibench.conventions import Convention, check_uncertainty
 from epibench.data.sets import AnySource
 from epibench.data.source import Folders, Size, Task, default_cache
 from epibench.errors import InputError
+from epibench.files import NAME
 from epibench.imported import error_in_words, load_object, signature_error
-from epibench.recipes.experiment import NAME, Options, Recipe
+from epibench.recipes.experiment import Options, Recipe
 
 if TYPE_CHECKING:
     from torch import nn

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from epibench.files import NAME
 from epibench.imported import load_object
 from epibench.methods import METHODS, MemberTable, Method
 from epibench.methods.cyclical import Cyclical
@@ -20,8 +20,6 @@ from epibench.methods.sgld import SGLD
 from epibench.plans import Plan
 from epibench.recipes.settings import describe
 from epibench.training.rules import Pace
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # names become files
 
 
 class Options(BaseModel):

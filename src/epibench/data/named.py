@@ -1,0 +1,147 @@
+"""Domains as they are named on a command line: `NAME=KIND:PATH[,key=value …]`, or in a JSON or TOML file."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from pydantic import ValidationError
+
+from epibench.data.sets import DATA_SETS
+from epibench.errors import InputError
+from epibench.files import NAME
+
+Role = Literal["in-domain", "shifted"]
+EXAMPLE = "val=camvid:DIR,split=val"
+FILES = (".json", ".toml")
+PATHS = {"street": "domain", "own": "name"}  # the option that PATH stands for, where it is not a folder
+
+
+@dataclass(frozen=True)
+class NamedDomain:
+    """A domain with the settings of its source, as a recipe has them. role: None where it was not given."""
+
+    name: str
+    source: dict[str, Any]
+    role: Role | None = None
+
+
+def parse_domains(texts: Sequence[str], flag: str = "--on") -> list[NamedDomain]:
+    """The domains that are given, in their order. flag: the option of the command that they were given to."""
+    domains: dict[str, NamedDomain] = {}
+    for text in texts:
+        for domain in _parse(text, f"{flag} {text}"):
+            if domain.name in domains:
+                raise InputError(f"{flag} {text}: '{domain.name}' is given twice; give each domain a name of its own")
+            domains[domain.name] = domain
+    return list(domains.values())
+
+
+def _parse(text: str, place: str) -> Iterator[NamedDomain]:
+    """The domain that a text names, or all that are in a file."""
+    name, equals, rest = (part.strip() for part in text.partition("="))
+    if text.lower().endswith(FILES) and (not equals or Path(text).is_file()):
+        for each, content in _read(Path(text)).items():
+            yield make_domain(each, content, f"{text}: {each}")
+        return
+    first, *pairs = _split(rest, place)
+    if not equals or not first:
+        raise InputError(f"{place}: give NAME=KIND:PATH, as {EXAMPLE}, or a .json or .toml file with several domains")
+    kind, colon, path = first.partition(":")
+    settings: dict[str, Any] = {"kind": kind}
+    if kind not in DATA_SETS and first.lower().endswith(FILES):
+        settings = _read(Path(first))
+    elif colon and path:
+        settings[PATHS.get(kind, "root")] = path
+    for pair in pairs:
+        key, given, value = (part.strip() for part in pair.partition("="))
+        if not given or not key:
+            raise InputError(f"{place}: '{pair}' is no setting; give key=value after each comma, as {EXAMPLE}")
+        settings[key] = _value(value)
+    yield make_domain(name, settings, place)
+
+
+def make_domain(name: str, settings: Any, place: str) -> NamedDomain:
+    """A domain of these settings, if a data set has them. place: where they come from, for complaints."""
+    if not NAME.fullmatch(name):
+        raise InputError(f"{place}: '{name}' cannot be a name: give letters, digits, '-' and '_'")
+    if not isinstance(settings, Mapping) or "kind" not in settings:
+        raise InputError(f"{place}: has no kind of data set; give kind as one of {', '.join(DATA_SETS)}")
+    given = dict(settings)
+    role = given.pop("role", None)
+    if role is not None and role not in get_args(Role):
+        raise InputError(f"{place}: role is {role!r}; give {' or '.join(get_args(Role))}")
+    kind = str(given["kind"])
+    if kind not in DATA_SETS:
+        raise InputError(
+            f"{place}: there is no kind of data set '{kind}'; the nearest is {nearest(kind, DATA_SETS)} "
+            f"(there are {', '.join(DATA_SETS)})"
+        )
+    fields = DATA_SETS[kind].model_fields
+    for key in given:
+        if key not in fields:
+            raise InputError(
+                f"{place}: '{kind}' has no setting '{key}'; the nearest is {nearest(key, fields)} "
+                f"(there are {', '.join((*list(fields)[1:], 'role'))})"
+            )
+    try:
+        DATA_SETS[kind].model_validate(given)
+    except ValidationError as error:
+        raise InputError(f"{place}: {_complaint(error, kind)}") from None
+    return NamedDomain(name, given, cast(Role | None, role))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like it."""
+    return difflib.get_close_matches(name, list(known), 1, 0.0)[0]
+
+
+def _complaint(error: ValidationError, kind: str) -> str:
+    """The first complaint of pydantic, in words."""
+    first = error.errors()[0]
+    key, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f"'{kind}' needs {key}; give {kind}:package.module:name" if kind == "own" else f"'{kind}' needs {key}=…"
+    return f"{key}: {message[:1].lower()}{message[1:]}, not {first['input']!r}"
+
+
+def _split(text: str, place: str) -> list[str]:
+    """The parts between commas; those in brackets and in quotation marks belong to a value."""
+    parts, depth, quoted = [""], 0, False
+    for letter in text:
+        quoted ^= letter == '"'
+        depth += 0 if quoted else (letter in "[{") - (letter in "]}")
+        if letter == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    if depth or quoted:
+        raise InputError(f"{place}: a bracket or a quotation mark has no counterpart; close it")
+    return [part.strip() for part in parts]
+
+
+def _value(text: str) -> Any:
+    """JSON if it is any, otherwise the text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a JSON or TOML file holds."""
+    try:
+        text = path.expanduser().read_text(encoding="utf-8")
+        content = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: give an object with the settings of a data set, or with one for each domain")
+    return content
