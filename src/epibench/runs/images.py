@@ -30,7 +30,7 @@ from epibench.plans import centres
 from epibench.recipes.dense import DenseRecipe
 from epibench.results import Cost, DomainFacts, DomainResults, PassCost, Picture, TrainingLog
 from epibench.runs.checkpoints import load_tensors, save_tensors
-from epibench.runs.checks import Check, image_checks
+from epibench.runs.checks import Check, Step, image_checks, needed_to
 from epibench.runs.domains import ImageData, draw_scenes
 from epibench.runs.folder import locked, share_work
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
@@ -40,6 +40,7 @@ from epibench.training.state import Pacer
 
 EVALUATION = "2"  # grows with every change that makes other results of the same members
 SHARE_OF_MEMORY = 0.3  # for the weights of members
+SHORT = 8  # letters of a fingerprint that tell files of different settings apart
 Kept = TypeVar("Kept", Cost, DomainResults)
 
 
@@ -97,14 +98,15 @@ class ImageExperiment:
         """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
         return image_checks(self.data)
 
-    def prepare(self) -> None:
-        """Draw the scenes that are missing, count classes, and say what domains are scored in."""
-        draw_scenes(self.data, self.run.reporter)
-        for name, domain in self.data.domains.items():
+    def prepare(self, steps: Sequence[Step]) -> None:
+        """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""
+        run, data = self.run, self.data
+        draw_scenes(data, [key for key in data.sources if needed_to(key) in steps], run.reporter)
+        for name, domain in data.domains.items() if "evaluate" in steps else ():
             if domain.about is not None:
-                self.run.reporter.say(f"{name}: {domain.about}")
-        run = self.run
-        prepare_weights(self.recipe, run.folder.members, self.data.train, run.machine.workers, run.reporter)
+                run.reporter.say(f"{name}: {domain.about}")
+        if "train" in steps:
+            prepare_weights(self.recipe, run.folder.members, data.train, run.machine.workers, run.reporter)
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImagesEvaluated:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
@@ -194,9 +196,9 @@ class ImageExperiment:
 
     def cost(self, fitted: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
         """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
-        file = self.run.folder.path / "evaluation" / f"{fitted.name}.cost.json"
         first = next(iter(self.data.domains))
         key = fitted.fingerprint(self.recipe, self.recipe.data.domains[first].model_dump(mode="json"))
+        file = self.run.folder.path / "evaluation" / f"{fitted.name}-{key[:SHORT]}.cost.json"
 
         def done(lock: Path) -> bool:
             return read_checked(file, key, Cost) is not None
@@ -285,25 +287,32 @@ class DomainTask:
     def __init__(self, experiment: ImageExperiment, fitted: DrawnMethod, domain: str):
         self.run, self.recipe, self.data = experiment.run, experiment.recipe, experiment.data.domains[domain]
         self.fitted, self.domain = fitted, domain
-        self.file = self.run.folder.path / "evaluation" / fitted.name / f"{domain}.json"
-        self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
-        self.store = self.run.folder.path / "predictions" / fitted.name / f"{domain}.zarr"
         self.classes = None if self.data.classes is None else self.data.classes.num_classes
         source = self.recipe.data.domains[domain]
         settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
         self.key = fitted.fingerprint(self.recipe, settings, source.version, len(self.data.samples))
+        folder = self.run.folder.path / "evaluation" / fitted.name
+        self.file = folder / f"{domain}-{self.key[:SHORT]}.json"  # what other settings gave stays beside it
+        self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
+        self.store = self.run.folder.path / "predictions" / fitted.name / f"{domain}.zarr"
+        self.stored = folder / f"{domain}.stored"  # says which settings the one store is of
         self.finished: DomainResults | None = None
 
     def results(self) -> DomainResults | None:
         """What came out, if it is finished, undamaged and of the same settings; from then on it is not read again."""
-        if self.finished is None and (not self.recipe.evaluation.store or is_whole(self.store)):
+        if self.finished is None and (not self.recipe.evaluation.store or (self.owns_store and is_whole(self.store))):
             self.finished = read_checked(self.file, self.key, DomainResults)
         return self.finished
+
+    @property
+    def owns_store(self) -> bool:
+        """Whether the store is of these settings."""
+        return self.store.exists() and (read_json(self.stored) or {}).get("fingerprint") == self.key
 
     def carry_out(self) -> None:
         """Go through all images that are left, and keep what comes out."""
         options, draws = self.recipe.evaluation, self.fitted.draws
-        if options.store and not self.store.exists():
+        if options.store and not self.owns_store:
             self.unfinished.unlink(missing_ok=True)  # what it says to be stored is gone
         gallery, observers = self.observers()
         domain = NetworksOnImages(
@@ -358,6 +367,7 @@ class DomainTask:
             return gallery, [gallery]
         size, begun = largest_size(data.samples, self.run.machine.workers, self.run.reporter), self.unfinished.exists()
         store = StoreObserver(self.store, recipe, fitted.name, self.domain, fitted.pool, data, size, begun)
+        write_json(self.stored, {"fingerprint": self.key})
         return gallery, [gallery, store]
 
     def evaluate(self, evaluation: Evaluation) -> None:

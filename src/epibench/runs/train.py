@@ -112,7 +112,12 @@ def train_method(run: Run, name: str) -> Trained:
         work=lambda todo: train_all(run, name, todo),
         reporter=run.reporter,
     )
-    return collect_trained(run, name, jobs)
+    return collect_trained(run, name)
+
+
+def num_missing(run: Run, name: str) -> int:
+    """How many networks of a method are not trained to the end, or not fitted to."""
+    return sum(len(job.networks) for job in jobs_of(run, name) if not job.ended)
 
 
 def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
@@ -134,11 +139,11 @@ def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
         run.reporter.say(text)
 
 
-def collect_trained(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
+def collect_trained(run: Run, name: str) -> Trained:
     """What came out of the trainings of a method."""
     networks, diverged = dict[int, TrainJob](), list[str]()
     seconds, logs = 0.0, list[TrainingLog]()
-    for job in jobs:
+    for job in jobs_of(run, name):
         if (failure := job.files.failure()) is not None:
             diverged.append(failure)
             continue
