@@ -21,7 +21,7 @@ from epibench.members.networks import NetworkPool
 from epibench.recipes import Recipe, apply_settings, read_recipe
 from epibench.results import load_results
 from epibench.runs import train, trainers
-from epibench.runs.evaluations import all_results
+from epibench.runs.evaluations import all_results, kind_of
 from epibench.street import StreetDataset
 
 Call = Callable[..., tuple[int, str]]
@@ -161,7 +161,7 @@ def test_other_settings_of_evaluation_train_nothing(
     assert [path.name for path in (folder / "evaluations").iterdir()] == ["default.json"]
     assert load_results(folder / "evaluations" / "default.json") == first
     page = (folder / "report.html").read_text()
-    assert f"Ensembling · {key}={value}" in page
+    assert f"Ensembling · {value}" in page
     assert "Ensembling · default" in page
     # Going back costs nothing, and they change places.
     work.again()
@@ -186,7 +186,7 @@ def test_m_and_draws_are_asked_anew_of_the_same_networks(folder, cache, command_
 def test_report_shows_all_evaluations_of_a_folder_and_one_of_a_file(folder, command_line, tmp_path) -> None:
     command_line("evaluate", folder, "--set", "evaluation.precision=bf16")
     command_line("evaluate", folder, "--set", "evaluation.convention=gustafsson2020")
-    names = ["precision=bf16-mixed,convention=gustafsson2020", "default", "precision=bf16-mixed"]
+    names = ["bf16-mixed, gustafsson2020", "default", "bf16-mixed"]
     assert all_results(folder)[1] == names
     (folder / "report.html").unlink()
     assert command_line("report", folder)[0] == 0
@@ -195,7 +195,7 @@ def test_report_shows_all_evaluations_of_a_folder_and_one_of_a_file(folder, comm
     assert "The runs follow different conventions" in page
     command_line("report", folder / "results.json", "--out", tmp_path / "one.html")
     assert "Ensembling · " not in (tmp_path / "one.html").read_text()
-    files = [folder / "evaluations" / f"{name}.json" for name in names[1:]]
+    files = [folder / "evaluations" / f"{name}.json" for name in ("default", "precision=bf16-mixed")]
     command_line("report", *files, "--out", tmp_path / "two.html")
     assert "Ensembling · precision=bf16-mixed" in (tmp_path / "two.html").read_text()
 
@@ -203,7 +203,7 @@ def test_report_shows_all_evaluations_of_a_folder_and_one_of_a_file(folder, comm
 def test_the_page_says_in_what_else_evaluations_differ(folder, command_line) -> None:
     command_line("evaluate", folder, "--set", "evaluation.precision=bf16")
     command_line("evaluate", folder, "--set", "evaluation.precision=32-true", "--set", "ensemble.num_members=4")
-    assert all_results(folder)[1] == ["default", "precision=bf16-mixed, ensemble.num_members=5"]
+    assert all_results(folder)[1] == ["default", "bf16-mixed, ensemble.num_members=5"]
 
 
 def test_a_damaged_evaluation_is_left_out_of_the_page(folder, command_line) -> None:
@@ -388,3 +388,15 @@ def test_a_toy_recipe_is_trained_then_evaluated(command_line, tmp_path: Path) ->
         in command_line("evaluate", tmp_path / "run", "--set", "ensemble.num_members=24")[1]
     )
     assert "has no images to evaluate on" in command_line("evaluate", tmp_path / "run", "--on", "a=street")[1]
+
+
+def test_an_evaluation_is_named_by_the_settings_that_decide_its_values(folder) -> None:
+    results = load_results(folder)
+
+    def kind(**options: Any) -> str:
+        changed = {**results.recipe, "evaluation": {**results.recipe["evaluation"], **options}}
+        return kind_of(results.model_copy(update={"recipe": changed}))
+
+    assert kind(batch_size=7, pictures=0, store=True, overlap=0.5, uncertainty="entropy") == "default"
+    assert kind(window=[32, 64], precision="bf16-mixed") == "precision=bf16-mixed,window=32x64"
+    assert kind(window=[32, 64], overlap=0.5) == "window=32x64,overlap=0.5"

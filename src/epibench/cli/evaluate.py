@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from epibench.cli.options import Device, Settings
-from epibench.cli.steps import finished, open_run, publish, with_domains
+from epibench.cli.run import publish
+from epibench.cli.steps import finished, open_run, with_domains
 from epibench.errors import InputError
 
 On = Annotated[

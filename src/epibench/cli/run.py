@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from epibench.cli.options import Device, Settings
-from epibench.cli.steps import Jobs, Out, RecipeOrRun, finished, folder_of, open_run, publish
+from epibench.cli.steps import Jobs, Out, RecipeOrRun, finished, folder_of, open_run
 from epibench.errors import InputError
+
+if TYPE_CHECKING:
+    from epibench.results import RunResults
+    from epibench.runs.train import Run
 
 
 def run(
@@ -32,3 +36,18 @@ def run(
 
         results = carry_out(chosen, opened.folder, opened.machine, opened.reporter)
     publish(opened, results)
+
+
+def publish(run: Run, results: RunResults) -> None:
+    """Write the page of all evaluations of a run, show the tables of this one, and say where everything is."""
+    from epibench.cli.report import print_run_tables
+    from epibench.report import write_run_page
+    from epibench.runs.evaluations import all_results
+
+    evaluations, names = all_results(run.folder.path)
+    page = write_run_page(evaluations, run.folder.report, names)
+    print_run_tables([results])
+    run.reporter.say(f"results: {run.folder.results}")
+    run.reporter.say(f"report:  {page}{f', with {len(names)} evaluations: ' if names else ''}{'; '.join(names)}")
+    if results.failed:
+        raise InputError("; ".join(results.failed.values()))

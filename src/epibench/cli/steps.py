@@ -87,21 +87,6 @@ def belongs(results: RunResults, recipe: Recipe) -> bool:
     return fixed(results.recipe) == fixed(recipe.model_dump(mode="json"))
 
 
-def publish(run: Run, results: RunResults) -> None:
-    """Write the page of all evaluations of a run, show the tables of this one, and say where everything is."""
-    from epibench.cli.report import print_run_tables
-    from epibench.report import write_run_page
-    from epibench.runs.evaluations import all_results
-
-    evaluations, names = all_results(run.folder.path)
-    page = write_run_page(evaluations, run.folder.report, names)
-    print_run_tables([results])
-    run.reporter.say(f"results: {run.folder.results}")
-    run.reporter.say(f"report:  {page}{f', with {len(names)} evaluations: ' if names else ''}{'; '.join(names)}")
-    if results.failed:
-        raise InputError("; ".join(results.failed.values()))
-
-
 def with_domains(recipe: Recipe, given: Sequence[str]) -> Recipe:
     """The recipe with further domains, as `--on` names them; a name that it has must be of the same data."""
     from epibench.data.named import parse_domains

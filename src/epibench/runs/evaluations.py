@@ -25,10 +25,13 @@ SHOWN = ("evaluation", "methods", "members", "draws", "name", "data.domains")  #
 
 def kind_of(results: RunResults) -> str:
     """The settings that decide values and are not the default ones, as `precision=bf16-mixed`; a name for a file."""
-    default, options = EvaluationOptions().model_dump(mode="json"), _options(results)
-    default["uncertainty"] = UNCERTAINTIES[results.kind][0]
-    other = [key for key in DECIDING if options.get(key, default[key]) != default[key]]
-    return ",".join(f"{key}={_word(options[key])}" for key in other) or PLAIN
+    return ",".join(f"{key}={word}" for key, word in _deciding(results).items()) or PLAIN
+
+
+def label_of(results: RunResults, latest: RunResults) -> str:
+    """What to call an evaluation on a page: `bf16-mixed`, with what else differs from the latest."""
+    words = [f"{key}={word}" if key in ("window", "overlap") else word for key, word in _deciding(results).items()]
+    return ", ".join([*(words or [PLAIN]), *_other(latest, results)])
 
 
 def keep_results(folder: Path, results: RunResults) -> None:
@@ -51,7 +54,7 @@ def all_results(folder: Path) -> tuple[list[RunResults], list[str]]:
             kinds.setdefault(kind_of(other), other)
     if len(kinds) == 1:
         return [latest], []
-    return list(kinds.values()), [", ".join([kind, *_other(latest, each)]) for kind, each in kinds.items()]
+    return list(kinds.values()), [label_of(each, latest) for each in kinds.values()]
 
 
 def _other(latest: RunResults, results: RunResults) -> Iterator[str]:
@@ -61,13 +64,13 @@ def _other(latest: RunResults, results: RunResults) -> Iterator[str]:
             yield f"{key}={json.dumps(value)}"
 
 
-def _options(results: RunResults) -> dict[str, Any]:
-    """The settings of an evaluation; toy problems have none, and one kind."""
+def _deciding(results: RunResults) -> dict[str, str]:
+    """The settings that decide values and are not the default ones; toy problems have none."""
     given = results.recipe.get("evaluation")
-    options = dict(given) if isinstance(given, Mapping) else {}
-    if options.get("window") is None:
-        options.pop("overlap", None)
-    return {**options, "uncertainty": options.get("uncertainty") or UNCERTAINTIES[results.kind][0]}
+    options = {key: value for key, value in given.items() if value is not None} if isinstance(given, Mapping) else {}
+    default = EvaluationOptions().model_dump(mode="json") | {"uncertainty": UNCERTAINTIES.get(results.kind, [None])[0]}
+    keys = [key for key in DECIDING if key in options and (key != "overlap" or "window" in options)]
+    return {key: _word(options[key]) for key in keys if options[key] != default[key]}
 
 
 def _word(value: Any) -> str:
