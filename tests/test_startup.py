@@ -34,6 +34,8 @@ def test_modules_that_recipes_need(module: str) -> None:
         ("recipes",),
         ("recipes", "street-depth"),
         ("run", "street-depth", "--set", "typo=1"),
+        ("train", "typo"),
+        ("evaluate", "nowhere"),
         ("data", "check", "typo"),
     ],
     ids=" ".join,

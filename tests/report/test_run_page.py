@@ -193,8 +193,9 @@ def test_several_runs_share_a_page_with_labels_of_their_own(scene_document: Scen
 def test_runs_of_one_recipe_are_told_apart_by_their_folders(tmp_path: Path) -> None:
     pair = [fake_run.momentum(), fake_run.run(name="toy-regression-momentum", members=(8, 16), seed=1)]
     text = write_run_page(pair, tmp_path / "x.html", ["first", "second"]).read_text(encoding="utf-8")
-    assert "Ensembling · momentum (first)" in text
-    assert "Ensembling · momentum (second)" in text
+    assert "Ensembling · first" in text
+    assert "Ensembling · second" in text
+    assert "toy-regression-momentum (first)" in text
 
 
 def test_runs_on_different_data_are_compared_with_a_warning(scene_document: SceneDocument) -> None:

@@ -240,9 +240,10 @@ WEIGHTS = "members/ensemble/0001.safetensors"
 STATE = "members/ensemble/0001.unfinished.safetensors"
 SNAPSHOTS = ("members/sgld/0000-0001.000020.safetensors", "members/sgld/0000-0001.000024.safetensors")
 TOY_STATE = "members/sgld/0000-0001.unfinished.safetensors"
-SCORED = "evaluation/ensemble/clean.json"
-SCORING = "evaluation/ensemble/clean.unfinished.safetensors"
-COST = "evaluation/ensemble.cost.json"
+SCORED = "evaluation/ensemble/clean-*.json"  # * stands for a fingerprint
+SCORING = "evaluation/ensemble/clean-*.unfinished.safetensors"
+COST = "evaluation/ensemble-*.cost.json"
+STORED = "evaluation/ensemble/clean.stored"
 COUNTS = "members/class_counts.json"
 LEFTOVER = f".0001.safetensors.{files.machine()}-999999999-0{files.UNFINISHED}"
 STORE = "predictions/ensemble/clean.zarr"
@@ -399,8 +400,8 @@ CASES = [
     Case("images-training", "members/ensemble/0001.lock", "left behind", fill(b"process 1 on nowhere\n"), ANEW),
     Case("images-training", "members/ensemble/0001.lock", "bytes", fill(b"\xff\xfe"), ANEW),
     Case("images-training", "members/ensemble/0001.lock", "a folder", folder_instead, REFUSED),
-    Case("images-evaluating", "evaluation/ensemble/clean.lock", "left behind", fill(b""), ANEW),
-    Case("images-evaluating", "evaluation/ensemble/clean.lock", "a folder", folder_instead, REFUSED),
+    Case("images-evaluating", "evaluation/ensemble/clean-*.lock", "left behind", fill(b""), ANEW),
+    Case("images-evaluating", "evaluation/ensemble/clean-*.lock", "a folder", folder_instead, REFUSED),
     Case("toy-training", "members/sgld/0000-0001.lock", "left behind", fill(b""), ANEW),
     Case(
         "images-training",
@@ -412,6 +413,10 @@ CASES = [
     Case("images-training", "members/ensemble/0000.csv", "other bytes", fill(b"\xff"), SAME),
     Case("images-training", "members/ensemble/0001.csv", "a folder", folder_instead, REFUSED),
     Case("images-evaluated", STORE, "removed", remove, ANEW),
+    Case("images-evaluated", STORED, "of other settings", put("0" * 32, "fingerprint"), ANEW),
+    Case("images-evaluating", STORED, "of other settings", put("0" * 32, "fingerprint"), ANEW),
+    Case("images-evaluating", STORED, "empty", fill(b""), ANEW),
+    Case("images-evaluating", STORED, "removed", remove, ANEW),
     Case("images-evaluated", STORE, "a file", file_instead, REFUSED),
     Case("images-evaluated", f"{STORE}/zarr.json", "removed", remove, REFUSED),
     Case("images-evaluated", f"{STORE}/zarr.json", "cut in half", cut(0.5), ANEW),
@@ -438,6 +443,15 @@ CASES = [
 ]
 
 
+def find(folder: Path, file: str) -> Path:
+    """The file of that name, with the fingerprint that others of the same evaluation have in their names."""
+    start, star, ending = file.partition("*")
+    if not star:
+        return folder / file
+    other = next(folder.glob(f"{start}*"))
+    return other.with_name(other.name.partition(".")[0] + ending)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_damage_is_refused_by_its_name_or_what_was_damaged_is_made_anew(
     case: Case, folders: Folders, tmp_path: Path, monkeypatch, capsys
@@ -448,10 +462,11 @@ def test_damage_is_refused_by_its_name_or_what_was_damaged_is_made_anew(
     folder, recipe = tmp_path / "run", tmp_path / "recipe.json"
     recipe.write_text(folders.recipes[kind].model_dump_json())
     shutil.copytree(folders.place / case.state, folder)
+    file = find(folder, case.file)
     if case.damage.__qualname__.startswith("copied"):
-        case.damage(folder / case.file, folder, folders.place)
+        case.damage(file, folder, folders.place)
     else:
-        case.damage(folder / case.file)
+        case.damage(file)
     monkeypatch.setattr(sys, "argv", ["epibench", "run", str(recipe), "--out", str(folder), "--jobs", "1"])
     with pytest.raises(SystemExit) as stop:
         main()
@@ -461,8 +476,8 @@ def test_damage_is_refused_by_its_name_or_what_was_damaged_is_made_anew(
         assert stop.value.code == 2, said
         complaint = said.strip().splitlines()[-1]
         assert complaint.startswith("epibench: ")
-        named = STORE if case.file.startswith(STORE) else case.file
-        assert str(folder / named) in complaint or (named == "recipe.json" and str(folder) in complaint)
+        named = folder / STORE if case.file.startswith(STORE) else file
+        assert str(named) in complaint or (named.name == "recipe.json" and str(folder) in complaint)
         assert any(remedy in complaint for remedy in REMEDIES), complaint
         assert complaint.count("epibench: ") == 1
     else:

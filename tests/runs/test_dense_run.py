@@ -270,6 +270,7 @@ KILLED = (
     EAGER
     + """
 import os, signal, sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 recipe, runs, replace = sys.argv[1], Path(sys.argv[2]), os.replace
@@ -280,7 +281,7 @@ def run_and_die(folder, when, ending, count):
 
     def replace_or_die(source, target):
         nonlocal left
-        left -= str(target).endswith(ending)
+        left -= fnmatch(str(target), f"*{ending}")
         if left == 0 and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         replace(source, target)
@@ -306,8 +307,8 @@ POINTS = (
     "after members/ensemble/0000.unfinished.safetensors 1",
     "after members/ensemble/0002.safetensors 1",
     "before members/mc_dropout/0001.safetensors 1",
-    "after evaluation/ensemble/clean.unfinished.safetensors 1",
-    "before evaluation/mc_dropout/wild.json 1",
+    "after evaluation/ensemble/clean-*.unfinished.safetensors 1",
+    "before evaluation/mc_dropout/wild-*.json 1",
 )
 
 

@@ -91,8 +91,8 @@ def check(
         str,
         typer.Argument(
             metavar="NAME",
-            help="The data set, as kitti, cityscapes, or folder for your own; or a recipe (see epibench recipes), or a "
-            "recipe file (.json). An unknown name lists all data sets.",
+            help="The data set, as kitti, cityscapes, or folder for your own; or a recipe (see epibench recipes), a "
+            "recipe file (.json) or the folder of a run. An unknown name lists all data sets.",
         ),
     ],
     root: Annotated[
@@ -141,10 +141,10 @@ def check(
 
 
 def is_recipe(name: str) -> bool:
-    """Whether a recipe is called so, or may be in a file of that name."""
-    from epibench.recipes import RECIPES
+    """Whether a recipe is called so, or may be in a file or the folder of a run of that name."""
+    from epibench.recipes import RECIPE_NAME, RECIPES
 
-    return name in RECIPES or name.endswith(".json")
+    return name in RECIPES or name.endswith(".json") or (Path(name) / RECIPE_NAME).is_file()
 
 
 def run_check(name: str, options: Mapping[str, Path | str | None], every: bool = False) -> None:

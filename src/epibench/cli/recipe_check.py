@@ -9,7 +9,7 @@ import typer
 
 from epibench.cli.console import ConsoleReporter, show
 from epibench.cli.options import resolve_device
-from epibench.cli.run import RUNS
+from epibench.cli.steps import folder_of
 
 STYLES = {"ok": "green", "note": "yellow", "problem": "bold red", "waits": "dim"}
 
@@ -28,7 +28,7 @@ def run_recipe_check(name: str, settings: Sequence[str], out: Path | None, every
     from epibench.runs.train import Machine, Run
 
     reporter = ConsoleReporter()
-    folder = RunFolder(out if out is not None else RUNS / recipe.name)
+    folder = RunFolder(folder_of(name, recipe, out))
     run = Run(recipe, folder, Machine.of(torch.device(resolve_device("auto")), None), reporter)
     checks = all_checks(run, every, lambda frames, part: reporter.counted(frames, f"opening {part}", len(frames)))
     findings = []

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def recipes(
     name: Annotated[
-        str | None, typer.Argument(metavar="[RECIPE]", help="Write this recipe as JSON, to be edited and run.")
+        str | None,
+        typer.Argument(metavar="[RECIPE]", help="Write this recipe as JSON, to be edited and run; or that of a run."),
     ] = None,
     settings: Settings = None,
 ) -> None:

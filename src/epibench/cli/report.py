@@ -29,18 +29,18 @@ from epibench.report.runs import (
     scored_domains,
 )
 from epibench.report.verdicts import finding, kl_verdict, verdict
-from epibench.results import RunResults, load_results
+from epibench.results import RESULTS_NAME, RunResults, load_results
+from epibench.runs.evaluations import all_results
 
 PAGE_NAME = "report.html"
 
 
 def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> None:
     """Read every run, write the page and the Markdown, show the tables, and say where everything is."""
-    results = [load_results(path) for path in runs]
-    folders = [(path if path.is_dir() else path.parent).resolve() for path in runs]
+    results, names = read_results(runs)
+    folders = [run_folder(path) for path in runs]
     page = out or (folders[0] / PAGE_NAME if len(runs) == 1 else Path(PAGE_NAME))
     check_outputs(page, markdown, folders)
-    names = [folder.name for folder in folders]
     try:
         write_run_page(results, page, names)
         if markdown is not None:
@@ -53,6 +53,19 @@ def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> Non
     for word, path in (("report: ", page), ("markdown:", markdown)):
         if path is not None:
             say(f"{word} {path}")
+
+
+def read_results(runs: Sequence[Path]) -> tuple[list[RunResults], list[str]]:
+    """The results of runs, and what tells them apart: all evaluations of one folder, or the latest of several."""
+    if len(runs) == 1 and runs[0].is_dir():
+        return all_results(runs[0])
+    names = [path.stem if path.is_file() and path.name != RESULTS_NAME else run_folder(path).name for path in runs]
+    return [load_results(path) for path in runs], names
+
+
+def run_folder(path: Path) -> Path:
+    """The folder of a run, or that of its results."""
+    return (path if path.is_dir() else path.parent).resolve()
 
 
 def check_outputs(page: Path, markdown: Path | None, folders: Sequence[Path]) -> None:

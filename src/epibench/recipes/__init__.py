@@ -13,6 +13,7 @@ from epibench.recipes.experiment import Recipe, fixed_start
 from epibench.recipes.settings import apply_settings, differences, fixed, validated
 from epibench.recipes.toy import ToyRecipe
 
+RECIPE_NAME = "recipe.json"  # in the folder of a run
 DEPTH = (
     *(images.street_depth(), images.street_depth_large(), images.street_to_kitti()),
     *(images.kitti_depth(), images.kitti_in_domain()),
@@ -32,17 +33,21 @@ RECIPES: dict[str, Recipe] = {
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of that name, or the one in a file that ends in .json."""
+    """The recipe of that name, or the one in a file that ends in .json or in the folder of a run."""
     if name in RECIPES:
         return RECIPES[name]
-    if name.endswith(".json") or Path(name).is_file():
+    if name.endswith(".json") or Path(name).exists():
         return read_recipe(Path(name))
     nearest = difflib.get_close_matches(name, RECIPES, 1, 0.0)[0]
     raise InputError(f"recipe '{name}' is unknown; the nearest is {nearest} (see epibench recipes)")
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A recipe from a file, as `recipe.json` of a run."""
+    """A recipe from a file, as `recipe.json` of a run, or from the folder of a run."""
+    if path.is_dir():
+        if not (path / RECIPE_NAME).is_file():
+            raise InputError(f"{path}: holds no run, as there is no {RECIPE_NAME} in it")
+        path = path / RECIPE_NAME
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

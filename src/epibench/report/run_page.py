@@ -177,6 +177,8 @@ def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
         )
     if len({run.results.reference.path if run.results.reference else None for run in runs}) > 1:
         warnings.append("The runs were compared with different references: their KLs do not share one scale.")
+    if len({run.results.convention for run in runs}) > 1:
+        warnings.append("The runs follow different conventions: values of one metric do not share one scale.")
     return warnings
 
 

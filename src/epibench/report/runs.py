@@ -144,6 +144,8 @@ def read_runs(results: Sequence[RunResults], names: Sequence[str] = ()) -> list[
     shorts = [
         label.replace(one.problem, "", 1).strip("- ") or label for label, one in zip(labels, results, strict=True)
     ]
+    if names and len(seen) == 1 and len(set(given)) == len(given) > 1:
+        shorts = [printable(name) for name in given]  # of one recipe: its name tells nothing apart
     return [Run(label, short, one) for label, short, one in zip(labels, shorts, results, strict=True)]
 
 

@@ -28,7 +28,7 @@ from epibench.progress import Silent
 from epibench.recipes import DenseRecipe, read_recipe
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import GivenDomain
-from epibench.runs.train import Machine, Run, collect_trained, jobs_of
+from epibench.runs.train import Machine, Run, collect_trained
 
 NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)=(?![=])(.+)", re.DOTALL)
 EXAMPLES = "hf:DIR, onnx:FILE, run:FOLDER, or a file of weights with network=package.module:name"
@@ -111,7 +111,7 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     if recipe.method(name).dropout:
         raise InputError(f"run:{path}: {name} has passes with dropout; take epibench evaluate {path} --on …")
     run = Run(recipe, folder, machine, Silent())
-    trained = collect_trained(run, name, jobs_of(run, name))
+    trained = collect_trained(run, name)
     classes = ImageData(recipe).classes
     build = recipe.builder(None if classes is None else classes.num_classes)
     read_as = ModelFormat(inputs="mapping", align_corners=True, spread="log_variance")

@@ -29,6 +29,7 @@ from epibench.street import StreetDataset
 FEW_FRAMES = 5  # of each data set, when all that a recipe needs is checked
 GIGABYTE = 1e9
 STORED_BYTES = 4  # of a number in a prediction store
+Step = Literal["train", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,14 @@ class Check:
     """One thing that a recipe needs.
 
     about: the setting or the thing; ask: says what is there, or raises an InputError with what is wrong and what to do.
-    required: whether a run is impossible without it; otherwise what is raised is worth knowing.
+    required: whether a run is impossible without it; otherwise what is raised is worth knowing. step: which of the two
+    needs it; None: both.
     """
 
     about: str
     ask: Callable[[], str]
     required: bool = True
+    step: Step | None = None
 
 
 @dataclass(frozen=True)
@@ -70,15 +73,21 @@ def ask_all(checks: Iterable[Check]) -> Iterator[Finding]:
 
 def image_checks(data: ImageData, num_frames: int | None = 1, watch: Watch | None = None) -> list[Check]:
     """What a run on images needs. num_frames: so many of each data set are opened, None for all."""
-    recipe = data.recipe
+    recipe, to_train = data.recipe, partial(Check, step="train")
+    weights = to_train("training.class_weights", partial(check_class_weights, data))
     return [
-        *(Check(key, partial(check_frames, data, key, num_frames, watch)) for key in data.sources),
-        Check("training.crop", partial(check_crop, data)),
-        Check("network", partial(check_network, data)),
-        Check("training.log", partial(check_logging, recipe)),
-        *([] if recipe.task == "depth" else [Check("training.class_weights", partial(check_class_weights, data))]),
-        *(Check(recipe.setting(name, "batch_size"), partial(check_batch, recipe, name)) for name in recipe.methods),
+        *(Check(key, partial(check_frames, data, key, num_frames, watch), step=needed_to(key)) for key in data.sources),
+        to_train("training.crop", partial(check_crop, data)),
+        to_train("network", partial(check_network, data)),
+        to_train("training.log", partial(check_logging, recipe)),
+        *([] if recipe.task == "depth" else [weights]),
+        *(to_train(recipe.setting(name, "batch_size"), partial(check_batch, recipe, name)) for name in recipe.methods),
     ]
+
+
+def needed_to(key: str) -> Step:
+    """The step that opens a data set, by the setting that names it."""
+    return "train" if key == ImageData.TRAIN else "evaluate"
 
 
 def further_checks(recipe: Recipe, folder: RunFolder, data: ImageData | None) -> list[Check]:

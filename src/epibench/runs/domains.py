@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, cast
@@ -58,11 +58,6 @@ class ImageData:
         return self._opened[key]
 
     @property
-    def opened(self) -> dict[str, Samples]:
-        """All data sets as they are, by the settings that name them."""
-        return {key: self.samples(key) for key in self.sources}
-
-    @property
     def train(self) -> Samples:
         """What is trained on."""
         return self.samples(self.TRAIN)
@@ -110,9 +105,10 @@ class DrawnScenes(Dataset["int | Failure"]):
         return index
 
 
-def draw_scenes(data: ImageData, reporter: Reporter) -> None:
-    """Draw the street scenes that are not in the cache."""
-    for key, scenes in data.opened.items():
+def draw_scenes(data: ImageData, keys: Iterable[str], reporter: Reporter) -> None:
+    """Draw the street scenes of some data sets that are not in the cache; keys: the settings that name them."""
+    for key in keys:
+        scenes = data.samples(key)
         if isinstance(scenes, StreetDataset) and (missing := scenes.missing()):
             workers = min(len(os.sched_getaffinity(0)), len(missing))
             with reporter.step(f"draw scenes of {key}", len(missing)) as advance:

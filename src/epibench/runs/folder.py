@@ -1,4 +1,4 @@
-"""The folder of a run: `recipe.json`, `members/`, `evaluation/`, `results.json`, `report.html`.
+"""The folder of a run: `recipe.json`, `members/`, `evaluation/`, `results.json`, `evaluations/`, `report.html`.
 
 It is the only truth: what is missing there is what is left to do. Every file is written in one step, and who works on
 something holds a lock on a file beside it, so that several processes can share the work of one run.
@@ -20,7 +20,7 @@ from typing import Any, TextIO, TypeVar
 from epibench.errors import InputError
 from epibench.files import remove_leftovers, write_json
 from epibench.progress import Reporter
-from epibench.recipes import Recipe
+from epibench.recipes import RECIPE_NAME, Recipe
 from epibench.recipes.settings import differences, known_keys, validated
 from epibench.results import RESULTS_NAME
 from epibench.runs.checkpoints import is_earlier
@@ -48,7 +48,7 @@ class RunFolder:
     @property
     def recipe(self) -> Path:
         """All that was fixed."""
-        return self.path / "recipe.json"
+        return self.path / RECIPE_NAME
 
     @property
     def members(self) -> Path:
@@ -85,8 +85,7 @@ class RunFolder:
     def check_free(self, recipe: Recipe) -> None:
         """Refuse a folder that holds something else than a run whose networks this recipe can use, or nothing."""
         if self.recipe.exists():
-            there = self._read_recipe(type(recipe))
-            if (difference := self._other_training(there, recipe)) is not None:
+            if (difference := self.other_training(recipe)) is not None:
                 raise InputError(f"{self.path} holds a run of another recipe: {difference}; give another --out")
         elif self.path.exists() and not self.path.is_dir():
             raise InputError(f"--out {self.path} is a file: give a folder")
@@ -109,8 +108,9 @@ class RunFolder:
             raise self._earlier(self.recipe)
         return recipe
 
-    def _other_training(self, there: Recipe, wanted: Recipe) -> str | None:
+    def other_training(self, wanted: Recipe) -> str | None:
         """The first setting by which networks that may be there would come out otherwise, with both values."""
+        there = self._read_recipe(type(wanted))
         if there.problem != wanted.problem:
             return f'problem ("{there.problem}" there, "{wanted.problem}" now)'
         for name in wanted.methods:

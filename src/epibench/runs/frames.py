@@ -27,12 +27,11 @@ class FrameSequence:
     def _pool(self, name: str, share: float) -> DrawnMethod:
         """The members of a method, with that share of what the members of one may take of the memory."""
         run = self.experiment.run
-        jobs = jobs_of(run, name)
-        if any(job.unfitted for job in jobs):
+        if any(job.unfitted for job in jobs_of(run, name)):
             raise InputError(
                 f"{name}: its networks are not trained to the end with these settings; run the recipe again"
             )
-        return self.experiment.make_pool(name, collect_trained(run, name, jobs), share)
+        return self.experiment.make_pool(name, collect_trained(run, name), share)
 
     @property
     def fingerprint(self) -> str:

@@ -32,7 +32,7 @@ from epibench.progress import Reporter
 from epibench.recipes.dense import DenseRecipe, EvaluationOptions
 from epibench.results import Cost, DomainFacts, DomainResults, MethodFacts, PassCost, Picture, TrainingLog
 from epibench.runs.checkpoints import load_tensors, save_tensors
-from epibench.runs.checks import Check, image_checks
+from epibench.runs.checks import Check, Step, image_checks, needed_to
 from epibench.runs.domains import DomainData, ImageData, draw_scenes
 from epibench.runs.folder import RunFolder, locked, share_work
 from epibench.runs.observers import Gallery, StoreObserver, can_be_shown, is_whole, largest_size
@@ -42,6 +42,7 @@ from epibench.training.state import Pacer
 
 EVALUATION = "2"  # grows with every change that makes other results of the same members
 SHARE_OF_MEMORY = 0.3  # for the weights of members
+SHORT = 8  # letters of a fingerprint that tell files of different settings apart
 Kept = TypeVar("Kept", Cost, DomainResults)
 
 
@@ -153,9 +154,9 @@ class ImageEvaluation:
 
     def cost(self, fitted: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
         """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
-        file = self.folder.path / "evaluation" / f"{fitted.name}.cost.json"
         first = next(iter(self.domains))
         key = fitted.fingerprint(self.options, self.domains[first].identity)
+        file = self.folder.path / "evaluation" / f"{fitted.name}-{key[:SHORT]}.cost.json"
 
         def done(lock: Path) -> bool:
             return read_checked(file, key, Cost) is not None
@@ -226,14 +227,15 @@ class ImageExperiment:
         """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
         return image_checks(self.data)
 
-    def prepare(self) -> None:
-        """Draw the scenes that are missing, count classes, and say what domains are scored in."""
-        draw_scenes(self.data, self.run.reporter)
-        for name, domain in self.data.domains.items():
+    def prepare(self, steps: Sequence[Step]) -> None:
+        """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""
+        run, data = self.run, self.data
+        draw_scenes(data, [key for key in data.sources if needed_to(key) in steps], run.reporter)
+        for name, domain in data.domains.items() if "evaluate" in steps else ():
             if domain.about is not None:
-                self.run.reporter.say(f"{name}: {domain.about}")
-        run = self.run
-        prepare_weights(self.recipe, run.folder.members, self.data.train, run.machine.workers, run.reporter)
+                run.reporter.say(f"{name}: {domain.about}")
+        if "train" in steps:
+            prepare_weights(self.recipe, run.folder.members, data.train, run.machine.workers, run.reporter)
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImagesEvaluated:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
@@ -339,24 +341,30 @@ class DomainTask:
     def __init__(self, evaluation: ImageEvaluation, fitted: DrawnMethod, domain: str):
         self.evaluation, self.options, self.about = evaluation, evaluation.options, evaluation.domains[domain]
         self.data, self.fitted, self.domain = self.about.data, fitted, domain
-        folder = evaluation.folder.path
-        self.file = folder / "evaluation" / fitted.name / f"{domain}.json"
-        self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
-        self.store = folder / "predictions" / fitted.name / f"{domain}.zarr"
         self.classes = None if self.data.classes is None else self.data.classes.num_classes
         self.key = fitted.fingerprint(evaluation.options, *self.about.identity)
+        folder = evaluation.folder.path / "evaluation" / fitted.name
+        self.file = folder / f"{domain}-{self.key[:SHORT]}.json"  # what other settings gave stays beside it
+        self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
+        self.store = evaluation.folder.path / "predictions" / fitted.name / f"{domain}.zarr"
+        self.stored = folder / f"{domain}.stored"  # says which settings the one store is of
         self.finished: DomainResults | None = None
 
     def results(self) -> DomainResults | None:
         """What came out, if it is finished, undamaged and of the same settings; from then on it is not read again."""
-        if self.finished is None and (not self.options.store or is_whole(self.store)):
+        if self.finished is None and (not self.options.store or (self.owns_store and is_whole(self.store))):
             self.finished = read_checked(self.file, self.key, DomainResults)
         return self.finished
+
+    @property
+    def owns_store(self) -> bool:
+        """Whether the store is of these settings."""
+        return self.store.exists() and (read_json(self.stored) or {}).get("fingerprint") == self.key
 
     def carry_out(self) -> None:
         """Go through all images that are left, and keep what comes out."""
         options, draws = self.options, self.fitted.draws
-        if options.store and not self.store.exists():
+        if options.store and not self.owns_store:
             self.unfinished.unlink(missing_ok=True)  # what it says to be stored is gone
         gallery, observers = self.observers()
         domain = NetworksOnImages(
@@ -410,12 +418,10 @@ class DomainTask:
         gallery = Gallery(images, fitted.shown, kind)
         if not self.options.store:
             return gallery, [gallery]
-        size, begun = (
-            largest_size(data.samples, self.evaluation.machine.workers, self.evaluation.reporter),
-            self.unfinished.exists(),
-        )
+        size = largest_size(data.samples, self.evaluation.machine.workers, self.evaluation.reporter)
         labels = (fitted.facts.label, self.about.label, self.evaluation.unit)
-        store = StoreObserver(self.store, labels, fitted.pool, data, size, begun)
+        store = StoreObserver(self.store, labels, fitted.pool, data, size, begun=self.unfinished.exists())
+        write_json(self.stored, {"fingerprint": self.key})
         return gallery, [gallery, store]
 
     def evaluate(self, evaluation: Evaluation) -> None:

@@ -1,65 +1,122 @@
-"""Carry a recipe out: train every method, evaluate it, write the results. What is finished is not done again."""
+"""The steps of a run: train every method, evaluate it, write the results. What is finished is not done again."""
 
 from __future__ import annotations
 
 import platform
 import subprocess
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from epibench import __version__
 from epibench.data.source import Watch
 from epibench.errors import InputError
-from epibench.files import write_text
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, changes
 from epibench.results import RunResults
-from epibench.runs.checks import FEW_FRAMES, Check, further_checks, image_checks
+from epibench.runs.checks import FEW_FRAMES, Check, Step, further_checks, image_checks
+from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Machine, Run, Trained, train_method
+from epibench.runs.train import Machine, Run, Trained, collect_trained, num_missing, train_method
+
+STEPS: tuple[Step, ...] = ("train", "evaluate")
+Done = TypeVar("Done")
 
 
 def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Reporter) -> RunResults:
-    """The whole run."""
+    """The whole run: train, then evaluate."""
     run = Run(recipe, folder, machine, reporter)
+    failed, experiment = dict[str, str](), begin(run, STEPS)
+    begun = time.perf_counter()
+    trained = of_each(run, run.recipe.methods, partial(train_method, run), failed)
+    return evaluate_trained(experiment, trained, failed, begun)
+
+
+def train(run: Run) -> dict[str, str]:
+    """Train the networks that are missing, and nothing else; returns why methods failed, by their names."""
+    failed = dict[str, str]()
+    begin(run, ("train",))
+    of_each(run, run.recipe.methods, partial(train_method, run), failed)
+    return failed
+
+
+def evaluate(run: Run) -> RunResults:
+    """Evaluate what is trained, as far as it is not evaluated yet; if networks are missing, it says so and stops."""
+    check_trained(run)
+    failed, experiment = dict[str, str](), begin(run, ("evaluate",))
+    begun = time.perf_counter()
+    trained = of_each(run, run.recipe.methods, partial(collect_trained, run), failed)
+    return evaluate_trained(experiment, trained, failed, begun)
+
+
+def begin(run: Run, steps: Sequence[Step]) -> ImageExperiment | ToyExperiment:
+    """Check what these steps need, take the folder, and prepare the data."""
     experiment = experiment_of(run)
     for check in experiment.checks():
-        check.ask()
-    folder.check_version()
-    folder.claim(recipe)
-    begun = time.perf_counter()
-    experiment.prepare()
-    failed, trained, evaluated = dict[str, str](), dict[str, Trained](), dict[str, Any]()
+        if check.step is None or check.step in steps:
+            check.ask()
+    run.folder.check_version()
+    run.folder.claim(run.recipe)
+    experiment.prepare(steps)
+    return experiment
 
-    def fail(name: str, error: InputError) -> None:  # what other methods have done is not lost
-        failed[name] = str(error)
-        reporter.say(f"{name} failed: {error}")
 
-    for name in recipe.methods:
+def check_trained(run: Run) -> None:
+    """Refuse settings that the networks of a folder were not trained with, and say which networks are missing."""
+    path = run.folder.path
+    if (difference := run.folder.other_training(run.recipe)) is not None:
+        raise InputError(
+            f"{path}: its networks were trained with another {difference}, and evaluate trains none; leave that "
+            f"setting out, or train with it in another folder (epibench run {run.folder.recipe} --out FOLDER)"
+        )
+    counts = {name: num_missing(run, name) for name in run.recipe.methods}
+    if total := sum(counts.values()):
+        words = [
+            f"{name} {number} of {run.recipe.method(name).num_trained}" for name, number in counts.items() if number
+        ]
+        raise InputError(
+            f"{path}: {total} network{'s are' if total > 1 else ' is'} not trained ({', '.join(words)}); "
+            f"epibench train {path} with the same --set trains them, epibench run {path} evaluates them, too"
+        )
+
+
+def of_each(run: Run, methods: Iterable[str], work: Callable[[str], Done], failed: dict[str, str]) -> dict[str, Done]:
+    """What work gives for each method; where it fails, that is noted, and what other methods have done is not lost."""
+    done = {}
+    for name in methods:
         try:
-            trained[name] = train_method(run, name)
+            done[name] = work(name)
         except InputError as error:
-            fail(name, error)
-    for name in trained:
-        try:
-            evaluated[name] = experiment.evaluate(name, trained[name], failed)
-        except InputError as error:
-            fail(name, error)
+            failed[name] = str(error)
+            run.reporter.say(f"{name} failed: {error}")
+    return done
+
+
+def evaluate_trained(
+    experiment: ImageExperiment | ToyExperiment, trained: Mapping[str, Trained], failed: dict[str, str], begun: float
+) -> RunResults:
+    """Evaluate every method whose networks are trained, and keep the results. begun: when the clock was started."""
+    run = experiment.run
+    evaluated: dict[str, Any] = of_each(
+        run, trained, lambda name: experiment.evaluate(name, trained[name], failed), failed
+    )
+    device = run.machine.device
     results = RunResults(
         epibench=__version__,
         torch=torch.__version__,
         python=platform.python_version(),
         commit=commit(),
-        device=torch.cuda.get_device_name(machine.device) if machine.device.type == "cuda" else "cpu",
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        recipe=recipe.model_dump(mode="json"),
-        changes=changes(recipe),
+        recipe=run.recipe.model_dump(mode="json"),
+        changes=changes(run.recipe),
         methods={name: each.facts for name, each in evaluated.items()},
         summary={name: each.summary for name, each in evaluated.items()},
         curves={name: each.curves for name, each in evaluated.items()},
@@ -69,7 +126,7 @@ def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Rep
         failed=failed,
         seconds=time.perf_counter() - begun,
     ).with_checksum()
-    write_text(folder.results, results.as_json())
+    keep_results(run.folder.path, results)
     return results
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergence
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
 from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
-from epibench.runs.checks import Check
+from epibench.runs.checks import Check, Step
 from epibench.runs.train import Evaluated, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import stacked_training, toy_network, toy_problem
 from epibench.training.stacked import OBJECTIVES, Keys, trained
@@ -79,7 +79,7 @@ class ToyExperiment:
 
     def checks(self) -> list[Check]:
         """Open everything, so that what is wrong shows before anything is trained."""
-        return [Check("data", self.check_data), Check("reference", self.check_reference)]
+        return [Check("data", self.check_data), Check("reference", self.check_reference, step="evaluate")]
 
     def check_data(self) -> str:
         """The training data can be made or read."""
@@ -89,7 +89,7 @@ class ToyExperiment:
         """The reference, if the recipe has one, is of this problem."""
         return "none: no KL is measured" if self.reference is None else f"{self.recipe.reference.path}: fits"
 
-    def prepare(self) -> None:
+    def prepare(self, steps: Sequence[Step]) -> None:
         """There is nothing to prepare."""
 
     def evaluate(self, name: str, networks: Trained, failed: dict[str, str]) -> ToyEvaluated:

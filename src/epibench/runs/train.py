@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +22,8 @@ from epibench.runs.folder import RunFolder, share_work
 from epibench.runs.jobs import run_jobs
 from epibench.runs.trainers import TrainJob, finite_networks, train_job, view_of
 from epibench.training.state import Weights
+
+STACK = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?(\.unfinished)?\.safetensors")  # first and last of stacked networks
 
 
 @dataclass(frozen=True)
@@ -92,12 +96,29 @@ class Trained:
 
 def jobs_of(run: Run, name: str) -> list[TrainJob]:
     """The trainings of a method: stacked networks are trained together, large ones each by itself."""
-    recipe, machine, networks = run.recipe, run.machine, range(run.recipe.method(name).num_trained)
-    parts = [(network,) for network in networks] if isinstance(recipe, DenseRecipe) else [tuple(networks)]
+    recipe, machine, number = run.recipe, run.machine, run.recipe.method(name).num_trained
+    large = isinstance(recipe, DenseRecipe)
+    parts = [(network,) for network in range(number)] if large else stacks(run.folder.members / name, number)
     return [
         TrainJob(recipe, name, part, run.folder.members, machine.device_of(number), machine.workers)
         for number, part in enumerate(parts)
     ]
+
+
+def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
+    """The networks that are trained together: those that share files already, and all that are missing behind them."""
+    ends: dict[int, int] = {}
+    for match in filter(None, (STACK.fullmatch(path.name) for path in folder.glob("*.safetensors"))):
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < number or not match[3]:  # more than are wanted are not trained to the end
+            ends[first] = max(ends.get(first, 0), last + 1)
+    parts = list[tuple[int, ...]]()
+    first = 0
+    while first < number:
+        end = ends.get(first) or min([number, *(other for other in ends if other > first)])
+        parts.append(tuple(range(first, end)))
+        first = end
+    return parts
 
 
 def train_method(run: Run, name: str) -> Trained:
@@ -112,7 +133,12 @@ def train_method(run: Run, name: str) -> Trained:
         work=lambda todo: train_all(run, name, todo),
         reporter=run.reporter,
     )
-    return collect_trained(run, name, jobs)
+    return collect_trained(run, name)
+
+
+def num_missing(run: Run, name: str) -> int:
+    """How many networks of a method are not trained to the end, or not fitted to."""
+    return sum(len(job.networks) for job in jobs_of(run, name) if not job.ended)
 
 
 def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
@@ -134,11 +160,12 @@ def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
         run.reporter.say(text)
 
 
-def collect_trained(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
+def collect_trained(run: Run, name: str) -> Trained:
     """What came out of the trainings of a method."""
+    method = run.recipe.method(name)
     networks, diverged = dict[int, TrainJob](), list[str]()
     seconds, logs = 0.0, list[TrainingLog]()
-    for job in jobs:
+    for job in jobs_of(run, name):
         if (failure := job.files.failure()) is not None:
             diverged.append(failure)
             continue
@@ -149,9 +176,12 @@ def collect_trained(run: Run, name: str, jobs: Sequence[TrainJob]) -> Trained:
             steps, losses = [row.step for row in rows], [row.loss for row in rows]
             logs.append(TrainingLog(network=job.networks[0], steps=steps, loss=losses))
         finite = finite_networks(job)
-        networks |= dict.fromkeys(finite, job)
-        diverged += [f"network {number} diverged" for number in job.networks if number not in finite]
-    return Trained(run.recipe.method(name), networks, diverged, seconds, logs)
+        for number in job.networks[: method.num_trained - job.networks[0]]:  # others may be stacked with them
+            if number in finite:
+                networks[number] = job
+            else:
+                diverged.append(f"network {number} diverged")
+    return Trained(method, networks, diverged, seconds, logs)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,121 @@
+"""What the commands that carry a recipe out have in common: `run`, `train`, `evaluate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from epibench.cli.console import ConsoleReporter
+from epibench.cli.options import at_least, resolve_device
+from epibench.errors import InputError
+
+if TYPE_CHECKING:
+    from epibench.recipes import Recipe
+    from epibench.results import RunResults
+    from epibench.runs.train import Run
+
+RUNS = Path("runs")
+
+RecipeOrRun = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE", help="A recipe (see epibench recipes), a recipe file (.json), or the folder of a run."
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="The folder of the run. Default: runs/RECIPE, or the folder that was given."),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        callback=at_least(1),
+        help="Large networks trained at once. Default: one per core, or one on a GPU.",
+    ),
+]
+
+
+def folder_of(given: str, recipe: Recipe, out: Path | None) -> Path:
+    """Where a run is: as it is said, in the folder that was given for a recipe, or in one of the recipe's name."""
+    from epibench.recipes import RECIPES
+
+    if out is not None:
+        return out
+    return Path(given) if given not in RECIPES and Path(given).is_dir() else RUNS / recipe.name
+
+
+def open_run(recipe: Recipe, folder: Path, device: str, jobs: int | None = None) -> Run:
+    """The run of a recipe in a folder, on a device; says what and where it is."""
+    reporter = ConsoleReporter()
+    reporter.say(f"{recipe.name} in {folder}")
+    import torch
+
+    from epibench.runs.folder import RunFolder
+    from epibench.runs.train import Machine, Run
+
+    return Run(recipe, RunFolder(folder), Machine.of(torch.device(resolve_device(device)), jobs), reporter)
+
+
+def finished(run: Run) -> RunResults | None:
+    """The results of a run that has been carried out with these very settings."""
+    from epibench.results import load_results
+
+    path = run.folder.results
+    results = load_results(path) if path.is_file() else None
+    if results is not None and not results.intact:
+        run.reporter.say(f"{path}: damaged, its checksum does not fit what it holds; it is made anew")
+        return None
+    if results is None or results.failed or not belongs(results, run.recipe):
+        return None
+    run.folder.claim(run.recipe)
+    run.reporter.say("finished already; remove its results.json and evaluation/ to evaluate it again")
+    return results
+
+
+def belongs(results: RunResults, recipe: Recipe) -> bool:
+    """Whether results are those of a recipe."""
+    from epibench.recipes import DenseRecipe
+    from epibench.recipes.settings import fixed
+
+    if isinstance(recipe, DenseRecipe) and results.data_versions != recipe.data.versions:
+        return False  # the street, or a class table, is another now
+    return fixed(results.recipe) == fixed(recipe.model_dump(mode="json"))
+
+
+def with_domains(recipe: Recipe, given: Sequence[str]) -> Recipe:
+    """The recipe with further domains, as `--on` names them; a name that it has must be of the same data."""
+    from epibench.data.named import parse_domains
+    from epibench.recipes import DenseRecipe, apply_settings
+
+    if not given:
+        return recipe
+    if not isinstance(recipe, DenseRecipe):
+        raise InputError(f"--on {given[0]}: a run of {recipe.problem} has no images to evaluate on; leave it out")
+    for domain in parse_domains(given):
+        if domain.role is not None:
+            raise InputError(
+                f"--on {domain.name}: where a run was trained decides what is in-domain; leave role out, or name where "
+                f"images come from (distribution=WORD of folder and own)"
+            )
+        source = from_here(domain.source, recipe.data.root)
+        found = apply_settings(recipe, [f"data.domains.{domain.name}={json.dumps(source)}"])
+        before = recipe.data.domains.get(domain.name)
+        if before is not None and before != found.data.domains[domain.name]:
+            raise InputError(
+                f"--on {domain.name}: the run has another domain of that name ({before.label}); give another name"
+            )
+        recipe = found
+    return recipe
+
+
+def from_here(source: dict[str, Any], data_root: str | None) -> dict[str, Any]:
+    """The settings of a source whose folder is not below the run's data, but here, where the command is given."""
+    root = Path(str(source.get("root", "."))).expanduser()
+    if data_root is None or "root" not in source or (Path(data_root).expanduser() / root).exists() or not root.exists():
+        return source
+    return {**source, "root": str(root.resolve())}

@@ -1,0 +1,93 @@
+"""Several evaluations of one run: the latest in `results.json`, the newest of every other kind in `evaluations/`.
+
+Evaluations are of one kind if the same settings decide the values: precision, convention, uncertainty, window.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epibench.conventions import UNCERTAINTIES
+from epibench.errors import InputError
+from epibench.files import write_text
+from epibench.recipes.dense import EvaluationOptions
+from epibench.recipes.settings import differences, fixed
+from epibench.results import RESULTS_NAME, RunResults, load_results
+
+FOLDER = "evaluations"
+PLAIN = "default"  # the kind without any other than the default settings
+DECIDING = ("precision", "convention", "uncertainty", "window", "overlap")
+SHOWN = ("evaluation", "methods", "members", "draws", "name", "data.domains")  # on a page, or by the kind
+
+
+def kind_of(results: RunResults) -> str:
+    """The settings that decide values and are not the default ones, as `precision=bf16-mixed`; a name for a file."""
+    return ",".join(f"{key}={word}" for key, word in _deciding(results).items()) or PLAIN
+
+
+def label_of(results: RunResults, latest: RunResults) -> str:
+    """What to call an evaluation on a page: `bf16-mixed`, with what else differs from the latest."""
+    words = [f"{key}={word}" if key in ("window", "overlap") else word for key, word in _deciding(results).items()]
+    return ", ".join([*(words or [PLAIN]), *_other(latest, results)])
+
+
+def keep_results(folder: Path, results: RunResults) -> None:
+    """Write results.json; results of another kind that were there are kept beside it."""
+    latest, kind = folder / RESULTS_NAME, kind_of(results)
+    former = _readable(latest)
+    if former is not None and kind_of(former) != kind:
+        write_text(_file(folder, kind_of(former)), former.as_json())
+    write_text(latest, results.as_json())
+    _file(folder, kind).unlink(missing_ok=True)
+
+
+def all_results(folder: Path) -> tuple[list[RunResults], list[str]]:
+    """The latest results of a run and those of other kinds, with what tells them apart; no names where there is one."""
+    latest = load_results(folder)
+    kinds = {kind_of(latest): latest}
+    for path in sorted((folder / FOLDER).glob("*.json")):
+        other = _readable(path)
+        if other is not None and other.problem == latest.problem:
+            kinds.setdefault(kind_of(other), other)
+    if len(kinds) == 1:
+        return [latest], []
+    return list(kinds.values()), [label_of(each, latest) for each in kinds.values()]
+
+
+def _other(latest: RunResults, results: RunResults) -> Iterator[str]:
+    """Settings of training in which results differ from the latest, as `ensemble.num_members=5`."""
+    for key, _, value in differences(fixed(latest.recipe), fixed(results.recipe)):
+        if not any(f"{key}.".startswith(f"{shown}.") for shown in SHOWN):
+            yield f"{key}={json.dumps(value)}"
+
+
+def _deciding(results: RunResults) -> dict[str, str]:
+    """The settings that decide values and are not the default ones; toy problems have none."""
+    given = results.recipe.get("evaluation")
+    options = {key: value for key, value in given.items() if value is not None} if isinstance(given, Mapping) else {}
+    default = EvaluationOptions().model_dump(mode="json") | {"uncertainty": UNCERTAINTIES.get(results.kind, [None])[0]}
+    keys = [key for key in DECIDING if key in options and (key != "overlap" or "window" in options)]
+    return {key: _word(options[key]) for key in keys if options[key] != default[key]}
+
+
+def _word(value: Any) -> str:
+    """A value as a part of the name of a file."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "x".join(map(str, value))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _file(folder: Path, kind: str) -> Path:
+    return folder / FOLDER / f"{kind}.json"
+
+
+def _readable(path: Path) -> RunResults | None:
+    """Results, if they are there and undamaged."""
+    try:
+        results = load_results(path)
+    except InputError:
+        return None
+    return results if results.intact else None
