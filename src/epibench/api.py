@@ -20,7 +20,7 @@ from epibench.recipes.settings import validated
 from epibench.results import RunResults
 from epibench.runs.asked import DEFAULT_NAME, open_models, python_domains, python_model
 from epibench.runs.folder import RunFolder
-from epibench.runs.given import GivenEvaluation, Question
+from epibench.runs.given import GivenEvaluation, Question, check_folder
 from epibench.runs.train import Machine
 
 
@@ -59,6 +59,7 @@ def evaluate(
     options = validated(EvaluationOptions, evaluation)
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         machine = Machine.of(torch.device(device or _device_of(models)), None)
         given = _models(models, model_format, task, machine)

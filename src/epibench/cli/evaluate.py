@@ -1,4 +1,4 @@
-"""`epibench evaluate`: networks that are trained, on the domains of their run and on others."""
+"""`epibench evaluate`: models that are trained, here or elsewhere, on any data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from epibench.cli.options import Device, Settings
+from epibench.cli.options import Device, Settings, at_least
 from epibench.cli.run import publish
 from epibench.cli.steps import finished, open_run, with_domains
 from epibench.errors import InputError
@@ -23,16 +23,54 @@ On = Annotated[
 ]
 
 
+EVALUATED = Path("evaluated")
+Members = Annotated[
+    str | None, typer.Option(metavar="M,…", help="Values of M, as 1,2,4,8. Default: powers of two, and all.")
+]
+
+
 def evaluate(
-    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="The folder of a run.")] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="The folder of a run, instead of models.")] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPEC",
+            help="A model: hf:DIR, onnx:FILE, run:FOLDER, or FILE.pt,network=package.module:name; with what it needs "
+            "behind commas, as mean=[0.5],std=[0.2]. Several are members of one ensemble; NAME=SPEC tells methods "
+            "apart.",
+        ),
+    ] = None,
     on: On = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TASK", help="segmentation or depth, where the data may be either.")
+    ] = None,
+    mc_dropout: Annotated[
+        int, typer.Option(metavar="N", callback=at_least(0), help="Also N passes of each model with its own dropout.")
+    ] = 0,
+    tta: Annotated[
+        str | None, typer.Option(metavar="VIEWS", help="Also several views of each image: flip, scale or flip,scale.")
+    ] = None,
+    members: Members = None,
+    draws: Annotated[int, typer.Option(metavar="N", callback=at_least(1), help="At most so many draws per M.")] = 16,
+    seed: Annotated[int, typer.Option(metavar="N", callback=at_least(0), help="Seed of draws and dropout.")] = 0,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where results of models go. Default: evaluated.")
+    ] = EVALUATED,
     settings: Settings = None,
     device: Device = "auto",
 ) -> None:
-    """Evaluate the trained networks of a run. Nothing is trained, and nothing evaluated that has been before."""
-    if run is None:
-        raise InputError("RUN is missing: give the folder of a run, as runs/street-depth")
-    evaluate_run(run, on or [], settings or [], device)
+    """Evaluate trained models, or the trained networks of a run. Nothing is trained, and nothing done twice."""
+    if run is not None and model:
+        raise InputError("give RUN or --model, not both; the members of a run as a model are --model run:FOLDER")
+    if run is not None:
+        evaluate_run(run, on or [], settings or [], device)
+        return
+    if not model:
+        raise InputError("give the folder of a run, as runs/street-depth, or --model (see epibench evaluate --help)")
+    from epibench.cli.given import evaluate_models
+
+    asked = {"mc_dropout": mc_dropout, "views": tuple(tta.split(",")) if tta else (), "draws": draws, "seed": seed}
+    evaluate_models(model, on or [], task, members, asked, settings or [], out, device)
 
 
 def evaluate_run(folder: Path, on: Sequence[str], settings: Sequence[str], device: str) -> None:
@@ -46,4 +84,4 @@ def evaluate_run(folder: Path, on: Sequence[str], settings: Sequence[str], devic
         from epibench.runs import run
 
         results = run.evaluate(opened)
-    publish(opened, results)
+    publish(opened.folder, results, opened.reporter)

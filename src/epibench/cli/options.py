@@ -56,6 +56,14 @@ def make_folder(folder: Path) -> None:
         raise InputError(f"{folder}: this folder cannot be written to")
 
 
+def parse_sizes(text: str | None) -> tuple[int, ...] | None:
+    """Values of M, as `1,2,4,8`."""
+    try:
+        return None if text is None else tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--members '{text}': give whole numbers with commas between, as 1,2,4,8") from None
+
+
 def check_device(name: str) -> str:
     """Refuse words that name no device, without torch."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):

@@ -9,10 +9,11 @@ import typer
 from epibench.cli.options import Device, Settings
 from epibench.cli.steps import Jobs, Out, RecipeOrRun, finished, folder_of, open_run
 from epibench.errors import InputError
+from epibench.progress import Reporter
 
 if TYPE_CHECKING:
     from epibench.results import RunResults
-    from epibench.runs.train import Run
+    from epibench.runs.folder import RunFolder
 
 
 def run(
@@ -35,19 +36,19 @@ def run(
         from epibench.runs.run import carry_out
 
         results = carry_out(chosen, opened.folder, opened.machine, opened.reporter)
-    publish(opened, results)
+    publish(opened.folder, results, opened.reporter)
 
 
-def publish(run: Run, results: RunResults) -> None:
+def publish(folder: RunFolder, results: RunResults, reporter: Reporter) -> None:
     """Write the page of all evaluations of a run, show the tables of this one, and say where everything is."""
     from epibench.cli.report import print_run_tables
     from epibench.report import write_run_page
     from epibench.runs.evaluations import all_results
 
-    evaluations, names = all_results(run.folder.path)
-    page = write_run_page(evaluations, run.folder.report, names)
+    evaluations, names = all_results(folder.path)
+    page = write_run_page(evaluations, folder.report, names)
     print_run_tables([results])
-    run.reporter.say(f"results: {run.folder.results}")
-    run.reporter.say(f"report:  {page}{f', with {len(names)} evaluations: ' if names else ''}{'; '.join(names)}")
+    reporter.say(f"results: {folder.results}")
+    reporter.say(f"report:  {page}{f', with {len(names)} evaluations: ' if names else ''}{'; '.join(names)}")
     if results.failed:
         raise InputError("; ".join(results.failed.values()))

@@ -12,7 +12,7 @@ import typer
 
 from epibench import __version__
 from epibench.cli.console import ConsoleReporter, say
-from epibench.cli.options import Device, at_least, make_folder, resolve_device
+from epibench.cli.options import Device, at_least, make_folder, parse_sizes, resolve_device
 from epibench.conventions import check_convention
 from epibench.errors import InputError
 
@@ -65,10 +65,7 @@ def score(
     ] = None,
 ) -> None:
     """Score predictions that any framework has saved, as a function of the number of members M."""
-    try:
-        sizes = None if members is None else tuple(int(part) for part in members.split(","))
-    except ValueError:
-        raise InputError(f"--members '{members}': give whole numbers with commas between, as 1,2,4,8") from None
+    sizes = parse_sizes(members)
     check_outputs(json, report, files)
     for file in files:
         if not Path(file).exists():

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -20,7 +21,7 @@ from epibench.data.classes import ClassTable, Pairs
 from epibench.data.given import numbered_classes
 from epibench.data.named import Role
 from epibench.errors import InputError
-from epibench.files import write_json, write_text
+from epibench.files import write_json
 from epibench.members.draws import default_sizes, make_draws
 from epibench.members.formats import GivenNetwork, check_model
 from epibench.members.given import GivenModel, GivenPool, View, check_dropout, given_members, make_views
@@ -28,6 +29,7 @@ from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
 from epibench.results import MethodFacts, RunResults
 from epibench.runs.domains import DomainData
+from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import (
     DrawnMethod,
@@ -136,7 +138,7 @@ class GivenEvaluation:
             failed=failed,
             seconds=time.perf_counter() - begun,
         ).with_checksum()
-        write_text(self.folder.results, results.as_json())
+        keep_results(self.folder.path, results)
         return results
 
     @property
@@ -314,6 +316,14 @@ class GivenEvaluation:
         if self.kind == "gaussian" and all(model.read_as.spread is None for model in models):
             return ["The models give no spread of their own: all uncertainty is the spread between members."]
         return []
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder that holds something else than an evaluation of given models, or nothing."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"--out {path} is a file: give a folder")
+    if path.is_dir() and not (path / SETTINGS_NAME).exists() and any(path.iterdir()):
+        raise InputError(f"--out {path} is not empty and holds no evaluation of models: give a new folder")
 
 
 def _joined(name: str, method: str, alone: bool) -> str:
