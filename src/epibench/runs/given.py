@@ -21,6 +21,7 @@ from epibench.data.classes import ClassTable, Pairs
 from epibench.data.given import numbered_classes
 from epibench.data.named import Role
 from epibench.errors import InputError
+from epibench.evaluation.scoring import EXACT_PIXELS
 from epibench.files import write_json
 from epibench.members.draws import default_sizes, make_draws
 from epibench.members.formats import GivenNetwork, check_model
@@ -193,6 +194,7 @@ class GivenEvaluation:
             self.options,
             {key: self.evaluated_domain(key, domain, classes) for key, domain in self.domains.items()},
             self.maps,
+            all(len(each.samples) * each.samples[0].target.numel() <= EXACT_PIXELS for each in self.domains.values()),
         )
         views = make_views(self.question.views)
         several, alone = len(models) > 1, len(self.models) == 1

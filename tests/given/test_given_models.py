@@ -1,0 +1,371 @@
+"""Models that were trained elsewhere are evaluated alike, whichever way they are given."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from outside_networks import NAMES, SIZE, OutsideData, OutsideNetwork, make_picture
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from epibench.api import evaluate
+from epibench.errors import InputError
+from epibench.evaluation.scoring import ScoreSettings, prepare
+from epibench.members.formats import ModelFormat
+from epibench.results import RunResults, load_results
+from epibench.store import open_store, write_store
+
+NAMED = list(NAMES)
+Networks = list[OutsideNetwork]
+Folders = dict[str, Path]
+Command = Callable[..., str]
+
+
+def texts(folders: Folders) -> dict[str, str]:
+    names = '["dark","middle","light"]'
+    return {name: f"folder:{folder},images=images,labels=labels,classes={names}" for name, folder in folders.items()}
+
+
+def domains(folders: Folders) -> list[str]:
+    return [part for name, text in texts(folders).items() for part in ("--on", f"{name}={text}")]
+
+
+def numbers(results: RunResults, method: str = "given") -> dict[tuple[str, int, str], float]:
+    """Every metric of every M on every domain."""
+    return {
+        (domain, size, metric): stat.mean
+        for domain, summary in results.summary[method].items()
+        for size, metrics in summary.items()
+        for metric, stat in metrics.items()
+        if isinstance(stat.mean, int | float)
+    }
+
+
+def assert_same(found: RunResults, expected: RunResults, tolerance: float = 1e-6, method: str = "given") -> None:
+    ours, theirs = numbers(found, method), numbers(expected, method)
+    assert ours.keys() == theirs.keys()
+    assert len(ours) > 10
+    for key, value in theirs.items():
+        assert ours[key] == pytest.approx(value, rel=tolerance, abs=tolerance), key
+
+
+@pytest.fixture(scope="module")
+def by_module(networks: Networks, folders: Folders) -> RunResults:
+    return evaluate(networks, texts(folders), pictures=0)
+
+
+def test_functions_give_the_same_numbers_as_modules(
+    networks: Networks, folders: Folders, by_module: RunResults
+) -> None:
+    functions: list[Callable[[Tensor], Tensor]] = [lambda image, own=own: own(image) for own in networks]
+    assert_same(evaluate(functions, texts(folders), pictures=0), by_module)
+
+
+def test_state_dicts_give_the_same_numbers_from_the_command_line(
+    networks: Networks, folders: Folders, by_module: RunResults, tmp_path: Path, command: Command
+) -> None:
+    for number, network in enumerate(networks):
+        weights = network.state_dict()
+        if number == 1:  # as DistributedDataParallel saves them
+            weights = {f"module.{key}": value for key, value in weights.items()}
+        if number == 2:  # as Lightning saves them
+            weights = {"state_dict": {f"net.{key}": value for key, value in weights.items()}, "epoch": 3}
+        torch.save(weights, tmp_path / f"{number}.pt")
+    models = f"{tmp_path}/*.pt,network=outside_networks:OutsideNetwork"
+    command("evaluate", "--model", models, *domains(folders), "--set", "pictures=0", "--out", tmp_path / "out")
+    assert_same(load_results(tmp_path / "out"), by_module)
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_onnx_files_give_the_same_numbers_without_any_code(
+    networks: Networks, folders: Folders, by_module: RunResults, tmp_path: Path, command: Command
+) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra onnx)")
+    pytest.importorskip("onnxscript", reason="onnxscript, which exports ONNX files, is not installed")
+    for number, network in enumerate(networks):
+        export(network, tmp_path / f"{number}.onnx")
+    command("evaluate", "--model", f"onnx:{tmp_path}/*.onnx", *domains(folders), "--out", tmp_path / "out")
+    assert_same(load_results(tmp_path / "out"), by_module, tolerance=2e-6)
+
+
+def export(network: nn.Module, path: Path) -> None:
+    batch = torch.export.Dim("batch", min=1, max=64)
+    program = torch.onnx.export(
+        network, (torch.zeros(2, 3, *SIZE),), dynamo=True, dynamic_shapes=({0: batch},), verbose=False
+    )
+    assert program is not None
+    program.save(str(path))
+
+
+def test_scores_of_stored_predictions_are_the_same(
+    networks: Networks, folders: Folders, by_module: RunResults, tmp_path: Path
+) -> None:
+    for name, shift in (("plain", 0.0), ("noisy", 1.0)):
+        data = OutsideData(6, shift)
+        with torch.inference_mode():
+            logits = [
+                torch.stack([upsampled(network(data[index][0][None]))[0] for index in range(len(data))])
+                for network in networks
+            ]
+        target = torch.stack([data[index][1] for index in range(len(data))])
+        path = tmp_path / f"{name}.zarr"
+        write_store(path, kind="categorical", logits=torch.stack(logits).movedim(2, -1), target=target)
+        scored = prepare(open_store(path), ScoreSettings()).run()
+        ours = by_module.summary["given"][name]
+        assert scored.summary.keys() == ours.keys()
+        for size, metrics in scored.summary.items():
+            for metric in ("ause", "ece", "miou", "brier", "nll", "accuracy"):
+                mean = metrics[metric].mean
+                assert ours[size][metric].mean == pytest.approx(mean, rel=1e-6, abs=1e-6), (size, metric)
+
+
+def upsampled(logits: Tensor) -> Tensor:
+    return nn.functional.interpolate(logits, SIZE, mode="bilinear", align_corners=False)
+
+
+def test_own_data_sets_and_loaders_give_the_same_numbers(networks: Networks, by_module: RunResults) -> None:
+    data = {"plain": OutsideData(6), "noisy": OutsideData(6, 1.0)}
+    expected = evaluate(networks, data, classes=NAMED)
+    assert_same(expected, by_module)
+    loaders = {name: DataLoader(each, batch_size=4) for name, each in data.items()}
+    assert_same(evaluate(networks, loaders, classes=NAMED), expected)
+    dicts = {
+        name: DataLoader(each, batch_size=4, collate_fn=as_dicts)  # type: ignore[arg-type]
+        for name, each in data.items()
+    }
+    assert_same(evaluate(networks, dicts, classes=NAMED), expected)
+
+
+def as_dicts(samples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+    images, classes = zip(*samples, strict=True)
+    return {"pixel_values": torch.stack(images), "labels": torch.stack(classes)}
+
+
+def test_classes_need_no_names(networks: Networks) -> None:
+    results = evaluate(networks[0], OutsideData(3))
+    assert results.class_names == ["class 0", "class 1", "class 2"]
+    assert results.methods["given"].label == "One model"
+
+
+def test_modules_are_left_in_the_mode_that_they_had(networks: Networks) -> None:
+    network = copy.deepcopy(networks[0]).train()
+    evaluate(network, OutsideData(2))
+    assert network.training
+    assert network.dropout.training
+
+
+def test_only_what_is_missing_is_done(networks: Networks, folders: Folders, tmp_path: Path) -> None:
+    counted = [Counted(network) for network in networks[:2]]
+    one = {"plain": texts(folders)["plain"]}
+    evaluate(counted, one, out=tmp_path, pictures=0)
+    before = [each.calls for each in counted]
+    evaluate(counted, one, out=tmp_path, pictures=0)
+    again = [each.calls for each in counted]
+    assert again == [count + 1 for count in before]  # the look at the first image
+    results = evaluate(counted, texts(folders), out=tmp_path, pictures=0)
+    assert [each.calls for each in counted] == [count + 1 + 6 for count in again]  # and the new domain's six
+    assert_same(results, evaluate(counted, texts(folders), pictures=0))
+
+
+class Counted(nn.Module):
+    """A network that counts the images that it sees."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network, self.calls = network, 0
+
+    def forward(self, image: Tensor) -> Tensor:
+        self.calls += len(image)
+        return self.network(image)  # type: ignore[no-any-return]
+
+
+def test_passes_of_dropout_vary_and_do_not_depend_on_batches(networks: Networks) -> None:
+    one, other = (evaluate(networks[:2], OutsideData(5), mc_dropout=4, batch_size=size, seed=3) for size in (1, 5))
+    assert one.methods["mc_dropout"].num_members == 8
+    assert one.methods["mc_dropout"].num_groups == 2
+    assert_same(one, other, method="mc_dropout")
+    briers = {size: one.summary["mc_dropout"]["data"][size]["brier"].mean for size in (1, 2, 4)}
+    assert len(set(briers.values())) == 3
+    assert one.summary["given"]["data"][1]["brier"].mean not in briers.values()
+
+
+def test_dropout_that_is_called_as_a_function_acts_too(networks: Networks) -> None:
+    def functional(image: Tensor) -> Tensor:
+        features = nn.functional.dropout(torch.relu(networks[0].first(image)), 0.5, training=False)
+        return networks[0].last(features)
+
+    results = evaluate(functional, OutsideData(3), mc_dropout=2)
+    of_pass, plain = (results.summary[name]["data"][1]["brier"].mean for name in ("mc_dropout", "given"))
+    assert of_pass != plain
+
+
+def test_the_first_view_is_the_image_itself_and_a_flip_is_mapped_back() -> None:
+    def symmetric(image: Tensor) -> Tensor:
+        return torch.cat([image.mean(1, keepdim=True), image.amax(1, keepdim=True), 0 * image[:, :1]], 1)
+
+    results = evaluate(symmetric, OutsideData(4), views=["flip"])
+    assert results.methods["views"].num_members == 2
+    nll = {size: results.summary["views"]["data"][size]["nll"].mean for size in (1, 2)}
+    assert nll[1] == results.summary["given"]["data"][1]["nll"].mean
+    assert nll[2] == pytest.approx(nll[1], rel=1e-6)  # a function of single pixels sees the same in a mirror
+
+
+def test_views_at_other_scales_lie_on_the_same_image(networks: Networks) -> None:
+    results = evaluate(networks[0], {"a": OutsideData(3)}, views=["scale", "flip"])
+    assert results.methods["views"].num_members == 6
+    nll = [results.summary["views"]["a"][size]["nll"].mean for size in (1, 6)]
+    assert all(isinstance(each, float) and np.isfinite(each) for each in nll)
+    assert nll[0] != nll[1]
+
+
+def test_several_methods_stand_side_by_side(networks: Networks) -> None:
+    results = evaluate({"small": networks[:2], "other": networks[2:]}, OutsideData(3), mc_dropout=2)
+    assert list(results.methods) == ["small", "small_mc_dropout", "other", "other_mc_dropout"]
+    assert results.methods["small"].label == "small"
+
+
+def refused(models: Any, data: Any = None, **options: Any) -> str:
+    with pytest.raises(InputError) as error:
+        evaluate(models, OutsideData(2) if data is None else data, **options)
+    return str(error.value)
+
+
+def test_what_is_no_prediction_of_classes_is_refused_in_words(networks: Networks) -> None:
+    network = networks[0]
+    assert "argmax is baked in" in refused(lambda image: network(image).argmax(1))
+    assert "give values=probs" in refused(lambda image: network(image).softmax(1))
+    assert "are they logits" in refused(network, model_format={"values": "probs"})
+    assert "NaN" in refused(lambda image: network(image) * float("nan"))
+    assert "one channel" in refused(lambda image: image[:, :1])
+    assert "4 classes" in refused(lambda image: network(image)[:, [0, 1, 2, 2]], classes=NAMED)
+    assert "output=NAME" in refused(lambda image: {"main": network(image), "auxiliary": network(image)})
+    assert "fails on the first image" in refused(nn.Linear(3, 3))
+    assert "leave out --mc-dropout" in refused(nn.Conv2d(3, 3, 1), mc_dropout=2)
+    assert "view 'rotate' is unknown" in refused(network, views=["rotate"])
+
+
+def test_outputs_by_name_and_probabilities_are_read(networks: Networks) -> None:
+    expected = evaluate(networks[0], OutsideData(3))
+    named = evaluate(lambda image: {"out": networks[0](image), "aux": 0 * image}, OutsideData(3))
+    assert_same(named, expected)
+    fine = evaluate(lambda image: upsampled(networks[0](image)), OutsideData(3))
+    assert_same(fine, expected)
+    probs = evaluate(
+        lambda image: upsampled(networks[0](image)).softmax(1), OutsideData(3), model_format={"values": "probs"}
+    )
+    assert_same(probs, expected, tolerance=2e-5)
+
+
+def test_corners_matter(networks: Networks) -> None:
+    aligned = evaluate(networks[0], OutsideData(3), model_format=ModelFormat(align_corners=True))
+    fine = nn.functional.interpolate
+    expected = evaluate(
+        lambda image: fine(networks[0](image), SIZE, mode="bilinear", align_corners=True), OutsideData(3)
+    )
+    assert_same(aligned, expected, tolerance=1e-5)
+    other = evaluate(networks[0], OutsideData(3))
+    assert other.summary["given"]["data"][1]["brier"].mean != aligned.summary["given"]["data"][1]["brier"].mean
+
+
+class Table(Dataset[tuple[Tensor, Tensor]]):
+    """Plain regression: noise that grows with the first feature."""
+
+    def __init__(self, number: int, shift: float = 0.0):
+        rng = np.random.default_rng(7)
+        self.x = torch.from_numpy(rng.normal(shift, 1, (number, 4))).float()
+        noise = torch.from_numpy(rng.normal(0, 1, number)).float()
+        self.y = self.x.sum(1) + self.x[:, 0].abs() * noise
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.x[index], self.y[index]
+
+
+def members_of(table: Table) -> list[Callable[[Tensor], tuple[Tensor, Tensor]]]:
+    """Three members: a mean and a standard deviation each."""
+    return [
+        lambda x, bias=bias: (x.sum(1) + bias, x[:, 0].abs() + 0.1)  # type: ignore[misc]
+        for bias in (-0.2, 0.0, 0.3)
+    ]
+
+
+def test_plain_regression_is_scored_as_brute_force_says() -> None:
+    table = Table(400)
+    results = evaluate(members_of(table), {"table": table, "far": Table(400, 2.0)}, model_format={"spread": "std"})
+    assert results.problem == "regression"
+    mean = torch.stack([table.x.double().sum(1) + bias for bias in (-0.2, 0.0, 0.3)])
+    variance = (table.x[:, 0].abs() + 0.1).double().square() + mean.var(0, correction=0)
+    error = table.y.double() - mean.mean(0)
+    found = results.summary["given"]["table"][3]
+    assert found["rmse"].mean == pytest.approx(float(error.square().mean().sqrt()), rel=1e-6)
+    nll = 0.5 * (error.square() / variance + variance.log() + np.log(2 * np.pi))
+    assert found["nll_gaussian"].mean == pytest.approx(float(nll.mean()), rel=1e-5)
+    assert results.domains["far"].role == "shifted"
+    assert "rmse_gustafsson2020" not in found
+
+
+def test_several_numbers_of_a_sample_are_pooled() -> None:
+    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    data = [(row, torch.stack([row.sum(), row.prod()])) for row in x]
+    results = evaluate(lambda rows: torch.stack([rows.sum(1) + 1, rows.prod(1) - 2], 1), data)
+    assert results.summary["given"]["data"][1]["mae"].mean == pytest.approx(1.5, rel=1e-5)
+    assert "spread between members" in results.methods["given"].notes[0]
+
+
+def test_a_second_channel_is_not_guessed() -> None:
+    data = [(torch.zeros(3, 4, 5), torch.ones(4, 5)) for _ in range(2)]
+    assert "give spread=log_variance, variance or std" in refused(lambda image: image[:, :2], data)
+
+
+def test_a_depth_without_a_scale_is_refused() -> None:
+    data = [(torch.rand(3, 4, 5), 10 + torch.rand(4, 5)) for _ in range(2)]
+    assert "a relative depth" in refused(lambda image: 1e-3 * image[:, 0], data, depth=True)
+    results = evaluate(
+        lambda image: 1e4 + 1e3 * image[:, 0], data, depth=True, model_format={"factor": 1e-3}
+    )  # millimetres
+    assert results.summary["given"]["data"][1]["mae"].mean < 1
+
+
+def test_a_pickled_model_is_refused_in_words(networks: Networks, tmp_path: Path, folders: Folders) -> None:
+    torch.save(networks[0], tmp_path / "whole.pt")
+    with pytest.raises(InputError, match="save the weights alone"):
+        evaluate(f"{tmp_path}/whole.pt,network=outside_networks:OutsideNetwork", texts(folders))
+
+
+def test_weights_of_another_network_are_refused_in_words(networks: Networks, tmp_path: Path, folders: Folders) -> None:
+    torch.save(networks[0].state_dict(), tmp_path / "a.pt")
+    wide = f'{tmp_path}/a.pt,network=outside_networks:OutsideNetwork,options={{"width": 16}}'
+    with pytest.raises(InputError, match=r"first.weight is \(8, 3, 3, 3\) in the file and \(16, 3, 3, 3\)"):
+        evaluate(wide, texts(folders))
+    torch.save({"other.weight": torch.zeros(2)}, tmp_path / "b.pt")
+    with pytest.raises(InputError, match=r"it lacks first\.weight"):
+        evaluate(f"{tmp_path}/b.pt,network=outside_networks:OutsideNetwork", texts(folders))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "give the folder of a run"),
+        (["--model", "what.xyz", "--on", "a=street,num_images=1"], "may have depth or classes"),
+        (["--model", "hf:nowhere/at-all"], "no data is given"),
+        (["--model", "x.pt", "--on", "a=folder:nowhere,classes=camvid"], "folder is missing"),
+    ],
+)
+def test_wrong_commands_are_one_line(arguments: list[str], words: str, tmp_path: Path, command: Command) -> None:
+    errors = command("evaluate", *arguments, "--out", tmp_path / "out", status=2)
+    assert words in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_picture_is_what_a_data_set_shows() -> None:
+    image, classes = make_picture(0)
+    assert image.shape == (*SIZE, 3)
+    assert set(np.unique(classes)) <= {0, 1, 2, 255}
