@@ -155,9 +155,11 @@ def test_classes_need_no_names(networks: Networks) -> None:
 
 def test_modules_are_left_in_the_mode_that_they_had(networks: Networks) -> None:
     network = copy.deepcopy(networks[0]).train()
+    network.first.eval()
     evaluate(network, OutsideData(2))
     assert network.training
     assert network.dropout.training
+    assert not network.first.training
 
 
 def test_only_what_is_missing_is_done(networks: Networks, folders: Folders, tmp_path: Path) -> None:
@@ -189,7 +191,7 @@ def test_passes_of_dropout_vary_and_do_not_depend_on_batches(networks: Networks)
     one, other = (evaluate(networks[:2], OutsideData(5), mc_dropout=4, batch_size=size, seed=3) for size in (1, 5))
     assert one.methods["mc_dropout"].num_members == 8
     assert one.methods["mc_dropout"].num_groups == 2
-    assert_same(one, other, method="mc_dropout")
+    assert_same(one, other, tolerance=1e-5, method="mc_dropout")  # batches are rounded differently
     briers = {size: one.summary["mc_dropout"]["data"][size]["brier"].mean for size in (1, 2, 4)}
     assert len(set(briers.values())) == 3
     assert one.summary["given"]["data"][1]["brier"].mean not in briers.values()
