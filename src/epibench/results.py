@@ -7,9 +7,11 @@ population's over draws, and null for one draw.
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -50,9 +52,20 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Number = int | Finite | None
 Values = list[Number]
 Kind = Literal["gaussian", "categorical"]
+Counted = Literal["pixels", "samples", "values", "points"]
 Columns = dict[str, Values]  # of a picture, by name
 Byte = Annotated[int, Field(ge=0, le=255)]
 RGB = tuple[Byte, Byte, Byte]
+
+
+def counted_as(shape: Sequence[int]) -> Counted:
+    """What one number of a target of this shape is called: pixels of (image, height, width), samples of (n,).
+
+    Of (n, k), k targets of every sample, and of anything else it is values. Toy problems have points.
+    """
+    if len(shape) == 3:
+        return "pixels"
+    return "samples" if math.prod(shape[1:]) == 1 else "values"
 
 
 class Part(BaseModel):
@@ -63,6 +76,23 @@ class Part(BaseModel):
     def as_json(self) -> str:
         """The text of a file that holds them."""
         return numbers_in_lines(self.model_dump_json(indent=1)) + "\n"
+
+
+class GrownPart(Part):
+    """A part with fields that an earlier version did not write.
+
+    They are left out where they say nothing, so that what that version wrote keeps its checksum.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        for name in self.later:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                written.pop(name, None)
+        return written
 
 
 class Stat(Part):
@@ -81,20 +111,13 @@ class ClassStat(Part):
     n: int
 
 
-class Curve(Part):
+class Curve(GrownPart):
     """A curve over the draws of one M, at the `x` of its family; draws: of some draws, evenly chosen from all."""
 
     mean: Values
     std: Values | None
     draws: list[Values] | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `draws` where there are none: what an earlier version wrote keeps its checksum."""
-        written: dict[str, Any] = write(self)
-        if self.draws is None:
-            del written["draws"]
-        return written
+    later = ("draws",)
 
 
 class Curves(Part):
@@ -122,7 +145,7 @@ CurveFamilies = dict[str, Curves]
 
 
 class Tally(Part):
-    """What became of pixels: used, or dropped because masked, without label, or with NaN or infinite values."""
+    """What became of pixels or samples: used, or dropped because masked, without label, or NaN or infinite."""
 
     valid: int = 0
     masked: int = 0
@@ -142,8 +165,10 @@ class FileResults(Part):
     kind: Kind
     unit: Text | None
     class_names: list[Text] | None
+    target_names: list[Text] | None = None
     num_members: int
     num_groups: int | None
+    counted: Counted = "pixels"
     pixels: Tally
     plan: Text
     uncertainty: Text
@@ -290,7 +315,7 @@ KL = dict[str, dict[str, dict[str, dict[int, Stat]]]]  # by convention, directio
 KLDraws = dict[str, dict[str, dict[str, dict[int, Values]]]]
 
 
-class RunResults(Part):
+class RunResults(GrownPart):
     """What a run writes; `kl`, `kl_draws` and `reference` are of toy problems, `domains` and what follows of images."""
 
     version: Literal[1] = VERSION
@@ -320,12 +345,14 @@ class RunResults(Part):
 
     convention: Text = "pooled"
     unit: Text | None = None
+    counted: Counted = "pixels"
     class_names: list[Text] | None = None
     class_colours: list[RGB] | None = None
     data_versions: dict[str, str] = {}
     domains: dict[Text, DomainFacts] = {}
     overlap: dict[str, dict[int, Number]] = {}
     training: dict[str, list[TrainingLog]] = {}
+    later = ("counted",)
 
     @property
     def intact(self) -> bool:

@@ -50,6 +50,19 @@ def test_files_of_both_kinds_come_in_two_tables(tmp_path, run):
     assert "RMSE (m) ↓" in output
 
 
+def test_a_table_of_samples_is_not_called_pixels(tmp_path, run):
+    rng = np.random.default_rng(0)
+    target = rng.normal(size=40)
+    mean = target + rng.normal(0, 1, (4, 40))
+    mean[1, 3] = np.nan
+    write_store(tmp_path / "a.zarr", kind="gaussian", mean=mean, variance=np.ones_like(mean), target=target)
+    status, output, errors = run("score", tmp_path / "a.zarr", "--skip-invalid")
+    assert status == 0
+    assert "Samples skipped" in output
+    assert "pixel" not in (output + errors).lower()
+    assert "in 1 sample, first at member 1, sample 3" in run("score", tmp_path / "a.zarr")[2]
+
+
 def test_the_same_call_gives_the_same_numbers_on_a_cpu(tmp_path, run):
     store = gaussian_store(tmp_path / "a.zarr")
     for name in ("one.json", "two.json"):

@@ -43,7 +43,7 @@ def score(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What pixels are sorted by: total, aleatoric, epistemic; "
+            help="What pixels or samples are sorted by: total, aleatoric, epistemic; "
             "for classes entropy, mutual_information, confidence. Default: the first.",
         ),
     ] = None,
@@ -56,7 +56,8 @@ def score(
         ),
     ] = None,
     skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Skip pixels with NaN or infinite values, and say how many.")
+        bool,
+        typer.Option("--skip-invalid", help="Skip pixels or samples with NaN or infinite values, and say how many."),
     ] = False,
     device: Device = "auto",
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all results to this file.")] = None,
@@ -126,14 +127,14 @@ def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> N
 
 
 def run_with_progress(scorer: Scorer, reporter: ConsoleReporter) -> FileResults:
-    """Score one file with a bar that counts pixels."""
+    """Score one file with a bar that counts pixels or samples."""
     begun, finished = time.perf_counter(), 0
     with reporter.step(f"score {scorer.store.path}", scorer.store.num_pixels) as advance:
 
         def count(pixels: int) -> None:
             nonlocal finished
             finished += pixels
-            advance(pixels, f"{finished / 1e6 / (time.perf_counter() - begun):.2f} Mpixel/s")
+            advance(pixels, f"{finished / 1e6 / (time.perf_counter() - begun):.2f} M{scorer.store.counted[:-1]}/s")
 
         return scorer.run(count)
 

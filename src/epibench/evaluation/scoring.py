@@ -71,8 +71,10 @@ class Scorer:
             kind=store.kind,
             unit=store.unit,
             class_names=None if store.class_names is None else list(store.class_names),
+            target_names=None if store.target_names is None else list(store.target_names),
             num_members=store.num_members,
             num_groups=None if store.group is None else len(set(store.group)),
+            counted=store.counted,
             pixels=tally,
             plan=self.settings.plan,
             uncertainty=self.suite_settings.uncertainty,
@@ -90,9 +92,18 @@ class Scorer:
         if not self.store.complete:
             notes.append("Its writer did not finish: images or members may be missing.")
         if tally.skipped:
-            notes.append(f"Pixels skipped because of NaN or infinite values: {tally.skipped:,}.")
+            word = self.store.counted.capitalize()
+            notes.append(f"{word} skipped because of NaN or infinite values: {tally.skipped:,}.")
+        if self.store.counted == "values" and len(self.store.shape) == 2 and self.store.kind == "gaussian":
+            notes.append(
+                f"The {self.store.shape[1]} targets of a sample are pooled: those with the largest errors decide; "
+                "standardise them, or score them one by one."
+            )
         if self.settings.convention == "gustafsson2020" and not self.suite_settings.exact:
-            notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
+            notes.append(
+                f"Ties count with their mean, not in input order: there are too many {self.store.counted} to keep "
+                "them all."
+            )
         group = self.store.group
         if group is not None and any(len({group[member] for member in members}) > 1 for members in self.draws.sets):
             notes.append(

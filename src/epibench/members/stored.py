@@ -18,7 +18,7 @@ from torch import Tensor
 from epibench.errors import InputError
 from epibench.members.draws import Draws
 from epibench.members.pool import DrawnPart, Pixels, PoolOnData
-from epibench.results import Tally
+from epibench.results import Counted, Tally
 from epibench.store.formats import Array, PredictionStore, readable
 
 BUDGET = 128 * 2**20
@@ -107,13 +107,15 @@ class StoredPredictions(PoolOnData):
         tally = self.tally
         if invalid and not self.skip_invalid:
             counts = " and ".join(f"{n} value{'s' * (n != 1)} of {name!r}" for name, n in invalid.items())
+            word = self.store.counted
             raise InputError(
-                f"{self.store.path}: {counts} NaN or infinite, in {tally.skipped} pixel{'s' * (tally.skipped != 1)}, "
-                f"first at {first}; correct them, mask them with 'valid', or drop these pixels with --skip-invalid"
+                f"{self.store.path}: {counts} NaN or infinite, in {number_of(tally.skipped, word)}, "
+                f"first at {first}; correct them, mask them with 'valid', or drop these {word} with --skip-invalid"
             )
         if not tally.valid:
+            there = number_of(self.store.num_pixels, self.store.counted)
             raise InputError(
-                f"{self.store.path}: none of {self.store.num_pixels} pixels is valid ({tally.masked} masked by "
+                f"{self.store.path}: none of {there} is valid ({tally.masked} masked by "
                 f"'valid', {tally.ignored} with the ignored label, {tally.skipped} with NaN or infinite values); "
                 "check 'valid' and --ignore-index"
             )
@@ -217,7 +219,7 @@ def plan_blocks(store: PredictionStore, budget: int) -> Iterator[Block]:
 
 
 def location(store: PredictionStore, position: int, member: int | None = None) -> str:
-    """Where a pixel is, in words: member 3, image 17 ('frankfurt_000'), row 40, column 7."""
+    """Where a pixel or sample is, in words: member 3, image 17 ('frankfurt_000'), row 40, column 7."""
     index = [int(i) for i in np.unravel_index(position, store.shape)]
     words = []
     if member is not None:
@@ -225,10 +227,19 @@ def location(store: PredictionStore, position: int, member: int | None = None) -
     if store.has_images:
         image, *index = index
         words.append(f"image {image}" + (f" ({store.image_id[image]!r})" if store.image_id else ""))
-    names = {1: "pixel {}", 2: "row {}, column {}"}
+    elif len(index) <= 2:
+        words.append(f"sample {index.pop(0)}")
+    names = {1: "target {}", 2: "row {}, column {}"}
     if index:
         words.append(names[len(index)].format(*index) if len(index) in names else f"index {tuple(index)}")
+    if len(index) == 1 and store.target_names:
+        words[-1] += f" ({store.target_names[index[0]]!r})"
     return ", ".join(words)
+
+
+def number_of(number: int, counted: Counted) -> str:
+    """As 1 pixel, 20 samples."""
+    return f"{number} {counted if number != 1 else counted[:-1]}"
 
 
 def _read_part(store: PredictionStore, name: str, selection: tuple[slice, ...]) -> Array:

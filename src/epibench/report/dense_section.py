@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from epibench.report.curve_figures import curve_parts, curve_switch
-from epibench.report.entries import Entry, metric_names, overlap_warnings, title_with_unit
+from epibench.report.entries import Entry, counted_in, metric_names, overlap_warnings, title_with_unit
 from epibench.report.figures import (
     LARGE,
     SMALL,
@@ -68,6 +68,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
     rules += switch_rules(f"{identity}-at-m", [switch]) if choices else []
     return {
         "headlines": [title_with_unit(name, entries[domains[0].name]) for name in names],
+        "counted": counted_in(everywhere),
         "findings": [_finding(domain, entries[domain.name], names) for domain in first],
         "other_findings": [_finding(domain, entries[domain.name], names) for domain in others],
         "shift": _shift(first, entries, names),
@@ -93,7 +94,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
 def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str]) -> dict[str, Any]:
     """The answer on one domain: a sentence, a card for each metric, and how confident the methods are."""
     verdicts = [verdict(name, entries) for name in names]
-    sizes = [(domain.num_images, "images"), (domain.num_pixels, "valid pixels")]
+    sizes = [(domain.num_images, "images"), (domain.num_pixels, f"valid {counted_in(entries)}")]
     return {
         "domain": domain,
         "size": ", ".join(f"{count(number)} {word}" for number, word in sizes if number is not None),

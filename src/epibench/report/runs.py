@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from epibench.report.entries import ClassStyles, Entry, mean_error
 from epibench.report.metric_info import HEADLINES
 from epibench.report.page import Option, Switch, layer_key
-from epibench.results import Cost, DomainFacts, MethodFacts, RunResults, Stat, printable
+from epibench.results import TRAIN_REGION, Cost, DomainFacts, MethodFacts, RunResults, Stat, printable
 from epibench.standard_errors import PoolSize
 
 CONVENTIONS = {"pooled": "mean of pointwise KLs", "gustafsson2020": "as published"}
@@ -99,6 +99,7 @@ class RunMethod:
             PoolSize.of(self.facts),
             results.curves.get(self.name, {}).get(domain, {}),
             unit=results.unit or "",
+            counted="points" if results.problem in TRAIN_REGION else results.counted,
             overlaps=results.overlap.get(self.name, {}),
             draws=results.draws.get(self.name, {}).get(domain, []),
             classes=class_styles(results, domain),

@@ -12,6 +12,7 @@ from epibench.report.entries import (
     Entry,
     all_members,
     comparable,
+    counted_in,
     metric_names,
     overlap_warnings,
     scored_entries,
@@ -48,12 +49,12 @@ def render_score_page(results: ScoreResults) -> str:
         "score.html",
         ["page.css"],
         [rule for section in sections for rule in switch_rules(section["id"], [section["switch"]])],
-        header=_header(results),
+        header=_header(results, entries),
         sections=sections,
     )
 
 
-def _header(results: ScoreResults) -> dict[str, Any]:
+def _header(results: ScoreResults, entries: Sequence[Entry]) -> dict[str, Any]:
     settings = {key: plain(value) for key, value in results.settings.items()}
     methods = list(dict.fromkeys(file.method or Path(file.path).stem for file in results.files))
     return {
@@ -64,6 +65,7 @@ def _header(results: ScoreResults) -> dict[str, Any]:
         "draws": settings.get("draws", ""),
         "seed": settings.get("seed", ""),
         "plans": listed(list(dict.fromkeys(file.plan for file in results.files))),
+        "counted": counted_in(entries),
         "pixels": listed(sorted({count(file.pixels.valid) for file in results.files})),
         "settings": settings,
     }
@@ -79,6 +81,7 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
     return {
         "id": f"kind{number}",
         "kind": kind,
+        "counted": counted_in(entries),
         "title": KIND_TITLES[kind],
         "files": files,
         "entries": entries,
@@ -120,7 +123,12 @@ def _file_facts(entry: Entry, file: FileResults) -> dict[str, Any]:
     facts = [
         f"{count(file.num_members)} members{groups}",
         f"M = {_short_list(entry.members)}",
-        f"{count(file.pixels.valid)} valid pixels",
+        f"{count(file.pixels.valid)} valid {file.counted}",
+        *(
+            [f"{'targets' if len(file.target_names) > 1 else 'target'}: {listed(file.target_names)}"]
+            if file.target_names
+            else []
+        ),
         *(f"{count(number)} {words}" for number, words in dropped if number),
         f"uncertainty: {file.uncertainty}",
         f"sparsification {file.sparsification}",
@@ -144,8 +152,9 @@ def _comparison_warnings(entries: Sequence[Entry]) -> list[str]:
         pixels = {count(entry.file.pixels.valid) for entry in group if entry.file}
         if len(pixels) > 1:
             where = f" on {group[0].domain}" if group[0].domain else ""
+            numbers = f"valid {counted_in(group)} ({', '.join(sorted(pixels))})"
             warnings.append(
-                f"The files{where} were scored on different numbers of valid pixels ({', '.join(sorted(pixels))}): "
+                f"The files{where} were scored on different numbers of {numbers}: "
                 "check that they hold the same targets before comparing them."
             )
     return warnings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epibench.report.charts.lines import lollipop
-from epibench.report.entries import Entry, comparable, title_with_unit
+from epibench.report.entries import Entry, comparable, in_words, title_with_unit
 from epibench.report.judge import (
     Candidate,
     Certainty,
@@ -108,7 +108,7 @@ def _card(
 ) -> dict[str, Any]:
     info = metric_info(name)
     card = {"title": title_with_unit(name, entries), "better": BETTER_TEXT[info.better]}
-    question = QUESTIONS.get(name, info.meaning)
+    question = QUESTIONS.get(name, in_words(info.meaning, entries))
     return {**card, "question": question, "headline": headline, "bars": bars, "sentences": sentences}
 
 
@@ -403,7 +403,9 @@ def _coverage_sentence(entry: Entry) -> str:
         words = "is over-confident at some levels and under-confident at others"
     else:
         words = "is over-confident" if signed < 0 else "is under-confident"
-    held = f" Its {percent(0.9)} interval holds {percent(at_90, 3)} of the pixels;" if at_90 is not None else ""
+    held = (
+        f" Its {percent(0.9)} interval holds {percent(at_90, 3)} of the {entry.counted};" if at_90 is not None else ""
+    )
     return f"{words} at {m_equals(m)}.{held} {off}." if held else f"{words} at {m_equals(m)}: {off}."
 
 

@@ -27,6 +27,7 @@ from zarr.abc.store import Store
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
 from epibench.errors import InputError, some_of
+from epibench.results import Counted, counted_as
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -41,7 +42,7 @@ Array = NDArray[Any]
 OUTPUTS = (*KINDS["gaussian"], *KINDS["categorical"])
 SHARED = ("target", "valid", "image_id")
 ARRAYS = (*OUTPUTS, *SHARED, "group", "member_id")
-ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "class_names")
+ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "class_names", "target_names")
 # Codecs that only transform bytes. Others (numcodecs' "pickle") can run code, or are not ours to judge.
 SAFE_CODECS = {
     *("bytes", "endian", "transpose", "sharding_indexed", "vlen-utf8", "packbits", "shuffle", "astype", "delta"),
@@ -85,7 +86,7 @@ class Contents:
 class PredictionStore:
     """Members' outputs on disk, with their target; `members.stored` reads the values.
 
-    `shape` are the free axes: (image, height, width), or just (n,).
+    `shape` are the free axes: (image, height, width), or just (n,), or (n, k) for k targets of every sample.
     """
 
     path: Path
@@ -94,6 +95,7 @@ class PredictionStore:
     domain: str | None
     unit: str | None
     class_names: tuple[str, ...] | None
+    target_names: tuple[str, ...] | None
     num_members: int
     num_classes: int | None
     shape: tuple[int, ...]
@@ -109,8 +111,13 @@ class PredictionStore:
         return len(self.shape) >= 3 or self.image_id is not None
 
     @property
+    def counted(self) -> Counted:
+        """What its targets are called: pixels, samples or values."""
+        return counted_as(self.shape)
+
+    @property
     def num_pixels(self) -> int:
-        """All pixels, valid or not."""
+        """All pixels, samples or values, valid or not."""
         return math.prod(self.shape)
 
     @property
@@ -162,12 +169,14 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
     class_names = attributes.get("class_names")
     if class_names is not None and len(class_names) != num_classes:
         raise InputError(f"{path}: {len(class_names)} class_names for {num_classes} classes; give one for each")
+    target_names = _target_names(path, attributes, kind, shape)
     texts = {name: attributes.get(name) for name in ("method", "domain", "unit")}
     return PredictionStore(
         path=path,
         kind=kind,
         **{name: None if text is None else str(text) for name, text in texts.items()},
         class_names=None if class_names is None else tuple(str(name) for name in class_names),
+        target_names=target_names,
         num_members=first.shape[0],
         num_classes=num_classes,
         shape=shape,
@@ -177,6 +186,20 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
         arrays={name: arrays[name] for name in (*outputs, "target", "valid") if name in arrays},
         complete=attributes.get("complete") is not False,
     )
+
+
+def _target_names(
+    path: Path, attributes: Mapping[str, Any], kind: Kind, shape: tuple[int, ...]
+) -> tuple[str, ...] | None:
+    """The names of the k targets of samples (n, k), or of the one of (n,)."""
+    names = attributes.get("target_names")
+    if names is None:
+        return None
+    number = shape[1] if len(shape) == 2 else 1
+    if kind == "categorical" or len(shape) > 2 or len(names) != number:
+        expected = "class_names" if kind == "categorical" else f"{number}, one for each target of (n, k)"
+        raise InputError(f"{path}: {len(names)} target_names for 'target' with shape {shape}; give {expected}")
+    return tuple(str(name) for name in names)
 
 
 def _output_names(path: Path, contents: Contents) -> tuple[str, ...]:

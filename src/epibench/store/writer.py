@@ -68,18 +68,20 @@ def write_store(
     domain: str | None = None,
     unit: str | None = None,
     class_names: Sequence[str] | None = None,
+    target_names: Sequence[str] | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write whole arrays as a store: a folder, or a zip if the path ends in .zip; complete or not at all.
 
-    mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…)
+    mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…), as (image, height, width), or
+    (n,), or (n, k) for k targets of every sample, which target_names may name
     """
     path = _checked_path(path, overwrite=overwrite, resume=False)
     given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "target": target, "valid": valid}
     arrays = {name: _to_numpy(values) for name, values in given.items() if values is not None}
     labels = {"group": group, "member_id": member_id, "image_id": image_id}
     arrays |= {name: _label_array(values) for name, values in labels.items() if values is not None}
-    attributes = _attributes(kind, method, domain, unit, class_names)
+    attributes = _attributes(kind, method, domain, unit, class_names, target_names)
     sources = {name: memory_source(values) for name, values in arrays.items()}
     store = describe(path, Contents(sources, attributes, tuple(sources)))
     if unknown := [name for name in OUTPUTS if name in arrays and name not in store.output_names]:
@@ -118,6 +120,7 @@ class StoreWriter:
         domain: str | None = None,
         unit: str | None = None,
         class_names: Sequence[str] | None = None,
+        target_names: Sequence[str] | None = None,
         num_members: int | None = None,
         num_images: int | None = None,
         num_classes: int | None = None,
@@ -142,7 +145,7 @@ class StoreWriter:
         for name, labels in self._labels.items():
             if num_members is None or len(labels) != num_members:
                 raise InputError(f"{path}: {len(labels)} values of {name} for num_members={num_members}; give one each")
-        self._attributes = _attributes(kind, method, domain, unit, class_names)
+        self._attributes = _attributes(kind, method, domain, unit, class_names, target_names)
         self._overwrite, self._resume = overwrite, resume
         self._extent = (num_members or 0, num_images or 0)
         self._image_shapes: dict[int, tuple[int, ...]] = {}
@@ -451,11 +454,17 @@ def _open_array(folder: Path, name: str) -> zarr.Array[Any]:
 
 
 def _attributes(
-    kind: Kind, method: str | None, domain: str | None, unit: str | None, class_names: Sequence[str] | None
+    kind: Kind,
+    method: str | None,
+    domain: str | None,
+    unit: str | None,
+    class_names: Sequence[str] | None,
+    target_names: Sequence[str] | None,
 ) -> dict[str, Any]:
-    given = {"version": VERSION, "kind": kind, "method": method, "domain": domain, "unit": unit}
-    names = None if class_names is None else list(class_names)
-    return {name: value for name, value in {**given, "class_names": names}.items() if value is not None}
+    given: dict[str, Any] = {"version": VERSION, "kind": kind, "method": method, "domain": domain, "unit": unit}
+    names = {"class_names": class_names, "target_names": target_names}
+    given |= {name: None if values is None else list(values) for name, values in names.items()}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _check_index(path: Path, word: str, index: int, limit: int | None) -> None:
