@@ -51,7 +51,7 @@ Plain = Annotated[dict[str, Any], AfterValidator(printable)]  # settings as they
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Number = int | Finite | None
 Values = list[Number]
-Kind = Literal["gaussian", "categorical"]
+Kind = Literal["gaussian", "categorical", "ranking"]
 Counted = Literal["pixels", "samples", "values", "points"]
 Columns = dict[str, Values]  # of a picture, by name
 Byte = Annotated[int, Field(ge=0, le=255)]

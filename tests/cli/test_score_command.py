@@ -63,6 +63,24 @@ def test_a_table_of_samples_is_not_called_pixels(tmp_path, run):
     assert "in 1 sample, first at member 1, sample 3" in run("score", tmp_path / "a.zarr")[2]
 
 
+def test_every_map_of_a_ranking_is_scored(tmp_path, run):
+    rng = np.random.default_rng(0)
+    target, noise = rng.normal(size=300), rng.gamma(1, 1, 300)
+    mean = target + noise * rng.normal(size=(2, 300))
+    maps = np.stack([noise, -noise], -1)[None].repeat(2, 0)
+    store = tmp_path / "a.zarr"
+    names = ["head", "edge"]
+    write_store(store, kind="ranking", mean=mean, target=target, uncertainty=maps, uncertainty_names=names)
+    status, output, _ = run("score", store, "--json", tmp_path / "out.json")
+    assert status == 0
+    assert "a, edge: Its uncertainty 'edge' is inverted: at M = 2, AUSE" in output
+    assert "AUSE, inverted" in output
+    assert "NLL" not in output
+    files = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
+    assert [file["uncertainty"] for file in files] == names
+    assert run("score", store, "--uncertainty", "edge")[1].count("M = 2 ") == 1
+
+
 def test_the_same_call_gives_the_same_numbers_on_a_cpu(tmp_path, run):
     store = gaussian_store(tmp_path / "a.zarr")
     for name in ("one.json", "two.json"):

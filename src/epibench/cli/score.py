@@ -44,7 +44,8 @@ def score(
         typer.Option(
             metavar="NAME",
             help="What pixels or samples are sorted by: total, aleatoric, epistemic; "
-            "for classes entropy, mutual_information, confidence. Default: the first.",
+            "for classes entropy, mutual_information, confidence; for a ranking given, spread, or one of its maps. "
+            "Default: the first; of a ranking every map.",
         ),
     ] = None,
     ignore_index: Annotated[
@@ -94,12 +95,13 @@ def score(
     scorers = []
     for file, each in zip(files, plans if len(plans) > 1 else plans * len(files), strict=True):
         store = open_store(file)
+        maps = [uncertainty] if uncertainty is not None else store.uncertainty_names or [None]
         try:
-            scorers.append(prepare(store, replace(settings, plan=cast("Plan", each))))
+            scorers += [prepare(store, replace(settings, plan=cast("Plan", each), uncertainty=one)) for one in maps]
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
-    if ignore_index is not None and all(scorer.store.kind == "gaussian" for scorer in scorers):
-        raise InputError("--ignore-index is for classes; mask the targets of Gaussian predictions with 'valid'")
+    if ignore_index is not None and all(scorer.store.num_classes is None for scorer in scorers):
+        raise InputError("--ignore-index is for classes; mask the targets of other predictions with 'valid'")
     reporter = ConsoleReporter()
     scored: list[FileResults] = []
     try:

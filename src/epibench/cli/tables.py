@@ -18,6 +18,7 @@ from epibench.results import ScoreResults
 COLUMNS = {
     "gaussian": ("ause", "auce", "rmse", "nll", "crps", "ence"),
     "categorical": ("ause", "ece", "miou", "brier", "nll", "accuracy"),
+    "ranking": ("ause", "ause_inverted", "rmse", "mae", "miou", "accuracy"),
 }
 ARROWS = {"lower": " ↓", "higher": " ↑"}
 BEST, ASIDE, NAME = "bold green", "dim", "cyan"
@@ -126,7 +127,8 @@ def print_tables(results: ScoreResults) -> None:
             console.print(title, style="bold", soft_wrap=True)
             console.print(score_table(of_kind, names, console.width), soft_wrap=True)
             more = ", ".join(name for name in of_kind[0].metrics if name not in names)
-            console.print(f"also computed: {more} (--json FILE, --report FOLDER)\n", style=ASIDE, soft_wrap=True)
+            also = f"also computed: {more} (--json FILE, --report FOLDER)\n" if more else ""
+            console.print(also, style=ASIDE, soft_wrap=True)
     for entry in entries:
         shared = ", ".join(str(m) for m in entry.members if entry.overlaps_much(m))
         note = f"at M = {shared} draws share more than half of their members: their std says little."

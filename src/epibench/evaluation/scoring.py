@@ -18,6 +18,7 @@ from epibench.members.draws import Draws, make_draws
 from epibench.members.stored import StoredPredictions
 from epibench.plans import Plan
 from epibench.results import FileResults, Tally
+from epibench.standard_errors import points_backwards
 from epibench.store.formats import PredictionStore
 
 # Up to this many pixels, sorting is quick and sparsification can be exact.
@@ -50,11 +51,19 @@ class Scorer:
     settings: ScoreSettings
     draws: Draws
     suite_settings: SuiteSettings
+    uncertainty: str  # its name in results: that of the array or map, where it was given
 
     def run(self, progress: Callable[[int], None] = lambda pixels: None) -> FileResults:
         """Read all predictions once and return the file's results; `progress` hears of pixels as they are done."""
         settings, device = self.settings, torch.device(self.settings.device)
-        predictions = StoredPredictions(self.store, settings.ignore_index, settings.skip_invalid, device=device)
+        names = self.store.uncertainty_names or ()
+        predictions = StoredPredictions(
+            self.store,
+            settings.ignore_index,
+            settings.skip_invalid,
+            device=device,
+            uncertainty_map=names.index(self.uncertainty) if self.uncertainty in names else 0,
+        )
         evaluation = Evaluation(predictions, self.draws, self.suite_settings)
         try:
             evaluation.run(after_pixels=progress)
@@ -77,7 +86,7 @@ class Scorer:
             counted=store.counted,
             pixels=tally,
             plan=self.settings.plan,
-            uncertainty=self.suite_settings.uncertainty,
+            uncertainty=self.uncertainty,
             sparsification="exact" if self.suite_settings.exact else "streamed",
             notes=self.notes(tally, values),
             overlap={size: self.draws.overlap(size) for size in self.draws.sizes},
@@ -94,7 +103,7 @@ class Scorer:
         if tally.skipped:
             word = self.store.counted.capitalize()
             notes.append(f"{word} skipped because of NaN or infinite values: {tally.skipped:,}.")
-        if self.store.counted == "values" and len(self.store.shape) == 2 and self.store.kind == "gaussian":
+        if self.store.counted == "values" and len(self.store.shape) == 2 and self.store.num_classes is None:
             notes.append(
                 f"The {self.store.shape[1]} targets of a sample are pooled: those with the largest errors decide; "
                 "standardise them, or score them one by one."
@@ -113,11 +122,21 @@ class Scorer:
         size = self.draws.sizes[-1]
         draws = self.draws.of_size(size)
         ause, chance = float(values["ause"][draws].mean()), float(values["ause_random"][draws].mean())
-        if ause > chance:
+        if "ause_inverted" in values:
+            names = ("ause_inverted", "ause_inverted_noise", "ause_inverted_bound")
+            inverted, noise, bound = (float(values[name][draws].mean()) for name in names)
+            if points_backwards(ause, inverted, noise, bound):
+                own = self.uncertainty in self.store.arrays  # the name of the array, not that of a map in it
+                name = self.uncertainty if own else f"uncertainty {self.uncertainty!r}"
+                notes.append(
+                    f"Its {name} is inverted: at M = {size}, AUSE {ause:.3g} as given, {inverted:.3g} inverted, "
+                    f"chance {chance:.3g}."
+                )
+        elif ause > chance:
             notes.append(
                 f"At M = {size} its uncertainty ranks errors worse than chance: AUSE {ause:.3g}, chance {chance:.3g}."
             )
-        if undefined := int((values["nll_infinite"] > 0).sum()):
+        if undefined := int((values["nll_infinite"] > 0).sum()) if "nll_infinite" in values else 0:
             notes.append(
                 f"NLL is infinite for {undefined} of {len(self.draws.sets)} draws: what happened had no probability."
             )
@@ -142,17 +161,31 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
             f"{num_draws:,} draws need {needed / 2**30:,.0f} GiB for their metrics, and this machine has "
             f"{there / 2**30:,.0f} GiB; lower --draws or give fewer --members"
         )
-    if store.kind == "gaussian" and settings.convention == "gustafsson2020" and not store.has_images:
+    if store.num_classes is None and settings.convention == "gustafsson2020" and not store.has_images:
         raise InputError(
             "convention 'gustafsson2020' averages the RMSE over groups of 4 images and needs an image axis: "
             "store predictions as (member, image, height, width)"
         )
+    name, used = uncertainty_of(store, settings.uncertainty)
     suite_settings = SuiteSettings(
         kind=store.kind,
         convention=settings.convention,
-        uncertainty=check_uncertainty(store.kind, settings.uncertainty),
+        uncertainty=used,
         exact=store.num_pixels <= EXACT_PIXELS,
         num_images=store.shape[0] if store.has_images else None,
         num_classes=store.num_classes,
     )
-    return Scorer(store, settings, draws, suite_settings)
+    return Scorer(store, settings, draws, suite_settings, name)
+
+
+def uncertainty_of(store: PredictionStore, name: str | None) -> tuple[str, str]:
+    """What to sort by: its name in results, and what the likelihood calls it; a store may have maps of its own."""
+    if store.kind != "ranking":
+        used = check_uncertainty(store.kind, name)
+        return used, used
+    given = store.uncertainty_names or (store.output_names[-1],)
+    if name is None or name in given:
+        return name or given[0], "given"
+    if name not in ("given", "spread"):
+        raise InputError(f"uncertainty '{name}' is not in this store; it has {', '.join((*given, 'spread'))}")
+    return (given[0] if name == "given" else name), name

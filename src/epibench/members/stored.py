@@ -19,7 +19,7 @@ from epibench.errors import InputError
 from epibench.members.draws import Draws
 from epibench.members.pool import DrawnPart, Pixels, PoolOnData
 from epibench.results import Counted, Tally
-from epibench.store.formats import Array, PredictionStore, readable
+from epibench.store.formats import UNCERTAIN, Array, PredictionStore, readable
 
 BUDGET = 128 * 2**20
 NO_LABEL = 255
@@ -60,6 +60,7 @@ class StoredPredictions(PoolOnData):
     skip_invalid: bool = False
     budget: int = BUDGET
     device: torch.device = CPU
+    uncertainty_map: int | None = None  # of several: the one to read
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
@@ -152,7 +153,7 @@ class StoredPredictions(PoolOnData):
 
     def _read_target(self, block: Block) -> tuple[Tensor, Tensor, Tally]:
         """The targets to use, their flat indices in the block, and why others are not used."""
-        dtype = np.float64 if self.store.kind == "gaussian" else np.int64
+        dtype = np.float64 if self.store.num_classes is None else np.int64
         target = torch.from_numpy(_read_part(self.store, "target", block.selection).astype(dtype).reshape(-1))
         used = torch.ones(block.num_pixels, dtype=torch.bool)
         if "valid" in self.store.arrays:
@@ -167,19 +168,23 @@ class StoredPredictions(PoolOnData):
     def _read_output(self, name: str, block: Block, kept: Tensor) -> Tensor:
         """(member, pixel[, class]); members are read a few at a time, so that what is masked never fills memory."""
         source, num_members = self.store.arrays[name], self.store.num_members
-        classes = source.shape[1 + len(self.store.shape) :]
+        last = tuple(slice(0, n) for n in source.shape[1 + len(self.store.shape) :])
+        if last and name in UNCERTAIN and self.uncertainty_map is not None:
+            last = (slice(self.uncertainty_map, self.uncertainty_map + 1),)
+        classes = tuple(part.stop - part.start for part in last)
         # numpy asks for huge pages and copies in one thread: several times faster than torch beside a busy consumer.
         result = np.empty((num_members, len(kept), *classes), dtype=source.dtype.newbyteorder("="))
         step = min(source.chunks[0], num_members)
         for member in range(0, num_members if len(kept) else 0, step):
             members = slice(member, min(member + step, num_members))
-            part = _read_part(self.store, name, (members, *block.selection, *(slice(0, n) for n in classes)))
+            part = _read_part(self.store, name, (members, *block.selection, *last))
             part = part.reshape(len(part), block.num_pixels, *classes)
             if len(kept) == block.num_pixels:
                 result[members] = part
             else:
                 np.take(part, kept.numpy(), axis=1, out=result[members], mode="clip")
-        return torch.from_numpy(result)
+        values = torch.from_numpy(result)
+        return values.squeeze(2) if name in UNCERTAIN and classes == (1,) else values
 
 
 def validate(
@@ -296,6 +301,10 @@ def _refuse_impossible(store: PredictionStore, pixels: Pixels, positions: Tensor
                 f"{store.path}: target {label} at {location(store, int(positions[first]))} is none of the "
                 f"{store.num_classes} classes; if it means 'no label'{never}, mask it with 'valid' or --ignore-index"
             )
+    if (predicted := pixels.outputs.get("predicted")) is not None and store.num_classes is not None:
+        flags = (predicted < 0) | (predicted >= store.num_classes)
+        if flags.any():
+            refuse("predicted", predicted, flags, f"is none of the {store.num_classes} classes; was it written?")
     if (variance := pixels.outputs.get("variance")) is not None and float(variance.min()) < 0:
         refuse("variance", variance, variance < 0, "is negative; was the log variance stored?")
     if (logits := pixels.outputs.get("logits")) is not None:

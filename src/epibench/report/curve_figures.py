@@ -151,9 +151,16 @@ def _having(entries: Sequence[Entry], family: str, part: str) -> list[Entry]:
     return [entry for entry in entries if entry.curve(family, part, entry.members[-1])]
 
 
+def _error_title(entries: Sequence[Entry]) -> str:
+    """What sparsification curves are of."""
+    if any("rmse" in entry.metrics for entry in entries):
+        return "RMSE"
+    return "Brier score" if any("brier" in entry.metrics for entry in entries) else "Share of errors"
+
+
 def _with_oracle(entries: Sequence[Entry], choices: Sequence[Option]) -> dict[str, Figure]:
     """The sparsification curve of each entry beside that of its oracle, by label."""
-    error = "RMSE" if entries and entries[0].kind == "gaussian" else "Brier score"
+    error = _error_title(entries)
     y_label = f"{error} of the rest, relative"
     title, meaning = "Sparsification", "By uncertainty, and by the true error (oracle, dashed); the area is the AUSE."
 
@@ -302,7 +309,7 @@ def _together(
         percent_axis("") if decor.diagonal else nice_axis(min(ends), max(ends), pad=0.16 if decor.remarks else 0.03)
     )
     description = f"{caption[0]}: {', '.join(entry.label for entry in entries)}"
-    size = FOURTH if entries[0].kind == "gaussian" else TALL  # beside calibration, or beside reliability diagrams
+    size = TALL if entries[0].kind == "categorical" else FOURTH  # beside calibration, or beside reliability diagrams
     return Figure(*caption, chart=_chart(layers, in_words(x_label, entries), y_axis, description, decor, size))
 
 

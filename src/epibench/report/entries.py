@@ -203,7 +203,12 @@ def scored_entries(results: ScoreResults) -> list[Entry]:
 
 def distinct_labels(files: Sequence[FileResults]) -> list[str]:
     """The shortest names that tell files of a kind apart: the method, with the domain, with the path."""
+    paths_seen = Counter(file.path for file in files)
     methods = [file.method or PurePath(file.path).stem or "predictions" for file in files]
+    methods = [  # several maps of uncertainty in one file
+        f"{name}, {file.uncertainty}" if paths_seen[file.path] > 1 else name
+        for file, name in zip(files, methods, strict=True)
+    ]
     domains = [f"{name} on {file.domain}" if file.domain else name for file, name in zip(files, methods, strict=True)]
     paths = [f"{name} ({file.path})" for file, name in zip(files, methods, strict=True)]
     for labels in (methods, domains, paths):

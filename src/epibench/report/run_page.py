@@ -46,7 +46,11 @@ from epibench.report.verdicts import kl_verdict
 from epibench.results import RunResults
 
 REGION_TITLES = {"inside": "Inside the training region", "outside": "Outside the training region"}
-FIRST_METRICS = {"gaussian": ("nll", "auce", "ause", "rmse"), "categorical": ("nll", "ece", "ause", "accuracy")}
+FIRST_METRICS = {
+    "gaussian": ("nll", "auce", "ause", "rmse"),
+    "categorical": ("nll", "ece", "ause", "accuracy"),
+    "ranking": ("ause", "rmse", "accuracy"),
+}
 
 
 def write_run_page(results: Sequence[RunResults], path: Path, names: Sequence[str] = ()) -> Path:

@@ -230,5 +230,5 @@ def featured(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> lis
 def _hardness(domain: EvalDomain, methods: Sequence[RunMethod]) -> tuple[float, float]:
     """The methods' mean error at their largest M, and the severity where that is the same or unknown."""
     entries = entries_on(methods, domain.name)
-    error = mean_error(HEADLINES[entries[0].kind][-1], entries)
+    error = mean_error(headline_names(entries)[-1], entries)
     return -float("inf") if error is None else error, domain.severity or 0.0

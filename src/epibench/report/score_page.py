@@ -27,7 +27,7 @@ from epibench.report.tables import class_tables, metric_tables
 from epibench.report.verdicts import cards, confidence_sentence, member_gains
 from epibench.results import FileResults, ScoreResults
 
-KIND_TITLES = {"gaussian": "Regression", "categorical": "Classification"}
+KIND_TITLES = {"gaussian": "Regression", "categorical": "Classification", "ranking": "Ranking alone"}
 PIXEL_WORDS = (("masked", "masked"), ("ignored", "with the ignored label"), ("skipped", "skipped as invalid"))
 
 

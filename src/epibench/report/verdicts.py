@@ -27,7 +27,7 @@ from epibench.report.judge import (
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import MISSING, NO_BREAK_SPACE, change, listed, m_equals, percent, significant, value_text
 from epibench.results import Stat
-from epibench.standard_errors import independent_draws
+from epibench.standard_errors import independent_draws, points_backwards
 
 MOST_NAMED = 3  # methods in a headline
 TIMES = f"{NO_BREAK_SPACE}×"
@@ -383,8 +383,27 @@ def _gain(name: str, moved: Change, before: tuple[Entry, int], after: tuple[Entr
 
 
 def confidence_sentence(entry: Entry) -> str:
-    """Whether a method is over- or under-confident at its largest M; empty where that is unknown."""
-    return _coverage_sentence(entry) if entry.kind == "gaussian" else _accuracy_sentence(entry)
+    """Whether a method is over- or under-confident at its largest M; empty where that is unknown.
+
+    Where there is no distribution to be confident with: whether its uncertainty points the right way.
+    """
+    sentences = {"gaussian": _coverage_sentence, "categorical": _accuracy_sentence, "ranking": _direction_sentence}
+    return sentences[entry.kind](entry)
+
+
+def _direction_sentence(entry: Entry) -> str:
+    m = entry.members[-1]
+    names = ("ause", "ause_inverted", "ause_inverted_noise", "ause_inverted_bound")
+    given, inverted, noise, bound = (entry.mean(name, m) for name in names)
+    if given is None or inverted is None:
+        return ""
+    facts = f"AUSE {significant(given)} as given, {significant(inverted)} inverted, {entry.chance_text('ause')}"
+    backwards = points_backwards(given, inverted, noise, bound or 0.0)
+    if backwards is None:
+        return f"does not tell large errors from small ones at {m_equals(m)}, in either direction: {facts}."
+    if backwards:
+        return f"is inverted at {m_equals(m)}, the more certain, the larger its errors: {facts}."
+    return f"points the right way at {m_equals(m)}: {facts}."
 
 
 def _coverage_sentence(entry: Entry) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -22,13 +23,15 @@ from zarr.storage import MemoryStore, ZipStore
 
 from epibench import files
 from epibench.errors import InputError
+from epibench.results import Kind
 from epibench.store.formats import (
     KINDS,
+    OF_CLASSES,
     OUTPUTS,
+    UNCERTAIN,
     VERSION,
     Array,
     Contents,
-    Kind,
     Label,
     check_entries,
     describe,
@@ -60,6 +63,9 @@ def write_store(
     variance: Values | None = None,
     probs: Values | None = None,
     logits: Values | None = None,
+    predicted: Values | None = None,
+    uncertainty: Values | None = None,
+    confidence: Values | None = None,
     valid: Values | None = None,
     group: Sequence[Label] | None = None,
     member_id: Sequence[Label] | None = None,
@@ -69,19 +75,23 @@ def write_store(
     unit: str | None = None,
     class_names: Sequence[str] | None = None,
     target_names: Sequence[str] | None = None,
+    uncertainty_names: Sequence[str] | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write whole arrays as a store: a folder, or a zip if the path ends in .zip; complete or not at all.
 
     mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…), as (image, height, width), or
-    (n,), or (n, k) for k targets of every sample, which target_names may name
+    (n,), or (n, k) for k targets of every sample, which target_names may name; for kind "ranking": mean or predicted
+    (classes), and uncertainty or confidence, (member, …), or (member, …, map) with uncertainty_names
     """
     path = _checked_path(path, overwrite=overwrite, resume=False)
-    given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "target": target, "valid": valid}
+    given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "predicted": predicted}
+    given |= {"uncertainty": uncertainty, "confidence": confidence, "target": target, "valid": valid}
     arrays = {name: _to_numpy(values) for name, values in given.items() if values is not None}
     labels = {"group": group, "member_id": member_id, "image_id": image_id}
     arrays |= {name: _label_array(values) for name, values in labels.items() if values is not None}
-    attributes = _attributes(kind, method, domain, unit, class_names, target_names)
+    names = {"class_names": class_names, "target_names": target_names, "uncertainty_names": uncertainty_names}
+    attributes = _attributes(kind, method, domain, unit, names)
     sources = {name: memory_source(values) for name, values in arrays.items()}
     store = describe(path, Contents(sources, attributes, tuple(sources)))
     if unknown := [name for name in OUTPUTS if name in arrays and name not in store.output_names]:
@@ -121,6 +131,7 @@ class StoreWriter:
         unit: str | None = None,
         class_names: Sequence[str] | None = None,
         target_names: Sequence[str] | None = None,
+        uncertainty_names: Sequence[str] | None = None,
         num_members: int | None = None,
         num_images: int | None = None,
         num_classes: int | None = None,
@@ -134,7 +145,7 @@ class StoreWriter:
         if dtype not in ("float16", "float32", "float64"):
             raise InputError(f"{path}: dtype {dtype!r}; outputs are stored as float16, float32 or float64")
         if kind not in KINDS:
-            raise InputError(f"{path}: kind {kind!r}; give 'gaussian' or 'categorical'")
+            raise InputError(f"{path}: kind {kind!r}; give 'gaussian', 'categorical' or 'ranking'")
         self.path = _checked_path(path, overwrite=overwrite, resume=resume)
         self.kind = kind
         self.dtype = np.dtype(dtype)
@@ -145,7 +156,9 @@ class StoreWriter:
         for name, labels in self._labels.items():
             if num_members is None or len(labels) != num_members:
                 raise InputError(f"{path}: {len(labels)} values of {name} for num_members={num_members}; give one each")
-        self._attributes = _attributes(kind, method, domain, unit, class_names, target_names)
+        names = {"class_names": class_names, "target_names": target_names, "uncertainty_names": uncertainty_names}
+        self._attributes = _attributes(kind, method, domain, unit, names)
+        self._maps = () if uncertainty_names is None else (len(uncertainty_names),)
         self._overwrite, self._resume = overwrite, resume
         self._extent = (num_members or 0, num_images or 0)
         self._image_shapes: dict[int, tuple[int, ...]] = {}
@@ -176,7 +189,7 @@ class StoreWriter:
             raise InputError(
                 f"{self.path}: 'valid' of image {image} is {used.dtype} {used.shape}; give bool {values.shape}"
             )
-        categorical = self.kind == "categorical"
+        categorical = self.kind == "categorical" or (self.kind == "ranking" and "class_names" in self._attributes)
         if values.dtype.kind not in ("iu" if categorical else "iuf"):
             needed = "integers (classes)" if categorical else "numbers"
             raise InputError(f"{self.path}: 'target' of image {image} is {values.dtype}; give {needed}")
@@ -198,35 +211,52 @@ class StoreWriter:
         variance: Values | None = None,
         probs: Values | None = None,
         logits: Values | None = None,
+        predicted: Values | None = None,
+        uncertainty: Values | None = None,
+        confidence: Values | None = None,
     ) -> None:
-        """Write what one member puts out for one image: mean and variance (…), or probs or logits (…, class)."""
+        """Write what one member puts out for one image: mean and variance (…), or probs or logits (…, class).
+
+        Of kind "ranking": mean or predicted (…), and uncertainty or confidence, (…) or (…, map).
+        """
         self._check_open()
-        given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits}
+        given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "predicted": predicted}
+        given |= {"uncertainty": uncertainty, "confidence": confidence}
         outputs = {name: _to_numpy(values) for name, values in given.items() if values is not None}
-        if tuple(outputs) not in ((KINDS["gaussian"],) if self.kind == "gaussian" else (("probs",), ("logits",))):
-            needs = "mean and variance" if self.kind == "gaussian" else "either probs or logits"
-            raise InputError(f"{self.path}: a {self.kind} store needs {needs}; got {', '.join(outputs) or 'neither'}")
+        if tuple(outputs) not in itertools.product(*KINDS[self.kind]):
+            parts = [f"either {' or '.join(names)}" if len(names) > 1 else names[0] for names in KINDS[self.kind]]
+            got = ", ".join(outputs) or "neither"
+            raise InputError(f"{self.path}: a {self.kind} store needs {' and '.join(parts)}; got {got}")
+        if "predicted" in outputs and "class_names" not in self._attributes:
+            raise InputError(f"{self.path}: 'predicted' needs class_names; give StoreWriter one for each class")
         name = next(iter(outputs))
         shape = outputs[name].shape
-        if self.kind == "gaussian" and (other := outputs["variance"].shape) != shape:
-            raise InputError(
-                f"{self.path}: 'mean' of image {image} has shape {shape}, 'variance' {other}; they must agree"
-            )
+        for other, values in list(outputs.items())[1:]:
+            axes = (*shape, *(self._maps if other in UNCERTAIN else ()))
+            if values.shape != axes:
+                raise InputError(
+                    f"{self.path}: {name!r} of image {image} has shape {shape}, {other!r} {values.shape}; they must "
+                    f"agree{' but for the axis of maps, which comes last' if self._maps else ''}"
+                )
         _check_index(self.path, "member", member, self._num_members)
-        outputs = {name: _cast(self.path, name, values, self.dtype) for name, values in outputs.items()}
+        outputs = {name: _cast(self.path, name, values, self._dtype_of(name)) for name, values in outputs.items()}
         if self._resume:
             self._open()  # which knows the number of classes
-        classes = shape[-1:] if self.kind == "categorical" else ()
+        classes = shape[-1:] if name in OF_CLASSES else ()
         num_classes = classes[0] if classes else 0
         if self.kind == "categorical" and num_classes != (expected := self._num_classes or max(2, num_classes)):
             raise InputError(
                 f"{self.path}: {name!r} has {num_classes} classes, expected {expected}; the class axis comes last"
             )
-        inner = (*self._take_image(image, name, shape[: len(shape) - len(classes)]), *classes)
-        self._num_classes = num_classes or None
+        size = self._take_image(image, name, shape[: len(shape) - len(classes)])
+        self._num_classes = num_classes or self._num_classes
         with files.naming(self.path):
             for name, values in outputs.items():
-                self._array(name, inner, self.dtype, image, member)[member, image] = _padded(values, inner, np.nan)
+                inner, dtype = (*size, *(self._maps if name in UNCERTAIN else classes)), self._dtype_of(name)
+                self._array(name, inner, dtype, image, member)[member, image] = _padded(values, inner, _fill(dtype))
+
+    def _dtype_of(self, name: str) -> np.dtype[Any]:
+        return np.dtype("int32") if name == "predicted" else self.dtype
 
     def close(self) -> None:
         """Say that the store is complete, and pack a zip; nothing can be written afterwards."""
@@ -259,7 +289,7 @@ class StoreWriter:
             self._open()
         size = self.size or shape
         where = f"{self.path}: {name!r} of image {image} has axes {shape}"
-        hint = "; the class axis comes last" if name in KINDS["categorical"] else ""
+        hint = "; the class axis comes last" if name in OF_CLASSES else ""
         if len(shape) != len(size) or math.prod(shape) == 0 or not shape:
             raise InputError(f"{where}, images {size or 'at least one'}; give the same axes for all{hint}")
         if any(length > limit for length, limit in zip(shape, size, strict=True)):
@@ -308,8 +338,11 @@ class StoreWriter:
         for name, array in self._arrays.items():
             if name in OUTPUTS:
                 *inner, last = array.shape[2:]
-                stored |= {"num_members": array.shape[0], "dtype": array.dtype, "size": array.shape[2:]}
-                stored |= {"num_classes": last, "size": tuple(inner)} if self.kind == "categorical" else {}
+                stored |= {"num_members": array.shape[0]} | ({} if name == "predicted" else {"dtype": array.dtype})
+                if name in OF_CLASSES:
+                    stored |= {"num_classes": last, "size": tuple(inner)}
+                elif name not in UNCERTAIN:
+                    stored["size"] = array.shape[2:]
             elif name == "target":
                 stored["size"] = array.shape[1:]
             stored["num_images"] = max(stored.get("num_images", 0), array.shape[1 if name in OUTPUTS else 0])
@@ -458,11 +491,9 @@ def _attributes(
     method: str | None,
     domain: str | None,
     unit: str | None,
-    class_names: Sequence[str] | None,
-    target_names: Sequence[str] | None,
+    names: Mapping[str, Sequence[str] | None],
 ) -> dict[str, Any]:
     given: dict[str, Any] = {"version": VERSION, "kind": kind, "method": method, "domain": domain, "unit": unit}
-    names = {"class_names": class_names, "target_names": target_names}
     given |= {name: None if values is None else list(values) for name, values in names.items()}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -492,6 +523,8 @@ def _cast(path: Path, name: str, values: Array, dtype: np.dtype[Any]) -> Array:
     """Values in the dtype of their array, if they fit into it."""
     if values.dtype.kind not in "iuf" or (dtype.kind == "f" and name in OUTPUTS and values.dtype.kind != "f"):
         raise InputError(f"{path}: {name!r} is {values.dtype}; give floating-point values")
+    if name == "predicted" and values.dtype.kind == "f":
+        raise InputError(f"{path}: 'predicted' is {values.dtype}; give integers (classes)")
     if values.dtype == dtype:
         return values
     with np.errstate(over="ignore"):
@@ -546,7 +579,7 @@ def _chunks(
     free, classes = shape[leading : leading + num_free], shape[leading + num_free :]
     limit = TARGET_CHUNK_BYTES
     if name in OUTPUTS:
-        together = num_members * (2 if name in KINDS["gaussian"] else 1)
+        together = num_members * (1 if name in OF_CLASSES else 2)
         limit = min(max(TOGETHER_BYTES // together, CHUNK_BYTES[0]), CHUNK_BYTES[1])
     room = max(1, limit // (dtype.itemsize * math.prod(classes)))
     chunks: list[int] = []
