@@ -188,6 +188,7 @@ class ScoreResults(Part):
     torch: Text
     convention: Text
     settings: Plain
+    in_domain: Text | None = None
     files: list[FileResults]
 
 
@@ -207,7 +208,7 @@ class DomainFacts(Part):
     """What a reader should know of a domain before its numbers. classes: in words, what is common and what left out."""
 
     label: Text
-    role: Literal["in-domain", "shifted"]
+    role: Literal["in-domain", "shifted", "role unknown"]
     severity: Number = None
     num_images: int | None = None
     num_pixels: int | None = None
@@ -371,14 +372,30 @@ Results = TypeVar("Results", bound=Part)
 def load_results(path: Path) -> RunResults:
     """The results of a run, from its folder or from its results.json."""
     file = path / RESULTS_NAME if path.is_dir() else path
+    return parse_results(RunResults, _read(path, file), str(file))
+
+
+def load_any_results(path: Path) -> RunResults | ScoreResults:
+    """The results of a run, or those that `epibench score --json` wrote."""
+    file = path / RESULTS_NAME if path.is_dir() else path
+    text = _read(path, file)
     try:
-        text = file.read_bytes()
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None  # which is said when it is parsed
+    if isinstance(content, dict) and "files" in content and "methods" not in content:
+        return parse_results(ScoreResults, text, str(file))
+    return parse_results(RunResults, text, str(file))
+
+
+def _read(path: Path, file: Path) -> bytes:
+    try:
+        return file.read_bytes()
     except FileNotFoundError:
         what = f"holds no {RESULTS_NAME}: has the run finished?" if path.is_dir() else "there is no such file or folder"
         raise InputError(f"{path}: {what}") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    return parse_results(RunResults, text, str(file))
 
 
 def parse_results(model: type[Results], text: bytes | str, where: str) -> Results:

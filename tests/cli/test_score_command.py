@@ -81,6 +81,36 @@ def test_every_map_of_a_ranking_is_scored(tmp_path, run):
     assert run("score", store, "--uncertainty", "edge")[1].count("M = 2 ") == 1
 
 
+def test_one_domain_can_be_called_in_domain(tmp_path, run):
+    stores = [
+        gaussian_store(tmp_path / f"{name}.zarr", seed, domain=name) for seed, name in enumerate(("day", "night"))
+    ]
+    status, output, _ = run("score", *stores, "--in-domain", "day", "--json", tmp_path / "out.json")
+    assert status == 0
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["in_domain"] == "day"
+    assert "day, M" not in output  # they are two methods, so that there is nothing to compare
+    both = [gaussian_store(tmp_path / f"b{name}.zarr", 0, method="b", domain=name) for name in ("day", "night")]
+    assert "day → night, the hardest shift" in run("score", *both, "--in-domain", "day")[1]
+
+
+@pytest.mark.parametrize(
+    ("domains", "asked", "complaint"),
+    [
+        (("day", "night"), "dya", "--in-domain 'dya': the stores are of day, night"),
+        (("day", "day"), "day", "give one of a shifted domain, too"),
+        (("day", None), "day", "has no attribute 'domain'"),
+    ],
+)
+def test_an_in_domain_that_does_not_fit_is_refused_before_scoring(
+    tmp_path, run, monkeypatch, domains, asked, complaint
+):
+    monkeypatch.setattr(Scorer, "run", lambda *_: pytest.fail("scored"))
+    stores = [gaussian_store(tmp_path / f"{number}.zarr", domain=name) for number, name in enumerate(domains)]
+    status, _, errors = run("score", *stores, "--in-domain", asked)
+    assert status == 2
+    assert complaint in errors
+
+
 def test_the_same_call_gives_the_same_numbers_on_a_cpu(tmp_path, run):
     store = gaussian_store(tmp_path / "a.zarr")
     for name in ("one.json", "two.json"):

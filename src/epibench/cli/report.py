@@ -28,19 +28,20 @@ from epibench.report.runs import (
     read_runs,
     scored_domains,
 )
+from epibench.report.scored import as_runs
 from epibench.report.verdicts import finding, kl_verdict, verdict
-from epibench.results import RunResults, load_results
+from epibench.results import RunResults, ScoreResults, load_any_results
 
 PAGE_NAME = "report.html"
 
 
 def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> None:
-    """Read every run, write the page and the Markdown, show the tables, and say where everything is."""
-    results = [load_results(path) for path in runs]
+    """Read every run and scored file, write the page and the Markdown, show the tables, and say where everything is."""
+    loaded = [load_any_results(path) for path in runs]
     folders = [(path if path.is_dir() else path.parent).resolve() for path in runs]
     page = out or (folders[0] / PAGE_NAME if len(runs) == 1 else Path(PAGE_NAME))
-    check_outputs(page, markdown, folders)
-    names = [folder.name for folder in folders]
+    check_outputs(page, markdown, folders, runs)
+    results, names = together(loaded, runs, folders)
     try:
         write_run_page(results, page, names)
         if markdown is not None:
@@ -55,14 +56,28 @@ def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> Non
             say(f"{word} {path}")
 
 
-def check_outputs(page: Path, markdown: Path | None, folders: Sequence[Path]) -> None:
-    """Refuse to write over what a run has written."""
+def together(
+    loaded: Sequence[RunResults | ScoreResults], paths: Sequence[Path], folders: Sequence[Path]
+) -> tuple[list[RunResults], list[str]]:
+    """Runs, then scored files as runs beside them, each with its name."""
+    results = [one for one in loaded if isinstance(one, RunResults)]
+    names = [folder.name for folder, one in zip(folders, loaded, strict=True) if isinstance(one, RunResults)]
+    for path, one in zip(paths, loaded, strict=True):
+        if isinstance(one, ScoreResults):
+            scored = as_runs(one, f"scored {path.stem}", [run for run in results if "scored" not in run.recipe])
+            results, names = [*results, *scored], [*names, *[path.stem] * len(scored)]
+    return results, names
+
+
+def check_outputs(page: Path, markdown: Path | None, folders: Sequence[Path], runs: Sequence[Path] = ()) -> None:
+    """Refuse to write over what a run, or a score, has written."""
     for path in (page, markdown):
         if path is None:
             continue
         if path.is_dir():
             raise InputError(f"{path} is a folder: give the name of a file in it")
-        if path.resolve().parent in folders and path.name in ("results.json", "recipe.json"):
+        given = path.resolve() in [run.resolve() for run in runs]
+        if given or (path.resolve().parent in folders and path.name in ("results.json", "recipe.json")):
             raise InputError(f"{path}: would be written over a file of the run; give another place")
 
 

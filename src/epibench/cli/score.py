@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from epibench.evaluation.scoring import Scorer, ScoreSettings
     from epibench.plans import Plan
     from epibench.results import FileResults
+    from epibench.store import PredictionStore
 
 
 def score(
@@ -60,6 +62,10 @@ def score(
         bool,
         typer.Option("--skip-invalid", help="Skip pixels or samples with NaN or infinite values, and say how many."),
     ] = False,
+    in_domain: Annotated[
+        str | None,
+        typer.Option(metavar="DOMAIN", help="The domain that methods were trained for; the others count as shifted."),
+    ] = None,
     device: Device = "auto",
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all results to this file.")] = None,
     report: Annotated[
@@ -102,6 +108,8 @@ def score(
             raise InputError(f"{file}: {error}") from None
     if ignore_index is not None and all(scorer.store.num_classes is None for scorer in scorers):
         raise InputError("--ignore-index is for classes; mask the targets of other predictions with 'valid'")
+    if in_domain is not None:
+        check_domains(in_domain, [scorer.store for scorer in scorers])
     reporter = ConsoleReporter()
     scored: list[FileResults] = []
     try:
@@ -111,7 +119,19 @@ def score(
     finally:
         # What is finished is shown and written even if a later file turns out to be broken.
         if scored:
-            publish(scored, settings, json, report)
+            publish(scored, settings, in_domain, json, report)
+
+
+def check_domains(in_domain: str, stores: Sequence[PredictionStore]) -> None:
+    """Refuse an in-domain that no store is of, stores that do not say theirs, and nothing to compare with."""
+    for store in stores:
+        if store.domain is None:
+            raise InputError(f"{store.path}: has no attribute 'domain', which --in-domain needs; write it with one")
+    domains = list(dict.fromkeys(str(store.domain) for store in stores))
+    if in_domain not in domains:
+        raise InputError(f"--in-domain '{in_domain}': the stores are of {', '.join(domains)}; give one of these")
+    if len(domains) == 1:
+        raise InputError(f"--in-domain '{in_domain}': all stores are of this domain; give one of a shifted domain, too")
 
 
 def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> None:
@@ -141,7 +161,9 @@ def run_with_progress(scorer: Scorer, reporter: ConsoleReporter) -> FileResults:
         return scorer.run(count)
 
 
-def publish(files: list[FileResults], settings: ScoreSettings, json: Path | None, report: Path | None) -> None:
+def publish(
+    files: list[FileResults], settings: ScoreSettings, in_domain: str | None, json: Path | None, report: Path | None
+) -> None:
     """Write what was asked for, show the tables, then say where everything is."""
     import torch
 
@@ -154,7 +176,12 @@ def publish(files: list[FileResults], settings: ScoreSettings, json: Path | None
     named = {"members": given["sizes"] and list(given["sizes"]), "draws": given["max_draws"]}
     named |= {name: given[name] for name in ("seed", "uncertainty", "ignore_index", "skip_invalid", "device")}
     content = ScoreResults(
-        epibench=__version__, torch=torch.__version__, convention=settings.convention, settings=named, files=files
+        epibench=__version__,
+        torch=torch.__version__,
+        convention=settings.convention,
+        settings=named,
+        in_domain=in_domain,
+        files=files,
     )
     if json is not None:
         write_text(json, content.as_json())

@@ -29,6 +29,7 @@ from epibench.report.runs import (
     entries_on,
     featured,
     headline_names,
+    methods_of,
     scored_domains,
 )
 from epibench.report.tables import class_section, class_tables, metric_tables
@@ -104,6 +105,17 @@ def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str])
     }
 
 
+def shift_rows(runs: Sequence[Run]) -> dict[str, Any] | None:
+    """What the shift from the domain trained for to the hardest one costs each method, by headline metric."""
+    methods = methods_of(runs)
+    domains = scored_domains(runs, methods)
+    entries = {domain.name: entries_on(methods, domain.name) for domain in domains}
+    names = headline_names([entry for of_domain in entries.values() for entry in of_domain])
+    shift = _shift(featured(domains, methods), entries, names)
+    first = entries[domains[0].name] if domains else []
+    return shift and {**shift, "headlines": [title_with_unit(name, first) for name in names]}
+
+
 def _shift(
     first: Sequence[EvalDomain], entries: Mapping[str, Sequence[Entry]], names: Sequence[str]
 ) -> dict[str, Any] | None:
@@ -119,11 +131,12 @@ def _data_warnings(runs: Sequence[Run], domains: Sequence[EvalDomain]) -> list[s
     """What speaks against comparing runs: domains of one name that are not the same data, as far as runs tell."""
     warnings = []
     for domain in domains:
-        data = set()
+        data, scored = set(), any(run.scored for run in runs)  # of scored files the number of targets is known alone
         for results in (run.results for run in runs):
             if facts := results.domains.get(domain.name):
                 source = (results.recipe.get("data") or {}).get("domains", {}).get(domain.name)
-                data.add(str([source, results.data_versions.get(domain.name), facts.num_pixels]))
+                version = results.data_versions.get(domain.name)
+                data.add(str([None if scored else [source, version], facts.num_pixels]))
         if len(data) > 1:
             warnings.append(
                 f"What is called {domain.name} is not the same data in all runs: their numbers there "
@@ -206,7 +219,7 @@ def picture_books(
 ) -> list[dict[str, Any]]:
     """The pictures of a run on each domain, on scales that are common to all; empty where it has none."""
     pictures = run.results.pictures
-    if isinstance(pictures, ToyPictures):
+    if isinstance(pictures, ToyPictures) or run.results.kind not in PANELS:
         return []
     shown = {domain.name: pictures.get(domain.name, [])[:MAX_IMAGES] for domain in domains}
     panels = PANELS[run.results.kind](run, [picture for of_domain in shown.values() for picture in of_domain])

@@ -21,6 +21,9 @@ PROBLEMS = {
     "toy-classification": "Toy classification",
     "depth-completion": "Depth completion",
     "segmentation": "Segmentation",
+    "scored-gaussian": "Scored predictions: regression",
+    "scored-categorical": "Scored predictions: classes",
+    "scored-ranking": "Scored predictions: ranking alone",
 }
 STYLES = {"ensemble": 0, "mc_dropout": 1, "sgld": 2, "sghmc": 3, "cyclical": 4, "map": 5, "ml": 7}
 
@@ -62,6 +65,11 @@ class Run:
     name: str
     short: str  # the name without that of the problem, to tell its methods from those of other runs
     results: RunResults
+
+    @property
+    def scored(self) -> bool:
+        """Whether it is none, but files with predictions from elsewhere."""
+        return "scored" in self.results.recipe
 
     def floor(self, view: View) -> float | None:
         """The KL between two halves of the reference."""
@@ -221,8 +229,13 @@ def headline_names(entries: Sequence[Entry]) -> list[str]:
 
 
 def featured(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> list[EvalDomain]:
-    """Of domains that methods were scored on, the one that they were trained for and the hardest shift."""
-    inside, outside = ([d for d in domains if d.shifted is shifted] for shifted in (False, True))
+    """Of domains that methods were scored on, the one that they were trained for and the hardest shift.
+
+    Where it is not known which is which, the first.
+    """
+    inside, outside = ([d for d in domains if d.role == role] for role in ("in-domain", "shifted"))
+    if not inside and not outside:
+        return list(domains[:1])
     hardest = max(outside, key=lambda domain: _hardness(domain, methods), default=None)
     return [*inside[:1], *([hardest] if hardest else [])]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from epibench.files import write_text
 from epibench.report.curve_figures import curve_parts, curve_switch
+from epibench.report.dense_section import dense_section
 from epibench.report.entries import (
     Entry,
     all_members,
@@ -22,7 +23,8 @@ from epibench.report.figures import LARGE, SMALL, metric_figure
 from epibench.report.numbers import count, listed
 from epibench.report.page import render, switch_rules
 from epibench.report.run_page import plain
-from epibench.report.runs import headline_names
+from epibench.report.runs import Run, headline_names, methods_of, read_runs
+from epibench.report.scored import as_runs
 from epibench.report.tables import class_tables, metric_tables
 from epibench.report.verdicts import cards, confidence_sentence, member_gains
 from epibench.results import FileResults, ScoreResults
@@ -42,13 +44,20 @@ def render_score_page(results: ScoreResults) -> str:
     """The whole page as text."""
     entries = scored_entries(results)
     kinds = list(dict.fromkeys(entry.kind for entry in entries))
+    runs = read_runs(as_runs(results))
     sections = [
-        _section(number, [entry for entry in entries if entry.kind == kind]) for number, kind in enumerate(kinds)
+        _section(number, [entry for entry in entries if entry.kind == kind])
+        | _as_dense(f"kind{number}", [run for run in runs if run.results.kind == kind], results.in_domain)
+        for number, kind in enumerate(kinds)
     ]
     return render(
         "score.html",
-        ["page.css"],
-        [rule for section in sections for rule in switch_rules(section["id"], [section["switch"]])],
+        ["page.css", *(["run.css", "dense.css"] if any(section["dense"] for section in sections) else [])],
+        [
+            rule
+            for section in sections
+            for rule in (*switch_rules(section["id"], [section["switch"]]), *section["rules"])
+        ],
         header=_header(results, entries),
         sections=sections,
     )
@@ -102,6 +111,14 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
         "overlaps": overlaps,
         "warnings": _comparison_warnings(entries),
     }
+
+
+def _as_dense(identity: str, runs: Sequence[Run], in_domain: str | None) -> dict[str, Any]:
+    """In-domain against shifted as on the page of a run, where it is known which is which."""
+    dense = dense_section(runs, methods_of(runs), identity) if in_domain is not None else None
+    if dense is None:
+        return {"dense": None, "rules": []}
+    return {"dense": dense, "rules": dense["rules"], "warnings": []}  # it warns itself, and ranks by domain anyway
 
 
 def _ranked_groups(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
