@@ -178,6 +178,7 @@ class FileResults(Part):
     draws: list[ScoredDraw]
     summary: Summary
     curves: CurveFamilies
+    pictures: list[Picture] = []
 
 
 class ScoreResults(Part):
@@ -271,11 +272,13 @@ class ToyPictures(Part):
     methods: dict[str, dict[int, list[Columns]]]
 
 
-class Grid(Part):
-    """Numbers as base64 of a 16-bit grey PNG, in counts of `scale`."""
+class Grid(GrownPart):
+    """Numbers as base64 of a 16-bit grey PNG, in counts of `scale` above `offset`."""
 
     scale: Finite
     png: str
+    offset: Finite = 0.0
+    later = ("offset",)
 
 
 class PredictedPicture(Part):
@@ -366,6 +369,8 @@ class RunResults(GrownPart):
         return self.model_copy(update={"checksum": fingerprint(content)})
 
 
+FileResults.model_rebuild()  # pictures are described after it
+ScoreResults.model_rebuild()
 Results = TypeVar("Results", bound=Part)
 
 

@@ -10,10 +10,10 @@ from PIL import Image
 from torch import Tensor
 
 from epibench.data.batch import Batch
+from epibench.evaluation import pictures
 from epibench.members.maps import Maps
 from epibench.plans import centres
 from epibench.results import Grid, Picture, PredictedPicture
-from epibench.runs import observers
 from epibench.runs.observers import Gallery
 
 MEMBERS, IMAGES, CLASSES, SIZE = 5, 3, 4, (10, 14)
@@ -134,7 +134,7 @@ def test_a_state_in_the_middle_of_the_members_goes_on(
 def test_wide_pictures_are_thinned_at_the_same_pixels(
     scene: tuple[Batch, dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observers, "MAX_WIDTH", 5)
+    monkeypatch.setattr(pictures, "MAX_WIDTH", 5)
     gallery = Gallery((0,), (2,), "categorical")
     show(gallery, scene, (0,))
     picture, drawn = pictures_of(gallery)[0]

@@ -12,6 +12,7 @@ from torch import Tensor
 from epibench.conventions import Convention, check_uncertainty
 from epibench.errors import InputError
 from epibench.evaluation.loop import Evaluation
+from epibench.evaluation.pictures import stored_pictures
 from epibench.evaluation.suite import SuiteSettings
 from epibench.evaluation.summary import scored_draws, summarise, summarise_curves
 from epibench.members.draws import Draws, make_draws
@@ -25,6 +26,7 @@ from epibench.store.formats import PredictionStore
 EXACT_PIXELS = 2**18
 # States of all metrics, and as much again to compute them.
 BYTES_PER_DRAW = 2 * 9 * 2**19
+PICTURES = 4  # images that results keep, with what the first draw of the largest M predicts
 BYTES_PER_CLASS = 2 * 20 * 2**10  # of a draw: sparsification among the pixels of the class
 
 
@@ -93,6 +95,7 @@ class Scorer:
             draws=scored_draws(sets, values),
             summary=summarise(sets, values),
             curves=summarise_curves(sets, curves),
+            pictures=stored_pictures(predictions, sets[self.draws.of_size(self.draws.sizes[-1])[0]], PICTURES, ""),
         )
 
     def notes(self, tally: Tally, values: dict[str, Tensor]) -> list[str]:

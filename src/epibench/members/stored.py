@@ -19,7 +19,7 @@ from epibench.errors import InputError
 from epibench.members.draws import Draws
 from epibench.members.pool import DrawnPart, Pixels, PoolOnData
 from epibench.results import Counted, Tally
-from epibench.store.formats import UNCERTAIN, Array, PredictionStore, readable
+from epibench.store.formats import SHARED, UNCERTAIN, Array, PredictionStore, readable
 
 BUDGET = 128 * 2**20
 NO_LABEL = 255
@@ -186,6 +186,24 @@ class StoredPredictions(PoolOnData):
         values = torch.from_numpy(result)
         return values.squeeze(2) if name in UNCERTAIN and classes == (1,) else values
 
+    def whole(self, name: str, image: int, member: int | None = None) -> Array:
+        """An array of one image, of one member where members differ: (height, width, …), unchecked."""
+        source = self.store.arrays[name]
+        leading = (slice(image, image + 1),) if member is None else (slice(member, member + 1), slice(image, image + 1))
+        rest = tuple(slice(0, length) for length in source.shape[len(leading) :])
+        return _read_part(self.store, name, (*leading, *rest)).reshape(source.shape[len(leading) :])
+
+    def whole_target(self, image: int) -> tuple[Tensor, Tensor]:
+        """The target of one image and where it counts, (height, width)."""
+        shape = self.store.shape[1:]
+        selection = (slice(image, image + 1), *(slice(0, length) for length in shape))
+        target, kept, _ = self._read_target(Block(selection, 0, math.prod(shape)))
+        valid = torch.zeros(math.prod(shape), dtype=torch.bool)
+        valid[kept] = True
+        values = torch.zeros(math.prod(shape), dtype=target.dtype)
+        values[kept] = target
+        return values.view(shape), valid.view(shape)
+
 
 def validate(
     store: PredictionStore, *, ignore_index: int | None = None, skip_invalid: bool = False, budget: int = BUDGET
@@ -248,8 +266,8 @@ def number_of(number: int, counted: Counted) -> str:
 
 
 def _read_part(store: PredictionStore, name: str, selection: tuple[slice, ...]) -> Array:
-    member = None if name in ("target", "valid") else selection[0].start
-    free = selection if member is None else selection[1 : 1 + len(store.shape)]
+    member = None if name in SHARED else selection[0].start
+    free = selection[: len(store.shape)] if member is None else selection[1 : 1 + len(store.shape)]
     start = int(np.ravel_multi_index([s.start for s in free], store.shape))
     with readable(f"{store.path}: array {name!r} from {location(store, start, member)}"):
         return np.ascontiguousarray(store.arrays[name].read(selection))

@@ -8,7 +8,7 @@ from typing import Any
 
 from epibench.files import write_text
 from epibench.report.curve_figures import curve_parts, curve_switch
-from epibench.report.dense_section import dense_section
+from epibench.report.dense_section import dense_section, picture_books
 from epibench.report.entries import (
     Entry,
     all_members,
@@ -23,7 +23,7 @@ from epibench.report.figures import LARGE, SMALL, metric_figure
 from epibench.report.numbers import count, listed
 from epibench.report.page import render, switch_rules
 from epibench.report.run_page import plain
-from epibench.report.runs import Run, headline_names, methods_of, read_runs
+from epibench.report.runs import Run, domains_of, headline_names, methods_of, read_runs
 from epibench.report.scored import as_runs
 from epibench.report.tables import class_tables, metric_tables
 from epibench.report.verdicts import cards, confidence_sentence, member_gains
@@ -50,9 +50,10 @@ def render_score_page(results: ScoreResults) -> str:
         | _as_dense(f"kind{number}", [run for run in runs if run.results.kind == kind], results.in_domain)
         for number, kind in enumerate(kinds)
     ]
+    more_styles = ["run.css", "dense.css"] if any(section["dense"] or section["books"] for section in sections) else []
     return render(
         "score.html",
-        ["page.css", *(["run.css", "dense.css"] if any(section["dense"] for section in sections) else [])],
+        ["page.css", *more_styles],
         [
             rule
             for section in sections
@@ -114,11 +115,19 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _as_dense(identity: str, runs: Sequence[Run], in_domain: str | None) -> dict[str, Any]:
-    """In-domain against shifted as on the page of a run, where it is known which is which."""
-    dense = dense_section(runs, methods_of(runs), identity) if in_domain is not None else None
-    if dense is None:
-        return {"dense": None, "rules": []}
-    return {"dense": dense, "rules": dense["rules"], "warnings": []}  # it warns itself, and ranks by domain anyway
+    """In-domain against shifted as on the page of a run, where it is known which is which; pictures, if any."""
+    methods = methods_of(runs)
+    dense = dense_section(runs, methods, identity) if in_domain is not None else None
+    if dense is not None:  # it warns itself, and ranks by domain anyway
+        books = [*dense["books"], *dense["other_books"]]
+        return {"dense": dense, "rules": dense["rules"], "warnings": [], "books": books}
+    books = [
+        book
+        for number, run in enumerate(runs)
+        for book in picture_books(run, methods, domains_of([run]), f"{identity}-pictures{number}")
+    ]
+    rules = [rule for book in books for rule in switch_rules(book["identity"], [book["switch"]])]
+    return {"dense": None, "rules": rules, "books": books}
 
 
 def _ranked_groups(entries: Sequence[Entry]) -> list[Sequence[Entry]]:

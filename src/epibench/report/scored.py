@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from epibench.report.entries import distinct_labels
-from epibench.results import DomainFacts, FileResults, MethodFacts, RunResults, ScoreResults
+from epibench.results import DomainFacts, FileResults, MethodFacts, Picture, RunResults, ScoreResults
 
 NO_DOMAIN = "no domain given"
 
@@ -63,7 +63,7 @@ def _as_run(results: ScoreResults, files: Sequence[FileResults], name: str, besi
         summary={label: {domain: file.summary for domain, file in on.items()} for label, on in methods.items()},
         curves={label: {domain: file.curves for domain, file in on.items()} for label, on in methods.items()},
         draws={label: {domain: list(file.draws) for domain, file in on.items()} for label, on in methods.items()},
-        pictures={names[domain]: [] for domain in ordered},
+        pictures={names[domain]: _pictures_on(names[domain], methods) for domain in ordered},
         cost={},
         seconds=0.0,
         convention=results.convention,
@@ -73,6 +73,18 @@ def _as_run(results: ScoreResults, files: Sequence[FileResults], name: str, besi
         domains={names[domain]: _domain_facts(domain, domains[domain], results, known) for domain in ordered},
         overlap={label: next(iter(on.values())).overlap for label, on in methods.items()},
     )
+
+
+def _pictures_on(domain: str, methods: Mapping[str, Mapping[str, FileResults]]) -> list[Picture]:
+    """The pictures of a domain with what each method predicts, of images that all files show alike."""
+    pictures: dict[tuple[int, int, int], Picture] = {}
+    for label, on in methods.items():
+        for picture in on[domain].pictures if domain in on else []:
+            (predicted,) = picture.methods.values()
+            key = picture.image, picture.height, picture.width
+            shown = pictures.setdefault(key, picture.model_copy(update={"methods": {}}))
+            shown.methods[label] = predicted
+    return [pictures[key] for key in sorted(pictures)]
 
 
 def _known_domains(runs: Sequence[RunResults]) -> dict[str, tuple[str, DomainFacts]]:

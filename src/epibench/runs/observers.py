@@ -5,140 +5,29 @@ Pictures are kept as numbers: some images, and what one draw of a method predict
 
 from __future__ import annotations
 
-import base64
-import io
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 import zarr
-from PIL import Image
 from torch import Tensor
 
 from epibench.data.batch import Batch, Samples
-from epibench.data.classes import IGNORE
 from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
-from epibench.likelihoods import categorical, gaussian
+from epibench.evaluation.pictures import PICTURES, made_picture, step_of
 from epibench.members.maps import Maps
 from epibench.members.networks import NetworkPool, Observer
 from epibench.progress import Reporter
 from epibench.recipes.dense import DenseRecipe
-from epibench.results import Grid, Picture, PredictedPicture
+from epibench.results import Picture
 from epibench.runs.domains import DomainData
 from epibench.store.formats import KINDS, OUTPUTS
 from epibench.store.writer import StoreWriter
 from epibench.street import StreetDataset
-
-MAX_WIDTH = 512
-COUNTS = 2**16 - 1
-DEPTH_SCALE = 1 / 64  # metres per count: finer steps are noise that no picture shows
-ENTROPY_SCALE = 1 / 256  # nats per count
-
-
-def thinned(values: Tensor, step: int) -> Tensor:
-    """Every so many-th pixel of the last two axes, in the memory of the CPU."""
-    return values[..., ::step, ::step].cpu().clone()
-
-
-def nearest(depth: Tensor, step: int) -> Tensor:
-    """A smaller map of sparse depth: the nearest point of each square that has one."""
-    if step == 1:
-        return depth
-    far = torch.where(depth > 0, -depth, -torch.inf)
-    least = torch.nn.functional.max_pool2d(far[None, None], step, ceil_mode=True)[0, 0]
-    return torch.where(torch.isfinite(least), -least, 0.0)
-
-
-def photo(image: Tensor) -> str:
-    """A colour picture, (channel, height, width) uint8, as text."""
-    return _encoded(Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).numpy())), "JPEG", quality=88)
-
-
-def grid(values: Tensor, scale: float) -> Grid:
-    """Numbers as a 16-bit grey picture, and what one count stands for; a finer scale than they have room for grows."""
-    scale = max(scale, float(values.max()) / COUNTS)
-    counts = (values.double() / scale).round().clamp(0, COUNTS).numpy().astype(np.uint16)
-    return Grid(scale=scale, png=_encoded(Image.fromarray(counts), "PNG"))
-
-
-def class_map(classes: Tensor) -> str:
-    """Classes of pixels as an 8-bit grey picture."""
-    return _encoded(Image.fromarray(classes.numpy().astype(np.uint8)), "PNG", optimize=True)
-
-
-def _encoded(picture: Image.Image, layout: str, **options: Any) -> str:
-    stream = io.BytesIO()
-    picture.save(stream, layout, **options)
-    return base64.b64encode(stream.getvalue()).decode("ascii")
-
-
-class DepthPictures:
-    """Keeps mean and variance of every member that is drawn."""
-
-    def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
-        """What went in, and the truth: 0 where it is not known."""
-        target = torch.where(batch.valid[number], batch.target[number], 0.0)
-        return {
-            "image": thinned(batch.inputs["image"][number], step),
-            "sparse_depth": nearest(batch.inputs["sparse_depth"][number, 0], step).cpu().clone(),
-            "target": nearest(target, step).cpu().clone(),
-        }
-
-    def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
-        """Room for all members. outputs: of the first, (row, column)."""
-        return {name: torch.zeros(num_members, *values.shape) for name, values in outputs.items()}
-
-    def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
-        """Keep what a member predicts, (row, column); number: of the member within the draw."""
-        for name, values in outputs.items():
-            kept[name][number] = values.cpu().float()
-
-    def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], PredictedPicture]:
-        """What is known of the image, and mean and standard deviation of the draw."""
-        size = kept["mean"].shape[1:]
-        flat = {name: kept[name].flatten(1) for name in ("mean", "variance")}
-        predictive = gaussian.combine(flat, torch.full((1, num_members), 1 / num_members))
-        known = {"sparse_depth": grid(kept["sparse_depth"], DEPTH_SCALE), "target": grid(kept["target"], DEPTH_SCALE)}
-        return known, PredictedPicture(
-            M=num_members,
-            mean=grid(predictive.mean.view(size), DEPTH_SCALE),
-            std=grid(predictive.variance.sqrt().view(size), DEPTH_SCALE),
-        )
-
-
-class ClassPictures:
-    """Keeps the sum of the members' probabilities: all logits of a pool would take gigabytes."""
-
-    def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
-        """The image and the true classes, IGNORE where there are none."""
-        target = torch.where(batch.valid[number], batch.target[number], IGNORE)
-        image = batch.inputs["image"][number]
-        return {"image": thinned(image, step), "target": thinned(target, step).to(torch.uint8)}
-
-    def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
-        """No probability yet. outputs: of the first member, logits (row, column, class)."""
-        return {"sum": torch.zeros(outputs["logits"].shape)}
-
-    def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
-        """Add the probabilities of a member; number: of the member within the draw."""
-        kept["sum"].add_(torch.softmax(outputs["logits"].float(), -1).cpu())
-
-    def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], PredictedPicture]:
-        """What is known of the image, and the most probable class of the draw with its predictive entropy."""
-        probs = kept["sum"].double() / num_members
-        return {"target": class_map(kept["target"])}, PredictedPicture(
-            M=num_members,
-            predicted=class_map(probs.argmax(-1)),
-            uncertainty=grid(categorical.entropy(probs), ENTROPY_SCALE),
-        )
-
-
-PICTURES: dict[str, DepthPictures | ClassPictures] = {"gaussian": DepthPictures(), "categorical": ClassPictures()}
 
 
 @dataclass
@@ -163,7 +52,7 @@ class Gallery(Observer):
     def _see_member(self, batch: Batch, image: int, row: int, number: int, member: int, maps: Maps) -> None:
         """row: of the image in the batch; number: of the member within the draw; member: its number in the maps."""
         of_kind, (height, width) = PICTURES[self.kind], batch.target.shape[-2:]
-        step = -(-width // MAX_WIDTH)
+        step = step_of(width)
         full = maps.rows(row, slice(0, height), slice(member, member + 1))
         outputs = {name: values[0, ::step, ::step] for name, values in full.items()}
         if number == 0:
@@ -190,10 +79,7 @@ class Gallery(Observer):
         for image in self.images:
             kept = self._of_image(image)
             if int(kept.get("seen", 0)) == len(self.members):
-                height, width = kept["image"].shape[-2:]
-                known, predicted = PICTURES[self.kind].picture(kept, len(self.members))
-                shown = {"image": image, "height": height, "width": width, "photo": photo(kept["image"])}
-                pictures.append(Picture(**shown, **known, methods={method: predicted}))
+                pictures.append(made_picture(self.kind, image, kept, len(self.members), method))
         return pictures
 
 
@@ -264,11 +150,20 @@ class StoreObserver(Observer):
         """Write what these members predict, and the targets with the first of them."""
         for row, image in enumerate(images):
             if members.start == 0:
-                self.writer.write_target(image, batch.target[row].cpu(), batch.valid[row].cpu())
+                shown = self.photo(batch, row)
+                self.writer.write_target(image, batch.target[row].cpu(), batch.valid[row].cpu(), image=shown)
             rows = slice(0, len(batch.target[row]))
             for number, member in enumerate(range(members.start, members.stop)):
                 outputs = maps.rows(row, rows, slice(number, number + 1))
                 self.writer.write(member, image, **{name: values[0].cpu() for name, values in outputs.items()})
+
+    @staticmethod
+    def photo(batch: Batch, row: int) -> Tensor | None:
+        """The photo of an image of the batch, (height, width, 3); None where there is none of the target's size."""
+        image = batch.inputs.get("image")
+        if image is None or image.dtype != torch.uint8 or image.shape[1:] != (3, *batch.target.shape[1:]):
+            return None
+        return image[row].cpu().movedim(0, -1)
 
     def close(self) -> None:
         """Say that the store is complete."""

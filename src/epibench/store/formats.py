@@ -46,7 +46,7 @@ Array = NDArray[Any]
 OF_CLASSES = ("probs", "logits")  # with the class axis last
 UNCERTAIN = ("uncertainty", "confidence")  # perhaps with an axis of several maps last
 OUTPUTS = tuple(dict.fromkeys(name for needed in KINDS.values() for names in needed for name in names))
-SHARED = ("target", "valid", "image_id")
+SHARED = ("target", "valid", "image", "image_id")
 ARRAYS = (*OUTPUTS, *SHARED, "group", "member_id")
 ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "class_names", "target_names", "uncertainty_names")
 # Codecs that only transform bytes. Others (numcodecs' "pickle") can run code, or are not ours to judge.
@@ -172,6 +172,8 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
         if name in arrays:
             _check_dtype(path, has_classes(outputs), name, arrays[name].dtype)
     _check_shapes(path, outputs, arrays)
+    if "image" in arrays:
+        _check_photos(path, arrays["image"], arrays["target"].shape)
     first, shape = arrays[outputs[0]], arrays["target"].shape
     class_names = attributes.get("class_names")
     num_classes = first.shape[-1] if kind == "categorical" else None
@@ -196,7 +198,7 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
         group=_labels(path, "group", arrays, first.shape[0]),
         member_id=_labels(path, "member_id", arrays, first.shape[0]),
         image_id=_labels(path, "image_id", arrays, shape[0]),
-        arrays={name: arrays[name] for name in (*outputs, "target", "valid") if name in arrays},
+        arrays={name: arrays[name] for name in (*outputs, "target", "valid", "image") if name in arrays},
         complete=attributes.get("complete") is not False,
     )
 
@@ -298,6 +300,15 @@ def _check_shapes(path: Path, outputs: Sequence[str], arrays: Mapping[str, Sourc
         raise InputError(f"{path}: 'valid' has shape {arrays['valid'].shape}, 'target' {target}; they must agree")
     if first in OF_CLASSES and arrays[first].shape[-1] < 2:
         raise InputError(f"{path}: {outputs[0]!r} has one class; store one value per class, also for two classes")
+
+
+def _check_photos(path: Path, photos: Source, target: tuple[int, ...]) -> None:
+    """Photos are of the size of the targets, in bytes, with three channels last."""
+    if len(target) != 3 or photos.shape != (*target, 3) or photos.dtype != np.uint8:
+        raise InputError(
+            f"{path}: 'image' is {photos.dtype} with shape {photos.shape}, 'target' has shape {target}; photos are "
+            "uint8, (image, height, width, 3), of the size of the targets"
+        )
 
 
 def _labels(path: Path, name: str, arrays: Mapping[str, Source], length: int) -> tuple[Label, ...] | None:

@@ -67,6 +67,7 @@ def write_store(
     uncertainty: Values | None = None,
     confidence: Values | None = None,
     valid: Values | None = None,
+    image: Values | None = None,
     group: Sequence[Label] | None = None,
     member_id: Sequence[Label] | None = None,
     image_id: Sequence[Label] | None = None,
@@ -82,11 +83,12 @@ def write_store(
 
     mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…), as (image, height, width), or
     (n,), or (n, k) for k targets of every sample, which target_names may name; for kind "ranking": mean or predicted
-    (classes), and uncertainty or confidence, (member, …), or (member, …, map) with uncertainty_names
+    (classes), and uncertainty or confidence, (member, …), or (member, …, map) with uncertainty_names; image: photos for
+    the report, uint8 (image, height, width, 3)
     """
     path = _checked_path(path, overwrite=overwrite, resume=False)
     given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "predicted": predicted}
-    given |= {"uncertainty": uncertainty, "confidence": confidence, "target": target, "valid": valid}
+    given |= {"uncertainty": uncertainty, "confidence": confidence, "target": target, "valid": valid, "image": image}
     arrays = {name: _to_numpy(values) for name, values in given.items() if values is not None}
     labels = {"group": group, "member_id": member_id, "image_id": image_id}
     arrays |= {name: _label_array(values) for name, values in labels.items() if values is not None}
@@ -179,28 +181,48 @@ class StoreWriter:
             (self._work / STOPPED).touch()
 
     def write_target(
-        self, image: int, target: Values, valid: Values | None = None, image_id: Label | None = None
+        self,
+        number: int,
+        target: Values,
+        valid: Values | None = None,
+        image_id: Label | None = None,
+        image: Values | None = None,
     ) -> None:
-        """Write the target of one image; `valid` is false where it does not count."""
+        """Write the target of one image; `valid` is false where it does not count.
+
+        image: its photo, for the report, uint8 (height, width, 3)
+        """
         self._check_open()
+        photo = None if image is None else self._checked_photo(number, _to_numpy(image), np.shape(_to_numpy(target)))
         values = _to_numpy(target)
         used = np.ones(values.shape, dtype=bool) if valid is None else _to_numpy(valid)
         if used.dtype != bool or used.shape != values.shape:
             raise InputError(
-                f"{self.path}: 'valid' of image {image} is {used.dtype} {used.shape}; give bool {values.shape}"
+                f"{self.path}: 'valid' of image {number} is {used.dtype} {used.shape}; give bool {values.shape}"
             )
         categorical = self.kind == "categorical" or (self.kind == "ranking" and "class_names" in self._attributes)
         if values.dtype.kind not in ("iu" if categorical else "iuf"):
             needed = "integers (classes)" if categorical else "numbers"
-            raise InputError(f"{self.path}: 'target' of image {image} is {values.dtype}; give {needed}")
+            raise InputError(f"{self.path}: 'target' of image {number} is {values.dtype}; give {needed}")
         dtype = np.dtype("int32") if categorical else np.promote_types(self.dtype, np.float32)
         values = _cast(self.path, "target", values, dtype)
-        size = self._take_image(image, "target", values.shape)
+        size = self._take_image(number, "target", values.shape)
         with files.naming(self.path):
-            self._array("target", size, dtype, image)[image] = _padded(values, size, _fill(dtype))
-            self._array("valid", size, used.dtype, image)[image] = _padded(used, size, False)
+            self._array("target", size, dtype, number)[number] = _padded(values, size, _fill(dtype))
+            self._array("valid", size, used.dtype, number)[number] = _padded(used, size, False)
+            if photo is not None:
+                self._array("image", (*size, 3), photo.dtype, number)[number] = _padded(photo, (*size, 3), 0)
             if image_id is not None:
-                self._array("image_id", (), STRING, image)[image] = str(image_id)
+                self._array("image_id", (), STRING, number)[number] = str(image_id)
+
+    def _checked_photo(self, number: int, photo: Array, target: tuple[int, ...]) -> Array:
+        if photo.dtype != np.uint8 or photo.shape != (*target, 3) or len(target) != 2:
+            hint = "; put channels last, numpy.moveaxis(image, 0, -1)" if photo.shape == (3, *target) else ""
+            raise InputError(
+                f"{self.path}: the photo of image {number} is {photo.dtype} {photo.shape}; give uint8 "
+                f"(height, width, 3) for a target (height, width), which is {target}{hint}"
+            )
+        return photo
 
     def write(
         self,
@@ -328,7 +350,7 @@ class StoreWriter:
 
     def _take_over(self) -> None:
         """Check that what is there already agrees with what was asked for, and go on from its sizes."""
-        known = (*OUTPUTS, "target", "valid", "image_id")
+        known = (*OUTPUTS, "target", "valid", "image", "image_id")
         # Looked for by name: zarr warns of folders of arrays that another process is about to create.
         self._arrays = {
             name: _open_array(self._work, name) for name in known if (self._work / name / METADATA).exists()
