@@ -24,6 +24,7 @@ ORDER = [
     "imported",
     "parallel",
     "randomness",
+    "interpolation",
     "metrics",
     "likelihoods",
     "data.classes",

@@ -32,6 +32,27 @@ def thinned(values: Tensor, step: int) -> Tensor:
     return values[..., ::step, ::step].cpu().clone()
 
 
+def can_be_shown(sample: Batch) -> bool:
+    """Whether there is a picture of a sample: an image in colour or grey, of the size of its target."""
+    image = sample.inputs.get("image")
+    return (
+        image is not None
+        and image.dim() == 3
+        and image.shape[0] in (1, 3)
+        and image.shape[1:] == sample.target.shape
+        and min(sample.target.shape) > 1
+    )
+
+
+def shown_image(batch: Batch, number: int) -> Tensor:
+    """An image as 8 bits of three colours; one that is not in 8 bits, from its least to its greatest value."""
+    image = batch.inputs["image"][number]
+    if image.dtype != torch.uint8:
+        low, high = image.aminmax()
+        image = ((image - low) / (high - low).clamp(min=1e-12) * 255).to(torch.uint8)
+    return image.expand(3, -1, -1)
+
+
 def nearest(depth: Tensor, step: int) -> Tensor:
     """A smaller map of sparse depth: the nearest point of each square that has one."""
     if step == 1:
@@ -80,7 +101,7 @@ class DepthPictures:
 
     def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
         """What went in, and the truth: 0 where depth is not known, NaN where other values are not."""
-        image = {"image": thinned(batch.inputs["image"][number], step)}
+        image = {"image": thinned(shown_image(batch, number), step)}
         if "sparse_depth" not in batch.inputs:
             return {**image, "target": thinned(torch.where(batch.valid[number], batch.target[number], torch.nan), step)}
         target = torch.where(batch.valid[number], batch.target[number], 0.0)
@@ -120,8 +141,7 @@ class ClassPictures:
     def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
         """The image and the true classes, IGNORE where there are none."""
         target = torch.where(batch.valid[number], batch.target[number], IGNORE)
-        image = batch.inputs["image"][number]
-        return {"image": thinned(image, step), "target": thinned(target, step).to(torch.uint8)}
+        return {"image": thinned(shown_image(batch, number), step), "target": thinned(target, step).to(torch.uint8)}
 
     def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
         """No probability yet. outputs: of the first member, logits or probs (row, column, class)."""

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from epibench.interpolation import grid_positions
+
 Size = tuple[int, int]
 
 
@@ -127,23 +129,23 @@ class GroupedMaps(Maps):
         return {"logits": torch.stack(merged, 1)}
 
 
-def upsampled_rows(coarse: Tensor, size: Size, rows: slice) -> Tensor:
-    """Some rows of values on a coarse grid, (…, row, column), interpolated to an image: corners are corners.
+def upsampled_rows(coarse: Tensor, size: Size, rows: slice, align_corners: bool = True) -> Tensor:
+    """Some rows of values on a coarse grid, (…, row, column), interpolated to an image, bilinear.
 
-    Of all rows it is what networks are trained on (`training.network.upsampled`): bilinear with aligned corners.
+    Of all rows it is what networks are trained on (`training.network.upsampled`).
     """
     if coarse.shape[-2:] == size:
         return coarse[..., rows, :]
-    numbers = torch.arange(rows.start, rows.stop, device=coarse.device, dtype=torch.float64)
-    places = numbers * ((coarse.shape[-2] - 1) / max(1, size[0] - 1))
-    lower = places.floor().long().clamp(max=max(0, coarse.shape[-2] - 2))
-    upper = (lower + 1).clamp(max=coarse.shape[-2] - 1)
-    share = (places - lower).to(coarse.dtype)[:, None]
+    height = coarse.shape[-2]
+    positions = grid_positions(range(rows.start, rows.stop), height, size[0], align_corners, coarse.device)
+    lower = positions.floor().long().clamp(max=max(0, height - 2))
+    upper = (lower + 1).clamp(max=height - 1)
+    share = (positions - lower).to(coarse.dtype)[:, None]
     band = torch.lerp(coarse.index_select(-2, lower), coarse.index_select(-2, upper), share)
     if band.shape[-1] == size[1]:
         return band
     flat = band.reshape(-1, 1, *band.shape[-2:])
-    wide = functional.interpolate(flat, (band.shape[-2], size[1]), mode="bilinear", align_corners=True)
+    wide = functional.interpolate(flat, (band.shape[-2], size[1]), mode="bilinear", align_corners=align_corners)
     return wide.view(*band.shape[:-1], size[1])
 
 

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from epibench.errors import InputError
 from epibench.members.draws import Draws
+from epibench.members.maps import upsampled_rows
 from epibench.members.pool import DrawnPart, Pixels, PoolOnData
 from epibench.results import Counted, Tally
-from epibench.store.formats import SHARED, UNCERTAIN, Array, PredictionStore, readable
+from epibench.store.formats import SHARED, UNCERTAIN, Array, PredictionStore, Source, readable
 
 BUDGET = 128 * 2**20
 NO_LABEL = 255
@@ -64,6 +65,7 @@ class StoredPredictions(PoolOnData):
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
+        self.store = refined(self.store)
         if self.store.num_classes is None:
             self.ignore_index = None
         elif self.ignore_index is None and self.store.num_classes <= NO_LABEL:
@@ -203,6 +205,48 @@ class StoredPredictions(PoolOnData):
         values = torch.zeros(math.prod(shape), dtype=target.dtype)
         values[kept] = target
         return values.view(shape), valid.view(shape)
+
+
+def refined(store: PredictionStore) -> PredictionStore:
+    """The same store with logits as fine as its targets: interpolated where they are looked at, if they are coarse.
+
+    They are what a network's own maps give (`members.maps`), pixel by pixel.
+    """
+    if store.coarse is None:
+        return store
+    coarse, fine = store.coarse, store.arrays["logits"]
+    dtype = np.dtype(np.float32) if fine.dtype == np.float16 else fine.dtype
+    kept: dict[tuple[int, int], Tensor] = {}  # of one image at a time: bands of its rows are read one after another
+
+    def grid(member: int, image: int) -> Tensor:
+        """Logits of a member on the grid of an image, (class, coarse row, coarse column)."""
+        if (member, image) not in kept:
+            for old in [key for key in kept if key[1] != image]:
+                del kept[old]
+            height, width = (int(length) for length in coarse.grid_sizes[image])
+            leading = (slice(member, member + 1), slice(image, image + 1))
+            values = coarse.source.read((*leading, slice(0, height), slice(0, width), slice(None)))[0, 0]
+            kept[member, image] = torch.from_numpy(values.astype(dtype)).movedim(-1, 0).contiguous()
+        return kept[member, image]
+
+    def read(selection: tuple[slice, ...]) -> Array:
+        ranges = [range(*part.indices(length)) for part, length in zip(selection, fine.shape, strict=True)]
+        members, images, rows, columns, classes = ranges
+        result = np.full([len(part) for part in ranges], np.nan, dtype)
+        for number, image in enumerate(images):
+            height, width = (int(length) for length in coarse.image_sizes[image])
+            band = slice(rows.start, min(rows.stop, height))
+            shown = slice(columns.start, min(columns.stop, width))
+            if not (height and width) or band.start >= band.stop or shown.start >= shown.stop:
+                continue
+            for position, member in enumerate(members):
+                wide = upsampled_rows(grid(member, image), (height, width), band, coarse.align_corners)
+                part = wide[classes.start : classes.stop, :, shown].movedim(0, -1).numpy()
+                result[position, number, : part.shape[0], : part.shape[1]] = part
+        return result
+
+    source = Source(fine.shape, dtype, fine.chunks, read)
+    return replace(store, arrays={**store.arrays, "logits": source}, coarse=None)
 
 
 def validate(

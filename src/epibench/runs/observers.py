@@ -19,7 +19,7 @@ from epibench.data.batch import Batch, Samples
 from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.evaluation.pictures import PICTURES, made_picture, step_of
-from epibench.members.maps import Maps
+from epibench.members.maps import Maps, WindowMaps
 from epibench.members.networks import NetworkPool, Observer
 from epibench.progress import Reporter
 from epibench.recipes.dense import DenseRecipe
@@ -109,6 +109,29 @@ def is_whole(path: Path) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class CoarseGrid:
+    """The grid that members predict an image of some size on."""
+
+    image: tuple[int, int]
+    points: tuple[int, int]
+    align_corners: bool
+
+    def largest(self, size: tuple[int, ...]) -> tuple[int, ...]:
+        """Points enough for the grid of the largest image, if they grow with images."""
+        sides = zip(size, self.image, self.points, strict=True)
+        return tuple(points + (full != side) * (-(-(full - side) * points // side) + 1) for full, side, points in sides)
+
+
+def coarse_grid(maps: Maps) -> CoarseGrid | None:
+    """The grid of logits that are coarser than the image; None where windows overlap or classes are put together."""
+    if not isinstance(maps, WindowMaps) or len(maps.windows) > 1 or set(maps.values) != {"logits"}:
+        return None
+    height, width = maps.values["logits"].shape[-2:]
+    align_corners = getattr(maps, "align_corners", True)
+    return None if (height, width) == maps.size else CoarseGrid(maps.size, (height, width), align_corners)
+
+
 class StoreObserver(Observer):
     """Writes every output of every member. begun: after an interruption it goes on in the same store."""
 
@@ -128,34 +151,46 @@ class StoreObserver(Observer):
                 raise InputError(f"{path}: not a prediction store; remove it, and it is made anew")
             shutil.rmtree(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        kind: Any = recipe.likelihood
-        try:
-            self.writer = StoreWriter(
-                path,
-                kind=kind,
-                method=recipe.label(method),
-                domain=recipe.data.domains[domain].label,
-                unit=recipe.unit,
-                num_members=pool.num_members,
-                num_images=len(data.samples),
-                size=size,
-                class_names=None if data.classes is None else data.classes.names,
-                group=pool.group,
-                resume=True,
-            )
-        except InputError as error:
-            raise InputError(f"{error}, or remove it, and it is made anew") from None
+        self.path, self.size = path, size
+        self.settings: dict[str, Any] = {
+            "kind": recipe.likelihood,
+            "method": recipe.label(method),
+            "domain": recipe.data.domains[domain].label,
+            "unit": recipe.unit,
+            "num_members": pool.num_members,
+            "num_images": len(data.samples),
+            "size": size,
+            "class_names": None if data.classes is None else data.classes.names,
+            "group": pool.group,
+        }
+        self.writer: StoreWriter | None = None
+
+    def opened(self, maps: Maps) -> StoreWriter:
+        """The writer, once it is known on what grid members predict: logits are kept on their own, if it is coarse."""
+        if self.writer is None:
+            if (grid := coarse_grid(maps)) is not None:
+                self.settings["align_corners"] = grid.align_corners
+                self.settings["coarse_size"] = grid.largest(self.size)
+            try:
+                self.writer = StoreWriter(self.path, **self.settings, resume=True)
+            except InputError as error:
+                raise InputError(f"{error}, or remove it, and it is made anew") from None
+        return self.writer
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Write what these members predict, and the targets with the first of them."""
+        writer, coarse = self.opened(maps), "align_corners" in self.settings
         for row, image in enumerate(images):
             if members.start == 0:
                 shown = self.photo(batch, row)
-                self.writer.write_target(image, batch.target[row].cpu(), batch.valid[row].cpu(), image=shown)
+                writer.write_target(image, batch.target[row].cpu(), batch.valid[row].cpu(), image=shown)
             rows = slice(0, len(batch.target[row]))
             for number, member in enumerate(range(members.start, members.stop)):
-                outputs = maps.rows(row, rows, slice(number, number + 1))
-                self.writer.write(member, image, **{name: values[0].cpu() for name, values in outputs.items()})
+                if coarse and isinstance(maps, WindowMaps):
+                    outputs = {"logits": maps.values["logits"][number, row, 0].movedim(0, -1)[None]}
+                else:
+                    outputs = maps.rows(row, rows, slice(number, number + 1))
+                writer.write(member, image, **{name: values[0].cpu() for name, values in outputs.items()})
 
     @staticmethod
     def photo(batch: Batch, row: int) -> Tensor | None:
@@ -167,8 +202,10 @@ class StoreObserver(Observer):
 
     def close(self) -> None:
         """Say that the store is complete."""
-        self.writer.close()
+        if self.writer is not None:
+            self.writer.close()
 
     def stop(self) -> None:
         """Leave the store to be gone on with."""
-        self.writer.stop()
+        if self.writer is not None:
+            self.writer.stop()

@@ -46,9 +46,10 @@ Array = NDArray[Any]
 OF_CLASSES = ("probs", "logits")  # with the class axis last
 UNCERTAIN = ("uncertainty", "confidence")  # perhaps with an axis of several maps last
 OUTPUTS = tuple(dict.fromkeys(name for needed in KINDS.values() for names in needed for name in names))
-SHARED = ("target", "valid", "image", "image_id")
+SHARED = ("target", "valid", "image", "image_id", "image_size", "grid_size")
 ARRAYS = (*OUTPUTS, *SHARED, "group", "member_id")
-ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "class_names", "target_names", "uncertainty_names")
+NAMES = ("class_names", "target_names", "uncertainty_names")
+ATTRIBUTES = ("version", "kind", "method", "domain", "unit", *NAMES, "align_corners")
 # Codecs that only transform bytes. Others (numcodecs' "pickle") can run code, or are not ours to judge.
 SAFE_CODECS = {
     *("bytes", "endian", "transpose", "sharding_indexed", "vlen-utf8", "packbits", "shuffle", "astype", "delta"),
@@ -90,6 +91,21 @@ class Contents:
 
 
 @dataclass(frozen=True)
+class CoarseLogits:
+    """Logits on a grid that is coarser than the image, between whose points they are interpolated (bilinear).
+
+    align_corners: whether the outermost points of the grid lie on the outermost pixels, or in the middles of cells
+    source: (member, image, coarse row, coarse column, class)
+    image_sizes, grid_sizes: height and width of every image and of its grid, (image, 2); the rest is padding
+    """
+
+    align_corners: bool
+    source: Source
+    image_sizes: Array
+    grid_sizes: Array
+
+
+@dataclass(frozen=True)
 class PredictionStore:
     """Members' outputs on disk, with their target; `members.stored` reads the values.
 
@@ -112,6 +128,7 @@ class PredictionStore:
     image_id: tuple[Label, ...] | None
     arrays: Mapping[str, Source] = field(repr=False, compare=False)
     complete: bool = True  # false if its writer was stopped
+    coarse: CoarseLogits | None = field(default=None, repr=False, compare=False)
 
     @property
     def has_images(self) -> bool:
@@ -168,6 +185,11 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
         raise InputError(f"{path}: the attribute 'version' {version}; this epibench reads version {VERSION}")
     outputs = _output_names(path, contents)
     kind: Kind = attributes["kind"]
+    coarse = _coarse_logits(path, attributes, outputs, arrays)
+    if coarse is not None:  # seen as if they were fine
+        first, target = arrays["logits"], arrays["target"].shape
+        fine = (*first.shape[:2], *target[1:], first.shape[-1])
+        arrays = {**arrays, "logits": Source(fine, first.dtype, (1, 1, 1, *fine[3:]), first.read)}
     for name in (*outputs, "target", "valid"):
         if name in arrays:
             _check_dtype(path, has_classes(outputs), name, arrays[name].dtype)
@@ -200,7 +222,31 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
         image_id=_labels(path, "image_id", arrays, shape[0]),
         arrays={name: arrays[name] for name in (*outputs, "target", "valid", "image") if name in arrays},
         complete=attributes.get("complete") is not False,
+        coarse=coarse,
     )
+
+
+def _coarse_logits(
+    path: Path, attributes: Mapping[str, Any], outputs: Sequence[str], arrays: Mapping[str, Source]
+) -> CoarseLogits | None:
+    """The coarse grid of logits of a store that says how its corners lie."""
+    if "align_corners" not in attributes:
+        return None
+    if tuple(outputs) != ("logits",):
+        raise InputError(f"{path}: 'align_corners' is for a coarse grid of logits; without 'logits', leave it out")
+    shape, target = arrays["logits"].shape, arrays["target"].shape
+    if len(target) != 3 or len(shape) != 5 or shape[1] != target[0] or 0 in shape:
+        raise InputError(
+            f"{path}: 'logits' has shape {shape}, 'target' {target}; with 'align_corners' they are (member, image, "
+            "coarse row, coarse column, class) and (image, height, width)"
+        )
+    sizes = []
+    for name, largest in (("image_size", target[1:]), ("grid_size", shape[2:4])):
+        given = arrays[name].read((slice(None), slice(None))) if name in arrays else np.tile(largest, (target[0], 1))
+        if given.shape != (target[0], 2) or given.dtype.kind not in "iu" or (given > largest).any():
+            raise InputError(f"{path}: {name!r} must be integers ({target[0]}, 2), none above {tuple(largest)}")
+        sizes.append(np.where(given < 0, largest, given))  # never written: what is missing is found by its values
+    return CoarseLogits(bool(attributes["align_corners"]), arrays["logits"], *sizes)
 
 
 def _target_names(
@@ -285,6 +331,8 @@ def _check_shapes(path: Path, outputs: Sequence[str], arrays: Mapping[str, Sourc
             moved = [axis for axis in range(1, len(shape) - 1) if (*shape[1:axis], *shape[axis + 1 :]) == target]
             if shape[: len(shape) - classes] == target:
                 hint = f": add a member axis, {name}[None]"
+            elif name == "logits" and len(shape) == 5 and shape[:2] == (shape[0], *target[:1]):
+                hint = ": on a coarse grid? Then say so with 'align_corners' (docs/stores.md)"
             elif name in OF_CLASSES and moved:
                 hint = f": move the class axis to the end, numpy.moveaxis({name}, {moved[0]}, -1)"
             raise InputError(

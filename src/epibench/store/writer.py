@@ -28,6 +28,7 @@ from epibench.store.formats import (
     KINDS,
     OF_CLASSES,
     OUTPUTS,
+    SHARED,
     UNCERTAIN,
     VERSION,
     Array,
@@ -45,6 +46,7 @@ USUAL_MEMBERS = 32
 TARGET_CHUNK_BYTES = 2**20
 # The one string type of zarr 3 with a specification; others warn, and may become unreadable.
 STRING = np.dtypes.StringDType()
+INTEGER = np.dtype(np.int32)
 Values = ArrayLike | torch.Tensor
 METADATA = "zarr.json"
 # Each writer at work has a file in the folder, .writer.….unfinished, that it touches at each write: the last one to
@@ -77,6 +79,7 @@ def write_store(
     class_names: Sequence[str] | None = None,
     target_names: Sequence[str] | None = None,
     uncertainty_names: Sequence[str] | None = None,
+    align_corners: bool | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write whole arrays as a store: a folder, or a zip if the path ends in .zip; complete or not at all.
@@ -84,7 +87,8 @@ def write_store(
     mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…), as (image, height, width), or
     (n,), or (n, k) for k targets of every sample, which target_names may name; for kind "ranking": mean or predicted
     (classes), and uncertainty or confidence, (member, …), or (member, …, map) with uncertainty_names; image: photos for
-    the report, uint8 (image, height, width, 3)
+    the report, uint8 (image, height, width, 3); align_corners: logits are on a coarse grid, (member, image, coarse row,
+    coarse column, class), whose outermost points lie on the outermost pixels, or do not
     """
     path = _checked_path(path, overwrite=overwrite, resume=False)
     given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "predicted": predicted}
@@ -94,6 +98,7 @@ def write_store(
     arrays |= {name: _label_array(values) for name, values in labels.items() if values is not None}
     names = {"class_names": class_names, "target_names": target_names, "uncertainty_names": uncertainty_names}
     attributes = _attributes(kind, method, domain, unit, names)
+    attributes |= {} if align_corners is None else {"align_corners": align_corners}
     sources = {name: memory_source(values) for name, values in arrays.items()}
     store = describe(path, Contents(sources, attributes, tuple(sources)))
     if unknown := [name for name in OUTPUTS if name in arrays and name not in store.output_names]:
@@ -119,7 +124,10 @@ class StoreWriter:
     Several processes may write different members or images of one folder at once: give each `num_members`,
     `num_images`, `size`, and `resume=True`, which also creates what is not there. A chunk holds one member and image.
 
-    size: the axes of one image, (height, width); group, member_id: one label per member
+    With `align_corners`, logits are written on a coarse grid, as the network predicts them, and interpolated when they
+    are read: true if the outermost points of the grid lie on the outermost pixels, as in torch's `interpolate`.
+
+    size: the axes of one image, (height, width); coarse_size: the largest grid; group, member_id: one label per member
     overwrite: replace a store at `path`, at the first write; resume: go on writing into it
     """
 
@@ -134,6 +142,8 @@ class StoreWriter:
         class_names: Sequence[str] | None = None,
         target_names: Sequence[str] | None = None,
         uncertainty_names: Sequence[str] | None = None,
+        align_corners: bool | None = None,
+        coarse_size: Sequence[int] | None = None,
         num_members: int | None = None,
         num_images: int | None = None,
         num_classes: int | None = None,
@@ -161,6 +171,11 @@ class StoreWriter:
         names = {"class_names": class_names, "target_names": target_names, "uncertainty_names": uncertainty_names}
         self._attributes = _attributes(kind, method, domain, unit, names)
         self._maps = () if uncertainty_names is None else (len(uncertainty_names),)
+        if align_corners is not None:
+            if kind != "categorical":
+                raise InputError(f"{path}: align_corners is for logits of a categorical store; leave it out")
+            self._attributes["align_corners"] = align_corners
+        self._coarse_size = None if coarse_size is None else tuple(coarse_size)
         self._overwrite, self._resume = overwrite, resume
         self._extent = (num_members or 0, num_images or 0)
         self._image_shapes: dict[int, tuple[int, ...]] = {}
@@ -208,6 +223,8 @@ class StoreWriter:
         values = _cast(self.path, "target", values, dtype)
         size = self._take_image(number, "target", values.shape)
         with files.naming(self.path):
+            if self._coarse:
+                self._array("image_size", (2,), INTEGER, number)[number] = np.array(values.shape, INTEGER)
             self._array("target", size, dtype, number)[number] = _padded(values, size, _fill(dtype))
             self._array("valid", size, used.dtype, number)[number] = _padded(used, size, False)
             if photo is not None:
@@ -249,6 +266,8 @@ class StoreWriter:
             parts = [f"either {' or '.join(names)}" if len(names) > 1 else names[0] for names in KINDS[self.kind]]
             got = ", ".join(outputs) or "neither"
             raise InputError(f"{self.path}: a {self.kind} store needs {' and '.join(parts)}; got {got}")
+        if self._coarse and "logits" not in outputs:
+            raise InputError(f"{self.path}: with align_corners, a store holds logits; got {', '.join(outputs)}")
         if "predicted" in outputs and "class_names" not in self._attributes:
             raise InputError(f"{self.path}: 'predicted' needs class_names; give StoreWriter one for each class")
         name = next(iter(outputs))
@@ -270,12 +289,33 @@ class StoreWriter:
             raise InputError(
                 f"{self.path}: {name!r} has {num_classes} classes, expected {expected}; the class axis comes last"
             )
-        size = self._take_image(image, name, shape[: len(shape) - len(classes)])
+        take = self._take_grid if self._coarse else self._take_image
+        size = take(image, name, shape[: len(shape) - len(classes)])
         self._num_classes = num_classes or self._num_classes
         with files.naming(self.path):
             for name, values in outputs.items():
                 inner, dtype = (*size, *(self._maps if name in UNCERTAIN else classes)), self._dtype_of(name)
                 self._array(name, inner, dtype, image, member)[member, image] = _padded(values, inner, _fill(dtype))
+            if self._coarse:
+                self._array("grid_size", (2,), INTEGER, image)[image] = np.array(shape[:2], INTEGER)
+
+    @property
+    def _coarse(self) -> bool:
+        return "align_corners" in self._attributes
+
+    def _take_grid(self, image: int, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Check a coarse grid; it must fit into the largest, which is the first if that was not given."""
+        _check_index(self.path, "image", image, self._num_images)
+        if self._resume:
+            self._open()
+        largest = self._coarse_size or shape
+        if len(shape) != 2 or 0 in shape or any(length > limit for length, limit in zip(shape, largest, strict=True)):
+            raise InputError(
+                f"{self.path}: {name!r} of image {image} is on a grid {shape}, more than {largest}; give (coarse row, "
+                "coarse column, class), and StoreWriter the largest grid as coarse_size"
+            )
+        self._coarse_size = largest
+        return largest
 
     def _dtype_of(self, name: str) -> np.dtype[Any]:
         return np.dtype("int32") if name == "predicted" else self.dtype
@@ -350,7 +390,7 @@ class StoreWriter:
 
     def _take_over(self) -> None:
         """Check that what is there already agrees with what was asked for, and go on from its sizes."""
-        known = (*OUTPUTS, "target", "valid", "image", "image_id")
+        known = (*OUTPUTS, *SHARED)
         # Looked for by name: zarr warns of folders of arrays that another process is about to create.
         self._arrays = {
             name: _open_array(self._work, name) for name in known if (self._work / name / METADATA).exists()
@@ -362,14 +402,14 @@ class StoreWriter:
                 *inner, last = array.shape[2:]
                 stored |= {"num_members": array.shape[0]} | ({} if name == "predicted" else {"dtype": array.dtype})
                 if name in OF_CLASSES:
-                    stored |= {"num_classes": last, "size": tuple(inner)}
+                    stored |= {"num_classes": last, "coarse_size" if self._coarse else "size": tuple(inner)}
                 elif name not in UNCERTAIN:
                     stored["size"] = array.shape[2:]
             elif name == "target":
                 stored["size"] = array.shape[1:]
             stored["num_images"] = max(stored.get("num_images", 0), array.shape[1 if name in OUTPUTS else 0])
         sizes = {"num_members": self._num_members, "num_images": self._num_images, "num_classes": self._num_classes}
-        asked = {**self._attributes, **sizes, "size": self.size, "dtype": self.dtype}
+        asked = {**self._attributes, **sizes, "size": self.size, "coarse_size": self._coarse_size, "dtype": self.dtype}
         for name, value in asked.items():
             if value is not None and stored.get(name, value) != value:
                 raise InputError(
@@ -377,6 +417,7 @@ class StoreWriter:
                     "or overwrite"
                 )
         self.size = stored.get("size", self.size)
+        self._coarse_size = stored.get("coarse_size", self._coarse_size)
         self._num_classes = stored.get("num_classes", self._num_classes)
         self._extent = (stored.get("num_members", self._extent[0]), stored.get("num_images", self._extent[1]))
 
@@ -394,9 +435,10 @@ class StoreWriter:
                 array.resize((*leading, *array.shape[len(leading) :]))
         if name not in self._arrays:
             shape = (*(self._extent if name in OUTPUTS else self._extent[1:]), *inner)
-            num_free = 1 + (0 if self.size is None else len(self.size))
+            num_free = 3 if self._coarse and name in OUTPUTS else 1 + (0 if self.size is None else len(self.size))
             num_members = self._num_members or USUAL_MEMBERS
-            chunks = _chunks(name, shape, dtype, num_free, num_members, images=True) if inner else (1,)
+            pixels = name not in ("image_id", "image_size", "grid_size")
+            chunks = _chunks(name, shape, dtype, num_free, num_members, images=True) if pixels else (1, *inner)
             self._arrays[name] = _create_array(self._work, name, shape, chunks, dtype)
         return self._arrays[name]
 
