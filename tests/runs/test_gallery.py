@@ -174,3 +174,9 @@ def test_images_without_a_drawn_member_have_no_picture(scene: tuple[Batch, dict[
 @pytest.mark.parametrize(("number", "total", "found"), [(2, 10, [2, 7]), (4, 2, [0, 1]), (0, 5, []), (1, 1, [0])])
 def test_pictures_are_spread_evenly(number: int, total: int, found: list[int]) -> None:
     assert list(centres(total, number)) == found
+
+
+def test_a_ranking_has_no_pictures(depth_scene: tuple[Batch, dict[str, Tensor]]) -> None:
+    gallery = Gallery((0, 2), (0, 1), "ranking")
+    show(gallery, depth_scene, (0, 2))
+    assert gallery.pictures("mine") == []

@@ -41,6 +41,8 @@ class Gallery(Observer):
 
     def __post_init__(self) -> None:
         self.members = sorted(self.members)  # as they come by
+        if self.kind not in PICTURES:  # a ranking has no pictures
+            self.images = ()
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Keep outputs of the members that are drawn, and the images themselves."""
