@@ -9,7 +9,7 @@ import torch
 
 from epibench.evaluation.summary import mean_and_std, per_draw, scored_draws, summarise, summarise_curves, to_plain
 from epibench.files import numbers_in_lines, write_json
-from epibench.results import ClassStat, Curve, Draw, ScoredDraw, Stat
+from epibench.results import ClassStat, Curve, Draw, Grid, ScoredDraw, Stat
 
 SETS = ((0,), (1,), (0, 1))
 
@@ -94,3 +94,9 @@ def test_json_is_written_whole_or_not_at_all(tmp_path) -> None:
         write_json(path, {"a": math.nan})
     assert json.loads(path.read_text()) == {"a": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_fields_of_a_later_version_are_written_only_where_they_say_something() -> None:
+    plain = Grid(scale=1.0, png="")
+    assert plain.model_dump(mode="json") == {"scale": 1.0, "png": ""}
+    assert Grid(scale=1.0, png="", offset=-2.0).model_dump(mode="json")["offset"] == -2.0

@@ -64,7 +64,7 @@ def evaluate(
         machine = Machine.of(torch.device(device or _device_of(models)), None)
         given = _models(models, model_format, task, machine)
         before = _modes(given)
-        stack.callback(lambda: [setattr(module, "training", mode) for module, mode in before])
+        stack.callback(_restore, before)
         domains = python_domains(data, in_domain, task, ignore_index, classes)
         question = Question(
             None if members is None else tuple(members),
@@ -124,6 +124,11 @@ def _modes(given: Mapping[str, Sequence[GivenModel]]) -> list[tuple[nn.Module, b
     """Modules of the user's, and those within, with their modes, which evaluation changes for a while."""
     modules = [model.module for models in given.values() for model in models if model.module is not None]
     return [(each, each.training) for module in modules for each in module.modules()]
+
+
+def _restore(modes: Sequence[tuple[nn.Module, bool]]) -> None:
+    for module, mode in modes:
+        module.training = mode
 
 
 def _is_depth(identity: Sequence[Any] | None) -> bool:

@@ -17,6 +17,7 @@ CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
 UNCERTAINTIES: dict[str, tuple[str, ...]] = {
     "gaussian": ("total", "aleatoric", "epistemic"),
     "categorical": ("entropy", "mutual_information", "confidence"),
+    "ranking": ("given", "spread"),
 }
 
 

@@ -7,9 +7,11 @@ population's over draws, and null for one draw.
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -49,10 +51,21 @@ Plain = Annotated[dict[str, Any], AfterValidator(printable)]  # settings as they
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Number = int | Finite | None
 Values = list[Number]
-Kind = Literal["gaussian", "categorical"]
+Kind = Literal["gaussian", "categorical", "ranking"]
+Counted = Literal["pixels", "samples", "values", "points"]
 Columns = dict[str, Values]  # of a picture, by name
 Byte = Annotated[int, Field(ge=0, le=255)]
 RGB = tuple[Byte, Byte, Byte]
+
+
+def counted_as(shape: Sequence[int]) -> Counted:
+    """What one number of a target of this shape is called: pixels of (image, height, width), samples of (n,).
+
+    Of (n, k), k targets of every sample, and of anything else it is values. Toy problems have points.
+    """
+    if len(shape) == 3:
+        return "pixels"
+    return "samples" if math.prod(shape[1:]) == 1 else "values"
 
 
 class Part(BaseModel):
@@ -63,6 +76,23 @@ class Part(BaseModel):
     def as_json(self) -> str:
         """The text of a file that holds them."""
         return numbers_in_lines(self.model_dump_json(indent=1)) + "\n"
+
+
+class GrownPart(Part):
+    """A part with fields that an earlier version did not write.
+
+    They are left out where they say nothing, so that what that version wrote keeps its checksum.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        for name in self.later:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                written.pop(name, None)
+        return written
 
 
 class Stat(Part):
@@ -81,20 +111,13 @@ class ClassStat(Part):
     n: int
 
 
-class Curve(Part):
+class Curve(GrownPart):
     """A curve over the draws of one M, at the `x` of its family; draws: of some draws, evenly chosen from all."""
 
     mean: Values
     std: Values | None
     draws: list[Values] | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `draws` where there are none: what an earlier version wrote keeps its checksum."""
-        written: dict[str, Any] = write(self)
-        if self.draws is None:
-            del written["draws"]
-        return written
+    later = ("draws",)
 
 
 class Curves(Part):
@@ -122,7 +145,7 @@ CurveFamilies = dict[str, Curves]
 
 
 class Tally(Part):
-    """What became of pixels: used, or dropped because masked, without label, or with NaN or infinite values."""
+    """What became of pixels or samples: used, or dropped because masked, without label, or NaN or infinite."""
 
     valid: int = 0
     masked: int = 0
@@ -142,8 +165,10 @@ class FileResults(Part):
     kind: Kind
     unit: Text | None
     class_names: list[Text] | None
+    target_names: list[Text] | None = None
     num_members: int
     num_groups: int | None
+    counted: Counted = "pixels"
     pixels: Tally
     plan: Text
     uncertainty: Text
@@ -153,6 +178,7 @@ class FileResults(Part):
     draws: list[ScoredDraw]
     summary: Summary
     curves: CurveFamilies
+    pictures: list[Picture] = []
 
 
 class ScoreResults(Part):
@@ -163,6 +189,7 @@ class ScoreResults(Part):
     torch: Text
     convention: Text
     settings: Plain
+    in_domain: Text | None = None
     files: list[FileResults]
 
 
@@ -182,7 +209,7 @@ class DomainFacts(Part):
     """What a reader should know of a domain before its numbers. classes: in words, what is common and what left out."""
 
     label: Text
-    role: Literal["in-domain", "shifted"]
+    role: Literal["in-domain", "shifted", "role unknown"]
     severity: Number = None
     num_images: int | None = None
     num_pixels: int | None = None
@@ -245,11 +272,13 @@ class ToyPictures(Part):
     methods: dict[str, dict[int, list[Columns]]]
 
 
-class Grid(Part):
-    """Numbers as base64 of a 16-bit grey PNG, in counts of `scale`."""
+class Grid(GrownPart):
+    """Numbers as base64 of a 16-bit grey PNG, in counts of `scale` above `offset`."""
 
     scale: Finite
     png: str
+    offset: Finite = 0.0
+    later = ("offset",)
 
 
 class PredictedPicture(Part):
@@ -290,7 +319,7 @@ KL = dict[str, dict[str, dict[str, dict[int, Stat]]]]  # by convention, directio
 KLDraws = dict[str, dict[str, dict[str, dict[int, Values]]]]
 
 
-class RunResults(Part):
+class RunResults(GrownPart):
     """What a run writes; `kl`, `kl_draws` and `reference` are of toy problems, `domains` and what follows of images."""
 
     version: Literal[1] = VERSION
@@ -320,12 +349,14 @@ class RunResults(Part):
 
     convention: Text = "pooled"
     unit: Text | None = None
+    counted: Counted = "pixels"
     class_names: list[Text] | None = None
     class_colours: list[RGB] | None = None
     data_versions: dict[str, str] = {}
     domains: dict[Text, DomainFacts] = {}
     overlap: dict[str, dict[int, Number]] = {}
     training: dict[str, list[TrainingLog]] = {}
+    later = ("counted",)
 
     @property
     def intact(self) -> bool:
@@ -338,20 +369,38 @@ class RunResults(Part):
         return self.model_copy(update={"checksum": fingerprint(content)})
 
 
+FileResults.model_rebuild()  # pictures are described after it
+ScoreResults.model_rebuild()
 Results = TypeVar("Results", bound=Part)
 
 
 def load_results(path: Path) -> RunResults:
     """The results of a run, from its folder or from its results.json."""
     file = path / RESULTS_NAME if path.is_dir() else path
+    return parse_results(RunResults, _read(path, file), str(file))
+
+
+def load_any_results(path: Path) -> RunResults | ScoreResults:
+    """The results of a run, or those that `epibench score --json` wrote."""
+    file = path / RESULTS_NAME if path.is_dir() else path
+    text = _read(path, file)
     try:
-        text = file.read_bytes()
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None  # which is said when it is parsed
+    if isinstance(content, dict) and "files" in content and "methods" not in content:
+        return parse_results(ScoreResults, text, str(file))
+    return parse_results(RunResults, text, str(file))
+
+
+def _read(path: Path, file: Path) -> bytes:
+    try:
+        return file.read_bytes()
     except FileNotFoundError:
         what = f"holds no {RESULTS_NAME}: has the run finished?" if path.is_dir() else "there is no such file or folder"
         raise InputError(f"{path}: {what}") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    return parse_results(RunResults, text, str(file))
 
 
 def parse_results(model: type[Results], text: bytes | str, where: str) -> Results:

@@ -39,6 +39,20 @@ def standard_error(std: float | None, num_independent: int) -> float | None:
     return None if std is None or num_independent < 2 else std / math.sqrt(num_independent)
 
 
+def points_backwards(
+    given: float | None, inverted: float | None, noise: float | None, bound: float = 0.0
+) -> bool | None:
+    """Whether an uncertainty ranks errors better when it is turned round, by its AUSE as given and inverted.
+
+    noise: the standard deviation of the AUSE of an uncertainty that knows nothing; turned round, it is off by as much
+    the other way. None where the two cannot be told apart: within three standard deviations, or the numerical error.
+    """
+    if given is None or inverted is None:
+        return None
+    clear = abs(given - inverted) > max(3 * 2 * (noise or 0.0), bound)
+    return inverted < given if clear else None
+
+
 def combined_error(first: float | None, second: float | None) -> float | None:
     """The standard error of the difference of two independent means."""
     return None if first is None or second is None else math.hypot(first, second)

@@ -50,6 +50,67 @@ def test_files_of_both_kinds_come_in_two_tables(tmp_path, run):
     assert "RMSE (m) ↓" in output
 
 
+def test_a_table_of_samples_is_not_called_pixels(tmp_path, run):
+    rng = np.random.default_rng(0)
+    target = rng.normal(size=40)
+    mean = target + rng.normal(0, 1, (4, 40))
+    mean[1, 3] = np.nan
+    write_store(tmp_path / "a.zarr", kind="gaussian", mean=mean, variance=np.ones_like(mean), target=target)
+    status, output, errors = run("score", tmp_path / "a.zarr", "--skip-invalid")
+    assert status == 0
+    assert "Samples skipped" in output
+    assert "pixel" not in (output + errors).lower()
+    assert "in 1 sample, first at member 1, sample 3" in run("score", tmp_path / "a.zarr")[2]
+
+
+def test_every_map_of_a_ranking_is_scored(tmp_path, run):
+    rng = np.random.default_rng(0)
+    target, noise = rng.normal(size=300), rng.gamma(1, 1, 300)
+    mean = target + noise * rng.normal(size=(2, 300))
+    maps = np.stack([noise, -noise], -1)[None].repeat(2, 0)
+    store = tmp_path / "a.zarr"
+    names = ["head", "edge"]
+    write_store(store, kind="ranking", mean=mean, target=target, uncertainty=maps, uncertainty_names=names)
+    status, output, _ = run("score", store, "--json", tmp_path / "out.json")
+    assert status == 0
+    assert "a, edge: Its uncertainty 'edge' is inverted: at M = 2, AUSE" in output
+    assert "AUSE, inverted" in output
+    assert "NLL" not in output
+    files = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
+    assert [file["uncertainty"] for file in files] == names
+    assert run("score", store, "--uncertainty", "edge")[1].count("M = 2 ") == 1
+
+
+def test_one_domain_can_be_called_in_domain(tmp_path, run):
+    stores = [
+        gaussian_store(tmp_path / f"{name}.zarr", seed, domain=name) for seed, name in enumerate(("day", "night"))
+    ]
+    status, output, _ = run("score", *stores, "--in-domain", "day", "--json", tmp_path / "out.json")
+    assert status == 0
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["in_domain"] == "day"
+    assert "day, M" not in output  # they are two methods, so that there is nothing to compare
+    both = [gaussian_store(tmp_path / f"b{name}.zarr", 0, method="b", domain=name) for name in ("day", "night")]
+    assert "day → night, the hardest shift" in run("score", *both, "--in-domain", "day")[1]
+
+
+@pytest.mark.parametrize(
+    ("domains", "asked", "complaint"),
+    [
+        (("day", "night"), "dya", "--in-domain 'dya': the stores are of day, night"),
+        (("day", "day"), "day", "give one of a shifted domain, too"),
+        (("day", None), "day", "has no attribute 'domain'"),
+    ],
+)
+def test_an_in_domain_that_does_not_fit_is_refused_before_scoring(
+    tmp_path, run, monkeypatch, domains, asked, complaint
+):
+    monkeypatch.setattr(Scorer, "run", lambda *_: pytest.fail("scored"))
+    stores = [gaussian_store(tmp_path / f"{number}.zarr", domain=name) for number, name in enumerate(domains)]
+    status, _, errors = run("score", *stores, "--in-domain", asked)
+    assert status == 2
+    assert complaint in errors
+
+
 def test_the_same_call_gives_the_same_numbers_on_a_cpu(tmp_path, run):
     store = gaussian_store(tmp_path / "a.zarr")
     for name in ("one.json", "two.json"):

@@ -380,8 +380,8 @@ def test_errors_surface_after_the_blocks_before(tmp_path):
 @pytest.mark.parametrize(
     ("shape", "position", "words"),
     [
-        ((60,), 7, "pixel 7"),
-        ((6, 10), 17, "row 1, column 7"),
+        ((60,), 7, "sample 7"),
+        ((6, 10), 17, "sample 1, target 7"),
         ((3, 4, 5), 27, "image 1, row 1, column 2"),
         ((3, 2, 2, 5), 27, "image 1, index (0, 1, 2)"),
     ],

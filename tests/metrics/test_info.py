@@ -53,7 +53,7 @@ def test_a_name_means_the_same_in_every_metric() -> None:
 
 def test_the_set_of_metrics_is_described() -> None:
     infos = metric_infos()
-    assert set(METRICS) == {"gaussian", "categorical"}
+    assert set(METRICS) == {"gaussian", "categorical", "ranking", "ranking_classes"}
     assert {"ause", "auce", "rmse", "nll", "nll_infinite", "ece", "miou", "ause_per_class_bound"} <= set(infos)
     assert infos["rmse"].in_unit
     assert infos["ause_bound"].companion_of == "ause"

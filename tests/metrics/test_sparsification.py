@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import oracles
 from epibench.conventions import CONVENTIONS
 from epibench.metrics import Sparsification, ause, sparsification_curves
-from epibench.metrics.ranking import bin_edges, bin_index, num_bins
+from epibench.metrics.ranking import bin_edges, bin_index, num_bins, order_key
 
 ERRORS = ("rmse", "mae", "brier")
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
@@ -345,3 +345,39 @@ def test_an_unknown_error_is_refused(make):
 def test_an_unknown_convention_is_refused(make):
     with pytest.raises(ValueError, match="convention 'paper' is unknown"):
         make(convention="paper")
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("error", ["rmse", "brier"])
+def test_the_inverted_area_is_that_of_the_reversed_order(error, exact):
+    rng = np.random.default_rng(0)
+    uncertainty, loss = rng.integers(0, 40, 5000) / 8, rng.gamma(1.0, 1.0, 5000)
+    metric = Sparsification(error, exact=exact, inverted=True)
+    metric.update(uncertainty, loss)
+    values = {name: float(value) for name, value in metric.compute().items()}
+    expected = oracles.ause(5 - uncertainty, loss, error)
+    assert values["ause"] == pytest.approx(oracles.ause(uncertainty, loss, error), abs=values["ause_bound"] + 1e-12)
+    assert values["ause_inverted"] == pytest.approx(expected, abs=values["ause_inverted_bound"] + 1e-12)
+    assert exact == (values["ause_inverted_bound"] == 0)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("error", ["rmse", "brier"])
+def test_the_noise_is_the_std_of_areas_by_random_order(error, exact):
+    rng = np.random.default_rng(0)
+    loss = rng.gamma(0.5, 1.0, 2000)
+    areas = [oracles.ause(rng.random(2000), loss, error) for _ in range(200)]
+    metric = Sparsification(error, exact=exact, inverted=True)
+    metric.update(rng.random(2000), loss)
+    assert float(metric.compute()["ause_inverted_noise"]) == pytest.approx(np.std(areas), rel=0.15)
+
+
+def test_keys_of_any_sign_keep_their_order():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(size=500) * 10.0 ** rng.uniform(-30, 30, 500), [0.0, -0.0, 1e-45, -1e-45]])
+    values = torch.from_numpy(np.sort(values))
+    keys = order_key(values)
+    assert bool((keys > 0).all())
+    assert bool((keys.diff() >= 0).all())
+    assert bool((keys.diff() > 0).sum() >= 498)
+    assert bool((bin_index(keys, 16).diff() >= 0).all())

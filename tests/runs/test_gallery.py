@@ -10,10 +10,10 @@ from PIL import Image
 from torch import Tensor
 
 from epibench.data.batch import Batch
+from epibench.evaluation import pictures
 from epibench.members.maps import Maps
 from epibench.plans import centres
 from epibench.results import Grid, Picture, PredictedPicture
-from epibench.runs import observers
 from epibench.runs.observers import Gallery
 
 MEMBERS, IMAGES, CLASSES, SIZE = 5, 3, 4, (10, 14)
@@ -134,7 +134,7 @@ def test_a_state_in_the_middle_of_the_members_goes_on(
 def test_wide_pictures_are_thinned_at_the_same_pixels(
     scene: tuple[Batch, dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observers, "MAX_WIDTH", 5)
+    monkeypatch.setattr(pictures, "MAX_WIDTH", 5)
     gallery = Gallery((0,), (2,), "categorical")
     show(gallery, scene, (0,))
     picture, drawn = pictures_of(gallery)[0]
@@ -174,3 +174,9 @@ def test_images_without_a_drawn_member_have_no_picture(scene: tuple[Batch, dict[
 @pytest.mark.parametrize(("number", "total", "found"), [(2, 10, [2, 7]), (4, 2, [0, 1]), (0, 5, []), (1, 1, [0])])
 def test_pictures_are_spread_evenly(number: int, total: int, found: list[int]) -> None:
     assert list(centres(total, number)) == found
+
+
+def test_a_ranking_has_no_pictures(depth_scene: tuple[Batch, dict[str, Tensor]]) -> None:
+    gallery = Gallery((0, 2), (0, 1), "ranking")
+    show(gallery, depth_scene, (0, 2))
+    assert gallery.pictures("mine") == []

@@ -20,9 +20,13 @@ from small_segmentation_recipe import small_segmentation
 import oracles
 from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.errors import InputError
+from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.members.draws import make_draws
+from epibench.members.stored import refined
 from epibench.recipes.dense import DenseRecipe
 from epibench.runs.folder import RunFolder
+from epibench.runs.observers import CoarseGrid
+from epibench.store import open_store, write_store
 from epibench.street import StreetDataset
 
 STORED = "evaluation.store=true"
@@ -50,11 +54,17 @@ def stored(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 
 def predictions(path: Path, method: str, domain: str) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities of every member for every valid pixel, (member, pixel, class), and the true classes."""
-    store = zarr.open_group(path / "predictions" / method / f"{domain}.zarr", mode="r")
-    valid, logits = store["valid"][:], store["logits"][:].astype(np.float64)
+    store = whole_arrays(path / "predictions" / method / f"{domain}.zarr")
+    valid, logits = store["valid"], store["logits"].astype(np.float64)
     probs = np.exp(logits - logits.max(-1, keepdims=True))
     probs /= probs.sum(-1, keepdims=True)
-    return probs[:, valid], store["target"][:][valid]
+    return probs[:, valid], store["target"][valid]
+
+
+def whole_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All that a store holds, logits as fine as the targets."""
+    arrays = refined(open_store(path)).arrays
+    return {name: source.read(tuple(slice(0, length) for length in source.shape)) for name, source in arrays.items()}
 
 
 def entropy(probs: np.ndarray) -> np.ndarray:
@@ -84,6 +94,30 @@ def test_metrics_are_those_of_brute_force_on_stored_predictions(stored, method: 
         assert found["brier"] == pytest.approx(brier.mean(), rel=1e-5)
         exact = oracles.ause(entropy(mean), brier, error="brier")
         assert abs(found["ause"] - exact) <= found["ause_bound"] + 1e-6
+
+
+@pytest.mark.parametrize("method", ["ensemble", "mc_dropout"])
+def test_logits_are_stored_on_the_networks_own_grid_and_score_the_same(stored, tmp_path: Path, method: str) -> None:
+    path, results = stored
+    coarse = path / "predictions" / method / "clean.zarr"
+    grid = zarr.open_group(coarse, mode="r")["logits"].shape[2:4]
+    assert grid[0] * grid[1] * 16 <= SIZE[0] * SIZE[1]
+    arrays = whole_arrays(coarse)
+    write_store(tmp_path / "fine.zarr", kind="categorical", group=open_store(coarse).group, **arrays)
+    settings = ScoreSettings(sizes=(1, 2), max_draws=3, plan="random" if method == "ensemble" else "prefix")
+    first, second = (prepare(open_store(each), settings).run() for each in (coarse, tmp_path / "fine.zarr"))
+    assert first.draws == second.draws
+    for ours, theirs in zip(results["draws"][method]["clean"], first.draws, strict=True):
+        for name in ("brier", "nll", "ece", "miou", "accuracy"):
+            assert theirs.metrics[name] == pytest.approx(ours["metrics"][name], rel=1e-6), name
+    assert [picture.image for picture in first.pictures] == [0, 1, 3, 4]
+
+
+def test_the_largest_grid_has_room_for_the_largest_image() -> None:
+    assert CoarseGrid((24, 40), (3, 5), True).largest((24, 40)) == (3, 5)
+    height, width = CoarseGrid((24, 40), (3, 5), True).largest((33, 64))
+    assert height >= 5
+    assert width >= 8
 
 
 def test_results_say_what_the_classes_are_and_look_like(stored) -> None:

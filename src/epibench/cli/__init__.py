@@ -52,7 +52,10 @@ app.add_typer(data.commands, name="data")
 
 @app.command(cls=Command, short_help="Make the page of one run or several.")
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or their results.json.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of runs, their results.json, or what score --json wrote."),
+    ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page. Default: RUN/report.html, or report.html of several.")
     ] = None,
@@ -60,7 +63,7 @@ def report(
         Path | None, typer.Option(metavar="FILE", help="Write all tables to this file as Markdown, too.")
     ] = None,
 ) -> None:
-    """Make the page of a run anew, or one page of several; with what was published beside it."""
+    """Make the page of a run anew, or one page of several runs and scored files; with what was published beside it."""
     from epibench.cli.report import run_report
 
     run_report(runs, out, markdown)

@@ -28,19 +28,20 @@ from epibench.report.runs import (
     read_runs,
     scored_domains,
 )
+from epibench.report.scored import as_runs
 from epibench.report.verdicts import finding, kl_verdict, verdict
-from epibench.results import RESULTS_NAME, RunResults, load_results
+from epibench.results import RESULTS_NAME, RunResults, ScoreResults, load_any_results
 from epibench.runs.evaluations import all_results
 
 PAGE_NAME = "report.html"
 
 
 def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> None:
-    """Read every run, write the page and the Markdown, show the tables, and say where everything is."""
+    """Read every run and scored file, write the page and the Markdown, show the tables, and say where everything is."""
     results, names = read_results(runs)
     folders = [run_folder(path) for path in runs]
     page = out or (folders[0] / PAGE_NAME if len(runs) == 1 else Path(PAGE_NAME))
-    check_outputs(page, markdown, folders)
+    check_outputs(page, markdown, folders, runs)
     try:
         write_run_page(results, page, names)
         if markdown is not None:
@@ -55,12 +56,24 @@ def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> Non
             say(f"{word} {path}")
 
 
-def read_results(runs: Sequence[Path]) -> tuple[list[RunResults], list[str]]:
-    """The results of runs, and what tells them apart: all evaluations of one folder, or the latest of several."""
-    if len(runs) == 1 and runs[0].is_dir():
-        return all_results(runs[0])
-    names = [path.stem if path.is_file() and path.name != RESULTS_NAME else run_folder(path).name for path in runs]
-    return [load_results(path) for path in runs], names
+def read_results(paths: Sequence[Path]) -> tuple[list[RunResults], list[str]]:
+    """Results with what tells them apart: all evaluations of one folder, or the latest of several, and scored files."""
+    if len(paths) == 1 and paths[0].is_dir():
+        return all_results(paths[0])
+    loaded = [load_any_results(path) for path in paths]
+    runs = [(path, one) for path, one in zip(paths, loaded, strict=True) if isinstance(one, RunResults)]
+    results, names = [one for _, one in runs], [run_name(path) for path, _ in runs]
+    trained = list(results)
+    for path, one in zip(paths, loaded, strict=True):
+        if isinstance(one, ScoreResults):
+            scored = as_runs(one, f"scored {path.stem}", trained)
+            results, names = [*results, *scored], [*names, *[path.stem] * len(scored)]
+    return results, names
+
+
+def run_name(path: Path) -> str:
+    """What to call a run: by its folder, or by its file where that has a name of its own."""
+    return path.stem if path.is_file() and path.name != RESULTS_NAME else run_folder(path).name
 
 
 def run_folder(path: Path) -> Path:
@@ -68,14 +81,15 @@ def run_folder(path: Path) -> Path:
     return (path if path.is_dir() else path.parent).resolve()
 
 
-def check_outputs(page: Path, markdown: Path | None, folders: Sequence[Path]) -> None:
-    """Refuse to write over what a run has written."""
+def check_outputs(page: Path, markdown: Path | None, folders: Sequence[Path], runs: Sequence[Path] = ()) -> None:
+    """Refuse to write over what a run, or a score, has written."""
     for path in (page, markdown):
         if path is None:
             continue
         if path.is_dir():
             raise InputError(f"{path} is a folder: give the name of a file in it")
-        if path.resolve().parent in folders and path.name in ("results.json", "recipe.json"):
+        given = path.resolve() in [run.resolve() for run in runs]
+        if given or (path.resolve().parent in folders and path.name in ("results.json", "recipe.json")):
             raise InputError(f"{path}: would be written over a file of the run; give another place")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from epibench.evaluation.scoring import Scorer, ScoreSettings
     from epibench.plans import Plan
     from epibench.results import FileResults
+    from epibench.store import PredictionStore
 
 
 def score(
@@ -43,8 +45,9 @@ def score(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What pixels are sorted by: total, aleatoric, epistemic; "
-            "for classes entropy, mutual_information, confidence. Default: the first.",
+            help="What pixels or samples are sorted by: total, aleatoric, epistemic; "
+            "for classes entropy, mutual_information, confidence; for a ranking given, spread, or one of its maps. "
+            "Default: the first; of a ranking every map.",
         ),
     ] = None,
     ignore_index: Annotated[
@@ -56,8 +59,13 @@ def score(
         ),
     ] = None,
     skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Skip pixels with NaN or infinite values, and say how many.")
+        bool,
+        typer.Option("--skip-invalid", help="Skip pixels or samples with NaN or infinite values, and say how many."),
     ] = False,
+    in_domain: Annotated[
+        str | None,
+        typer.Option(metavar="DOMAIN", help="The domain that methods were trained for; the others count as shifted."),
+    ] = None,
     device: Device = "auto",
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all results to this file.")] = None,
     report: Annotated[
@@ -90,12 +98,15 @@ def score(
     scorers = []
     for file, each in zip(files, plans if len(plans) > 1 else plans * len(files), strict=True):
         store = open_store(file)
+        maps = [uncertainty] if uncertainty is not None else store.uncertainty_names or [None]
         try:
-            scorers.append(prepare(store, replace(settings, plan=cast("Plan", each))))
+            scorers += [prepare(store, replace(settings, plan=cast("Plan", each), uncertainty=one)) for one in maps]
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
-    if ignore_index is not None and all(scorer.store.kind == "gaussian" for scorer in scorers):
-        raise InputError("--ignore-index is for classes; mask the targets of Gaussian predictions with 'valid'")
+    if ignore_index is not None and all(scorer.store.num_classes is None for scorer in scorers):
+        raise InputError("--ignore-index is for classes; mask the targets of other predictions with 'valid'")
+    if in_domain is not None:
+        check_domains(in_domain, [scorer.store for scorer in scorers])
     reporter = ConsoleReporter()
     scored: list[FileResults] = []
     try:
@@ -105,7 +116,19 @@ def score(
     finally:
         # What is finished is shown and written even if a later file turns out to be broken.
         if scored:
-            publish(scored, settings, json, report)
+            publish(scored, settings, in_domain, json, report)
+
+
+def check_domains(in_domain: str, stores: Sequence[PredictionStore]) -> None:
+    """Refuse an in-domain that no store is of, stores that do not say theirs, and nothing to compare with."""
+    for store in stores:
+        if store.domain is None:
+            raise InputError(f"{store.path}: has no attribute 'domain', which --in-domain needs; write it with one")
+    domains = list(dict.fromkeys(str(store.domain) for store in stores))
+    if in_domain not in domains:
+        raise InputError(f"--in-domain '{in_domain}': the stores are of {', '.join(domains)}; give one of these")
+    if len(domains) == 1:
+        raise InputError(f"--in-domain '{in_domain}': all stores are of this domain; give one of a shifted domain, too")
 
 
 def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> None:
@@ -123,19 +146,21 @@ def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> N
 
 
 def run_with_progress(scorer: Scorer, reporter: ConsoleReporter) -> FileResults:
-    """Score one file with a bar that counts pixels."""
+    """Score one file with a bar that counts pixels or samples."""
     begun, finished = time.perf_counter(), 0
     with reporter.step(f"score {scorer.store.path}", scorer.store.num_pixels) as advance:
 
         def count(pixels: int) -> None:
             nonlocal finished
             finished += pixels
-            advance(pixels, f"{finished / 1e6 / (time.perf_counter() - begun):.2f} Mpixel/s")
+            advance(pixels, f"{finished / 1e6 / (time.perf_counter() - begun):.2f} M{scorer.store.counted[:-1]}/s")
 
         return scorer.run(count)
 
 
-def publish(files: list[FileResults], settings: ScoreSettings, json: Path | None, report: Path | None) -> None:
+def publish(
+    files: list[FileResults], settings: ScoreSettings, in_domain: str | None, json: Path | None, report: Path | None
+) -> None:
     """Write what was asked for, show the tables, then say where everything is."""
     import torch
 
@@ -148,7 +173,12 @@ def publish(files: list[FileResults], settings: ScoreSettings, json: Path | None
     named = {"members": given["sizes"] and list(given["sizes"]), "draws": given["max_draws"]}
     named |= {name: given[name] for name in ("seed", "uncertainty", "ignore_index", "skip_invalid", "device")}
     content = ScoreResults(
-        epibench=__version__, torch=torch.__version__, convention=settings.convention, settings=named, files=files
+        epibench=__version__,
+        torch=torch.__version__,
+        convention=settings.convention,
+        settings=named,
+        in_domain=in_domain,
+        files=files,
     )
     if json is not None:
         write_text(json, content.as_json())

@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from epibench.cli.console import NO_WIDTH, output
+from epibench.report.dense_section import shift_rows
 from epibench.report.entries import Entry, all_members, comparable, scored_entries, several_members, title_with_unit
 from epibench.report.judge import judge_at
 from epibench.report.metric_info import metric_info
 from epibench.report.numbers import listed, plain_powers, significant
+from epibench.report.runs import read_runs
+from epibench.report.scored import as_runs
 from epibench.results import ScoreResults
 
 # The most telling ones first; the JSON and the page have them all.
 COLUMNS = {
     "gaussian": ("ause", "auce", "rmse", "nll", "crps", "ence"),
     "categorical": ("ause", "ece", "miou", "brier", "nll", "accuracy"),
+    "ranking": ("ause", "ause_inverted", "rmse", "mae", "miou", "accuracy"),
 }
 ARROWS = {"lower": " ↓", "higher": " ↑"}
 BEST, ASIDE, NAME = "bold green", "dim", "cyan"
@@ -126,12 +130,32 @@ def print_tables(results: ScoreResults) -> None:
             console.print(title, style="bold", soft_wrap=True)
             console.print(score_table(of_kind, names, console.width), soft_wrap=True)
             more = ", ".join(name for name in of_kind[0].metrics if name not in names)
-            console.print(f"also computed: {more} (--json FILE, --report FOLDER)\n", style=ASIDE, soft_wrap=True)
+            also = f"also computed: {more} (--json FILE, --report FOLDER)\n" if more else ""
+            console.print(also, style=ASIDE, soft_wrap=True)
+    if results.in_domain is not None:
+        print_shift(results)
     for entry in entries:
         shared = ", ".join(str(m) for m in entry.members if entry.overlaps_much(m))
         note = f"at M = {shared} draws share more than half of their members: their std says little."
         for text in (*(entry.file.notes if entry.file else ()), *([note] if shared else [])):
             console.print(f"{entry.label}: {text}", soft_wrap=True)
+
+
+def print_shift(results: ScoreResults) -> None:
+    """What the shift from the in-domain to the hardest domain costs each method, a line for each."""
+    console = output()
+    for run in read_runs(as_runs(results)):
+        if (shift := shift_rows([run])) is None:
+            continue
+        console.print(f"{shift['title']}, the hardest shift: what it costs", style="bold", soft_wrap=True)
+        for row in shift["rows"]:
+            parts = [
+                f"{title} {plain_powers(cost['from_to'])} ({cost['change']}, {cost['judgement']})"
+                for title, cost in zip(shift["headlines"], row["gains"], strict=True)
+                if cost is not None
+            ]
+            console.print(f"{row['entry'].label}, {row['step']}: {'; '.join(parts)}", soft_wrap=True)
+        console.print()
 
 
 def score_table(entries: Sequence[Entry], names: Sequence[str], width: int = NO_WIDTH) -> Text:

@@ -12,18 +12,21 @@ from torch import Tensor
 from epibench.conventions import Convention, check_uncertainty
 from epibench.errors import InputError
 from epibench.evaluation.loop import Evaluation
+from epibench.evaluation.pictures import stored_pictures
 from epibench.evaluation.suite import SuiteSettings
 from epibench.evaluation.summary import scored_draws, summarise, summarise_curves
 from epibench.members.draws import Draws, make_draws
 from epibench.members.stored import StoredPredictions
 from epibench.plans import Plan
 from epibench.results import FileResults, Tally
+from epibench.standard_errors import points_backwards
 from epibench.store.formats import PredictionStore
 
 # Up to this many pixels, sorting is quick and sparsification can be exact.
 EXACT_PIXELS = 2**18
 # States of all metrics, and as much again to compute them.
 BYTES_PER_DRAW = 2 * 9 * 2**19
+PICTURES = 4  # images that results keep, with what the first draw of the largest M predicts
 BYTES_PER_CLASS = 2 * 20 * 2**10  # of a draw: sparsification among the pixels of the class
 
 
@@ -50,11 +53,19 @@ class Scorer:
     settings: ScoreSettings
     draws: Draws
     suite_settings: SuiteSettings
+    uncertainty: str  # its name in results: that of the array or map, where it was given
 
     def run(self, progress: Callable[[int], None] = lambda pixels: None) -> FileResults:
         """Read all predictions once and return the file's results; `progress` hears of pixels as they are done."""
         settings, device = self.settings, torch.device(self.settings.device)
-        predictions = StoredPredictions(self.store, settings.ignore_index, settings.skip_invalid, device=device)
+        names = self.store.uncertainty_names or ()
+        predictions = StoredPredictions(
+            self.store,
+            settings.ignore_index,
+            settings.skip_invalid,
+            device=device,
+            uncertainty_map=names.index(self.uncertainty) if self.uncertainty in names else 0,
+        )
         evaluation = Evaluation(predictions, self.draws, self.suite_settings)
         try:
             evaluation.run(after_pixels=progress)
@@ -71,17 +82,20 @@ class Scorer:
             kind=store.kind,
             unit=store.unit,
             class_names=None if store.class_names is None else list(store.class_names),
+            target_names=None if store.target_names is None else list(store.target_names),
             num_members=store.num_members,
             num_groups=None if store.group is None else len(set(store.group)),
+            counted=store.counted,
             pixels=tally,
             plan=self.settings.plan,
-            uncertainty=self.suite_settings.uncertainty,
+            uncertainty=self.uncertainty,
             sparsification="exact" if self.suite_settings.exact else "streamed",
             notes=self.notes(tally, values),
             overlap={size: self.draws.overlap(size) for size in self.draws.sizes},
             draws=scored_draws(sets, values),
             summary=summarise(sets, values),
             curves=summarise_curves(sets, curves),
+            pictures=stored_pictures(predictions, sets[self.draws.of_size(self.draws.sizes[-1])[0]], PICTURES, ""),
         )
 
     def notes(self, tally: Tally, values: dict[str, Tensor]) -> list[str]:
@@ -90,9 +104,18 @@ class Scorer:
         if not self.store.complete:
             notes.append("Its writer did not finish: images or members may be missing.")
         if tally.skipped:
-            notes.append(f"Pixels skipped because of NaN or infinite values: {tally.skipped:,}.")
+            word = self.store.counted.capitalize()
+            notes.append(f"{word} skipped because of NaN or infinite values: {tally.skipped:,}.")
+        if self.store.counted == "values" and len(self.store.shape) == 2 and self.store.num_classes is None:
+            notes.append(
+                f"The {self.store.shape[1]} targets of a sample are pooled: those with the largest errors decide; "
+                "standardise them, or score them one by one."
+            )
         if self.settings.convention == "gustafsson2020" and not self.suite_settings.exact:
-            notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
+            notes.append(
+                f"Ties count with their mean, not in input order: there are too many {self.store.counted} to keep "
+                "them all."
+            )
         group = self.store.group
         if group is not None and any(len({group[member] for member in members}) > 1 for members in self.draws.sets):
             notes.append(
@@ -102,11 +125,21 @@ class Scorer:
         size = self.draws.sizes[-1]
         draws = self.draws.of_size(size)
         ause, chance = float(values["ause"][draws].mean()), float(values["ause_random"][draws].mean())
-        if ause > chance:
+        if "ause_inverted" in values:
+            names = ("ause_inverted", "ause_inverted_noise", "ause_inverted_bound")
+            inverted, noise, bound = (float(values[name][draws].mean()) for name in names)
+            if points_backwards(ause, inverted, noise, bound):
+                own = self.uncertainty in self.store.arrays  # the name of the array, not that of a map in it
+                name = self.uncertainty if own else f"uncertainty {self.uncertainty!r}"
+                notes.append(
+                    f"Its {name} is inverted: at M = {size}, AUSE {ause:.3g} as given, {inverted:.3g} inverted, "
+                    f"chance {chance:.3g}."
+                )
+        elif ause > chance:
             notes.append(
                 f"At M = {size} its uncertainty ranks errors worse than chance: AUSE {ause:.3g}, chance {chance:.3g}."
             )
-        if undefined := int((values["nll_infinite"] > 0).sum()):
+        if undefined := int((values["nll_infinite"] > 0).sum()) if "nll_infinite" in values else 0:
             notes.append(
                 f"NLL is infinite for {undefined} of {len(self.draws.sets)} draws: what happened had no probability."
             )
@@ -131,17 +164,31 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
             f"{num_draws:,} draws need {needed / 2**30:,.0f} GiB for their metrics, and this machine has "
             f"{there / 2**30:,.0f} GiB; lower --draws or give fewer --members"
         )
-    if store.kind == "gaussian" and settings.convention == "gustafsson2020" and not store.has_images:
+    if store.num_classes is None and settings.convention == "gustafsson2020" and not store.has_images:
         raise InputError(
             "convention 'gustafsson2020' averages the RMSE over groups of 4 images and needs an image axis: "
             "store predictions as (member, image, height, width)"
         )
+    name, used = uncertainty_of(store, settings.uncertainty)
     suite_settings = SuiteSettings(
         kind=store.kind,
         convention=settings.convention,
-        uncertainty=check_uncertainty(store.kind, settings.uncertainty),
+        uncertainty=used,
         exact=store.num_pixels <= EXACT_PIXELS,
         num_images=store.shape[0] if store.has_images else None,
         num_classes=store.num_classes,
     )
-    return Scorer(store, settings, draws, suite_settings)
+    return Scorer(store, settings, draws, suite_settings, name)
+
+
+def uncertainty_of(store: PredictionStore, name: str | None) -> tuple[str, str]:
+    """What to sort by: its name in results, and what the likelihood calls it; a store may have maps of its own."""
+    if store.kind != "ranking":
+        used = check_uncertainty(store.kind, name)
+        return used, used
+    given = store.uncertainty_names or (store.output_names[-1],)
+    if name is None or name in given:
+        return name or given[0], "given"
+    if name not in ("given", "spread"):
+        raise InputError(f"uncertainty '{name}' is not in this store; it has {', '.join((*given, 'spread'))}")
+    return (given[0] if name == "given" else name), name

@@ -14,8 +14,10 @@ from epibench import metrics
 from epibench.conventions import UNCERTAINTIES, Convention
 from epibench.likelihoods.categorical import CategoricalPredictive
 from epibench.likelihoods.gaussian import GaussianPredictive
+from epibench.likelihoods.ranking import RankingPredictive
 from epibench.metrics import MetricInfo, StreamingMetric
 from epibench.metrics.prediction_errors import squared_error
+from epibench.metrics.ranking import order_key
 from epibench.metrics.sparsification import SparsificationError
 
 MetricInputs = dict[str, Tensor]
@@ -35,6 +37,11 @@ class SuiteSettings:
     num_images: int | None = None
     num_classes: int | None = None
     published: bool = False
+
+    @property
+    def metric_set(self) -> str:
+        """The name of its set of metrics."""
+        return "ranking_classes" if self.kind == "ranking" and self.num_classes else self.kind
 
 
 class Suite:
@@ -97,13 +104,18 @@ def _rmse(weights: Tensor, settings: SuiteSettings) -> StreamingMetric:
     return metrics.RootMeanSquaredError(len(weights))
 
 
-def _sparsification(error: SparsificationError) -> MakeMetric:
+def _sparsification(error: SparsificationError, *, inverted: bool = False) -> MakeMetric:
     return lambda weights, settings: metrics.Sparsification(
-        error, len(weights), convention=settings.convention, exact=settings.exact
+        error, len(weights), convention=settings.convention, exact=settings.exact, inverted=inverted
     )
 
 
-# The set of metrics, by kind of prediction. To add one, write its file and add its line here.
+def _miou(weights: Tensor, settings: SuiteSettings) -> StreamingMetric:
+    return metrics.MeanIoU(settings.num_classes or 0, len(weights), convention=settings.convention)
+
+
+# The set of metrics, by kind of prediction (of a ranking also: of values or of classes). To add one, write its file and
+# add its line here.
 METRICS: dict[str, dict[str, MakeMetric]] = {
     "gaussian": {
         "sparsification": _sparsification("rmse"),
@@ -123,9 +135,7 @@ METRICS: dict[str, dict[str, MakeMetric]] = {
             10, len(weights), num_classes=settings.num_classes or 0, convention=settings.convention
         ),
         "ece_adaptive": lambda weights, settings: metrics.AdaptiveConfidenceCalibration(10, len(weights)),
-        "miou": lambda weights, settings: metrics.MeanIoU(
-            settings.num_classes or 0, len(weights), convention=settings.convention
-        ),
+        "miou": _miou,
         "brier": lambda weights, settings: metrics.BrierScore(len(weights)),
         "nll": lambda weights, settings: metrics.CategoricalNLL(len(weights)),
         "class_scores": lambda weights, settings: metrics.ClassScores(settings.num_classes or 0, len(weights)),
@@ -133,19 +143,29 @@ METRICS: dict[str, dict[str, MakeMetric]] = {
             settings.num_classes or 0, "brier", len(weights)
         ),
     },
+    "ranking": {
+        "sparsification": _sparsification("rmse", inverted=True),
+        "rmse": _rmse,
+        "mae": lambda weights, settings: metrics.MeanAbsoluteError(len(weights)),
+    },
+    "ranking_classes": {
+        "sparsification": _sparsification("brier", inverted=True),  # of losses that are 1 where a class is wrong
+        "miou": _miou,
+    },
 }
 
 
 def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
     """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member)."""
-    suite = {name: make(weights, settings) for name, make in METRICS[settings.kind].items()}
+    suite = {name: make(weights, settings) for name, make in METRICS[settings.metric_set].items()}
     return Suite(suite, settings)
 
 
 def metric_infos() -> dict[str, MetricInfo]:
     """What the metrics of the set say of each of their values, by its name in results."""
     weights, infos = torch.ones(1, 1), dict[str, MetricInfo]()
-    for kind, makers in METRICS.items():
+    for name, makers in METRICS.items():
+        kind = "ranking" if name == "ranking_classes" else name
         settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], False, 1, 1, published=True)
         for make in makers.values():
             infos = {**make(weights, settings).info, **infos}
@@ -181,7 +201,18 @@ def observe_categorical(predictive: CategoricalPredictive, target: Tensor, uncer
     }
 
 
+def observe_ranking(predictive: RankingPredictive, target: Tensor, uncertainty: str) -> MetricInputs:
+    """Everything that a metric of predictions without a distribution may ask for, by the name it asks with."""
+    predicted = predictive.predicted
+    observed = {"uncertainty": order_key(predictive.uncertainty(cast(Any, uncertainty))), "target": target}
+    if predicted.is_floating_point():
+        return {**observed, "mean": predicted, "loss": squared_error(predicted, target)}
+    correct = predicted == target
+    return {**observed, "predicted": predicted, "correct": correct, "loss": (~correct).to(torch.float64)}
+
+
 METRIC_INPUTS: dict[str, Callable[[Any, Tensor, str], MetricInputs]] = {
     "gaussian": observe_gaussian,
     "categorical": observe_categorical,
+    "ranking": observe_ranking,
 }

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from torch import Tensor
 
-from epibench.likelihoods import categorical, gaussian
+from epibench.likelihoods import categorical, gaussian, ranking
 
 
 @dataclass(frozen=True)
@@ -35,5 +35,8 @@ LIKELIHOODS = {
         get_args(categorical.CategoricalUncertainty),
         categorical.image_loss,
         categorical.image_outputs,
+    ),
+    "ranking": Likelihood(
+        ranking.combine, get_args(ranking.RankingUncertainty), ranking.image_loss, ranking.image_outputs
     ),
 }

@@ -51,11 +51,17 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> GaussianPredictiv
     mean, variance = (outputs[name].to(torch.float64) for name in ("mean", "variance"))
     weights = weights.to(mean.device, torch.float64)
     drawn = weights @ mean
-    epistemic = torch.empty_like(drawn)
+    epistemic = variance_of_means(mean, drawn, weights)
+    return GaussianPredictive(drawn, weights @ variance, epistemic, mean, variance, weights)
+
+
+def variance_of_means(mean: Tensor, drawn: Tensor, weights: Tensor) -> Tensor:
+    """Variance of the means within every draw, (draw, pixel). mean: (member, pixel); drawn: weights @ mean."""
+    spread = torch.empty_like(drawn)
     for draw, weight in enumerate(weights):
         members = torch.nonzero(weight).flatten()
-        epistemic[draw] = weight[members] @ (mean[members] - drawn[draw]).square_()
-    return GaussianPredictive(drawn, weights @ variance, epistemic, mean, variance, weights)
+        spread[draw] = weight[members] @ (mean[members] - drawn[draw]).square_()
+    return spread
 
 
 def loss(mean: Tensor, log_variance: Tensor, target: Tensor) -> Tensor:

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from epibench.errors import InputError
 from epibench.members.draws import Draws
+from epibench.members.maps import upsampled_rows
 from epibench.members.pool import DrawnPart, Pixels, PoolOnData
-from epibench.results import Tally
-from epibench.store.formats import Array, PredictionStore, readable
+from epibench.results import Counted, Tally
+from epibench.store.formats import SHARED, UNCERTAIN, Array, PredictionStore, Source, readable
 
 BUDGET = 128 * 2**20
 NO_LABEL = 255
@@ -60,9 +61,11 @@ class StoredPredictions(PoolOnData):
     skip_invalid: bool = False
     budget: int = BUDGET
     device: torch.device = CPU
+    uncertainty_map: int | None = None  # of several: the one to read
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
+        self.store = refined(self.store)
         if self.store.num_classes is None:
             self.ignore_index = None
         elif self.ignore_index is None and self.store.num_classes <= NO_LABEL:
@@ -107,13 +110,15 @@ class StoredPredictions(PoolOnData):
         tally = self.tally
         if invalid and not self.skip_invalid:
             counts = " and ".join(f"{n} value{'s' * (n != 1)} of {name!r}" for name, n in invalid.items())
+            word = self.store.counted
             raise InputError(
-                f"{self.store.path}: {counts} NaN or infinite, in {tally.skipped} pixel{'s' * (tally.skipped != 1)}, "
-                f"first at {first}; correct them, mask them with 'valid', or drop these pixels with --skip-invalid"
+                f"{self.store.path}: {counts} NaN or infinite, in {number_of(tally.skipped, word)}, "
+                f"first at {first}; correct them, mask them with 'valid', or drop these {word} with --skip-invalid"
             )
         if not tally.valid:
+            there = number_of(self.store.num_pixels, self.store.counted)
             raise InputError(
-                f"{self.store.path}: none of {self.store.num_pixels} pixels is valid ({tally.masked} masked by "
+                f"{self.store.path}: none of {there} is valid ({tally.masked} masked by "
                 f"'valid', {tally.ignored} with the ignored label, {tally.skipped} with NaN or infinite values); "
                 "check 'valid' and --ignore-index"
             )
@@ -150,7 +155,7 @@ class StoredPredictions(PoolOnData):
 
     def _read_target(self, block: Block) -> tuple[Tensor, Tensor, Tally]:
         """The targets to use, their flat indices in the block, and why others are not used."""
-        dtype = np.float64 if self.store.kind == "gaussian" else np.int64
+        dtype = np.float64 if self.store.num_classes is None else np.int64
         target = torch.from_numpy(_read_part(self.store, "target", block.selection).astype(dtype).reshape(-1))
         used = torch.ones(block.num_pixels, dtype=torch.bool)
         if "valid" in self.store.arrays:
@@ -165,19 +170,83 @@ class StoredPredictions(PoolOnData):
     def _read_output(self, name: str, block: Block, kept: Tensor) -> Tensor:
         """(member, pixel[, class]); members are read a few at a time, so that what is masked never fills memory."""
         source, num_members = self.store.arrays[name], self.store.num_members
-        classes = source.shape[1 + len(self.store.shape) :]
+        last = tuple(slice(0, n) for n in source.shape[1 + len(self.store.shape) :])
+        if last and name in UNCERTAIN and self.uncertainty_map is not None:
+            last = (slice(self.uncertainty_map, self.uncertainty_map + 1),)
+        classes = tuple(part.stop - part.start for part in last)
         # numpy asks for huge pages and copies in one thread: several times faster than torch beside a busy consumer.
         result = np.empty((num_members, len(kept), *classes), dtype=source.dtype.newbyteorder("="))
         step = min(source.chunks[0], num_members)
         for member in range(0, num_members if len(kept) else 0, step):
             members = slice(member, min(member + step, num_members))
-            part = _read_part(self.store, name, (members, *block.selection, *(slice(0, n) for n in classes)))
+            part = _read_part(self.store, name, (members, *block.selection, *last))
             part = part.reshape(len(part), block.num_pixels, *classes)
             if len(kept) == block.num_pixels:
                 result[members] = part
             else:
                 np.take(part, kept.numpy(), axis=1, out=result[members], mode="clip")
-        return torch.from_numpy(result)
+        values = torch.from_numpy(result)
+        return values.squeeze(2) if name in UNCERTAIN and classes == (1,) else values
+
+    def whole(self, name: str, image: int, member: int | None = None) -> Array:
+        """An array of one image, of one member where members differ: (height, width, …), unchecked."""
+        source = self.store.arrays[name]
+        leading = (slice(image, image + 1),) if member is None else (slice(member, member + 1), slice(image, image + 1))
+        rest = tuple(slice(0, length) for length in source.shape[len(leading) :])
+        return _read_part(self.store, name, (*leading, *rest)).reshape(source.shape[len(leading) :])
+
+    def whole_target(self, image: int) -> tuple[Tensor, Tensor]:
+        """The target of one image and where it counts, (height, width)."""
+        shape = self.store.shape[1:]
+        selection = (slice(image, image + 1), *(slice(0, length) for length in shape))
+        target, kept, _ = self._read_target(Block(selection, 0, math.prod(shape)))
+        valid = torch.zeros(math.prod(shape), dtype=torch.bool)
+        valid[kept] = True
+        values = torch.zeros(math.prod(shape), dtype=target.dtype)
+        values[kept] = target
+        return values.view(shape), valid.view(shape)
+
+
+def refined(store: PredictionStore) -> PredictionStore:
+    """The same store with logits as fine as its targets: interpolated where they are looked at, if they are coarse.
+
+    They are what a network's own maps give (`members.maps`), pixel by pixel.
+    """
+    if store.coarse is None:
+        return store
+    coarse, fine = store.coarse, store.arrays["logits"]
+    dtype = np.dtype(np.float32) if fine.dtype == np.float16 else fine.dtype
+    kept: dict[tuple[int, int], Tensor] = {}  # of one image at a time: bands of its rows are read one after another
+
+    def grid(member: int, image: int) -> Tensor:
+        """Logits of a member on the grid of an image, (class, coarse row, coarse column)."""
+        if (member, image) not in kept:
+            for old in [key for key in kept if key[1] != image]:
+                del kept[old]
+            height, width = (int(length) for length in coarse.grid_sizes[image])
+            leading = (slice(member, member + 1), slice(image, image + 1))
+            values = coarse.source.read((*leading, slice(0, height), slice(0, width), slice(None)))[0, 0]
+            kept[member, image] = torch.from_numpy(values.astype(dtype)).movedim(-1, 0).contiguous()
+        return kept[member, image]
+
+    def read(selection: tuple[slice, ...]) -> Array:
+        ranges = [range(*part.indices(length)) for part, length in zip(selection, fine.shape, strict=True)]
+        members, images, rows, columns, classes = ranges
+        result = np.full([len(part) for part in ranges], np.nan, dtype)
+        for number, image in enumerate(images):
+            height, width = (int(length) for length in coarse.image_sizes[image])
+            band = slice(rows.start, min(rows.stop, height))
+            shown = slice(columns.start, min(columns.stop, width))
+            if not (height and width) or band.start >= band.stop or shown.start >= shown.stop:
+                continue
+            for position, member in enumerate(members):
+                wide = upsampled_rows(grid(member, image), (height, width), band, coarse.align_corners)
+                part = wide[classes.start : classes.stop, :, shown].movedim(0, -1).numpy()
+                result[position, number, : part.shape[0], : part.shape[1]] = part
+        return result
+
+    source = Source(fine.shape, dtype, fine.chunks, read)
+    return replace(store, arrays={**store.arrays, "logits": source}, coarse=None)
 
 
 def validate(
@@ -217,7 +286,7 @@ def plan_blocks(store: PredictionStore, budget: int) -> Iterator[Block]:
 
 
 def location(store: PredictionStore, position: int, member: int | None = None) -> str:
-    """Where a pixel is, in words: member 3, image 17 ('frankfurt_000'), row 40, column 7."""
+    """Where a pixel or sample is, in words: member 3, image 17 ('frankfurt_000'), row 40, column 7."""
     index = [int(i) for i in np.unravel_index(position, store.shape)]
     words = []
     if member is not None:
@@ -225,15 +294,24 @@ def location(store: PredictionStore, position: int, member: int | None = None) -
     if store.has_images:
         image, *index = index
         words.append(f"image {image}" + (f" ({store.image_id[image]!r})" if store.image_id else ""))
-    names = {1: "pixel {}", 2: "row {}, column {}"}
+    elif len(index) <= 2:
+        words.append(f"sample {index.pop(0)}")
+    names = {1: "target {}", 2: "row {}, column {}"}
     if index:
         words.append(names[len(index)].format(*index) if len(index) in names else f"index {tuple(index)}")
+    if len(index) == 1 and store.target_names:
+        words[-1] += f" ({store.target_names[index[0]]!r})"
     return ", ".join(words)
 
 
+def number_of(number: int, counted: Counted) -> str:
+    """As 1 pixel, 20 samples."""
+    return f"{number} {counted if number != 1 else counted[:-1]}"
+
+
 def _read_part(store: PredictionStore, name: str, selection: tuple[slice, ...]) -> Array:
-    member = None if name in ("target", "valid") else selection[0].start
-    free = selection if member is None else selection[1 : 1 + len(store.shape)]
+    member = None if name in SHARED else selection[0].start
+    free = selection[: len(store.shape)] if member is None else selection[1 : 1 + len(store.shape)]
     start = int(np.ravel_multi_index([s.start for s in free], store.shape))
     with readable(f"{store.path}: array {name!r} from {location(store, start, member)}"):
         return np.ascontiguousarray(store.arrays[name].read(selection))
@@ -285,6 +363,10 @@ def _refuse_impossible(store: PredictionStore, pixels: Pixels, positions: Tensor
                 f"{store.path}: target {label} at {location(store, int(positions[first]))} is none of the "
                 f"{store.num_classes} classes; if it means 'no label'{never}, mask it with 'valid' or --ignore-index"
             )
+    if (predicted := pixels.outputs.get("predicted")) is not None and store.num_classes is not None:
+        flags = (predicted < 0) | (predicted >= store.num_classes)
+        if flags.any():
+            refuse("predicted", predicted, flags, f"is none of the {store.num_classes} classes; was it written?")
     if (variance := pixels.outputs.get("variance")) is not None and float(variance.min()) < 0:
         refuse("variance", variance, variance < 0, "is negative; was the log variance stored?")
     if (logits := pixels.outputs.get("logits")) is not None:

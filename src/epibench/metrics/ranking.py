@@ -31,6 +31,16 @@ def num_bins(bits: int) -> int:
     return (INFINITY_PATTERN >> (31 - bits)) + 1
 
 
+def order_key(values: Tensor) -> Tensor:
+    """Keys > 0, float64, in the order of values of any sign and scale, so that these can be binned as well.
+
+    The root halves the exponents: positive values lie above 1 and negative ones, inverted, below. Magnitudes below
+    2⁻¹²⁶ count as zero.
+    """
+    magnitude = values.to(torch.float64).abs().sqrt_().mul_(2.0**63).clamp_(min=1.0)
+    return torch.where(values < 0, magnitude.reciprocal(), magnitude)
+
+
 def bin_index(keys: Tensor, bits: int) -> Tensor:
     """The bin of each key ≥ 0, int32; bin b holds ]edge(b−1), edge(b)], and exact zeros are alone in bin 0."""
     shift = 31 - bits

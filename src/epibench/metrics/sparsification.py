@@ -28,11 +28,17 @@ AUSE = MetricInfo(
     "Ranking of errors",
 )
 AUSE_MAE = replace(AUSE, name="ause_mae", title="AUSE of the MAE")
+INVERTED = "The AUSE if the uncertainty is turned round; if it is the smaller one, the uncertainty is inverted."
 
 
 def _with_companions(area: MetricInfo) -> tuple[MetricInfo, ...]:
+    title = f"{area.title}, inverted"
+    inverted = replace(area, name=f"{area.name}_inverted", title=title, meaning=INVERTED, better="neither")
     return (
         area,
+        inverted,
+        bound(inverted),
+        companion(inverted, "noise", "noise", "The std of the AUSE of an uncertainty that knows nothing."),
         as_published(area),
         bound(area),
         companion(area, "standard_error", "standard error", "If pixels are in random order within a bin."),
@@ -49,12 +55,13 @@ class Sparsification(StreamingMetric):
 
     `compute()` gives `ause`, `ause_bound` (rigorous: the exact value is no farther), `ause_standard_error` (if pixels
     are in random order within a bin) and `ause_random` (what an uncertainty that knows nothing would score);
-    `ause_mae` … for "mae". NaN without pixels.
+    `ause_mae` … for "mae". NaN without pixels. With `inverted=True` also `ause_inverted`, the area if the uncertainty
+    is turned round, with its bound, and `ause_inverted_noise`, the standard deviation of the area if it knows nothing.
     """
 
     higher_is_better = False
     info = describe(*_with_companions(AUSE), *_with_companions(AUSE_MAE))
-    settings = ("num_draws", "error", "convention", "bits", "exact")
+    settings = ("num_draws", "error", "convention", "bits", "exact", "inverted")
     uncertainty_counts: Tensor
     uncertainty_losses: Tensor
     uncertainty_squares: Tensor
@@ -71,10 +78,12 @@ class Sparsification(StreamingMetric):
         convention: Convention = "pooled",
         bits: int = 16,
         exact: bool = False,
+        inverted: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_draws, **kwargs)
         self.error = check_error(error)
+        self.inverted = inverted
         self.convention = check_convention(convention)
         self.bits = bits
         self.exact = exact
@@ -114,12 +123,34 @@ class Sparsification(StreamingMetric):
     def compute(self) -> dict[str, Tensor]:
         """The area, its rigorous bound, its standard error and what chance would score, each one value per draw."""
         curves, name = self._curves(self.convention), self._name
-        return {
-            name: self.result(curves.area()),
-            f"{name}_bound": self.result(curves.bound()),
-            f"{name}_standard_error": self.result(curves.standard_error),
-            f"{name}_random": self.result(curves.random()),
+        values = {
+            name: curves.area(),
+            f"{name}_bound": curves.bound(),
+            f"{name}_standard_error": curves.standard_error,
+            f"{name}_random": curves.random(),
         }
+        if self.inverted:
+            turned = self._curves(self.convention, inverted=True)
+            values |= {f"{name}_inverted": turned.area(), f"{name}_inverted_bound": turned.bound()}
+            values[f"{name}_inverted_noise"] = self._noise()
+        return {name: self.result(value) for name, value in values.items()}
+
+    def _noise(self) -> Tensor:
+        """The standard deviation of the area if pixels come in random order, (draw,).
+
+        What is left after a cut is a mean of n of N losses. As a function of n/N its deviations are those of a Brownian
+        bridge, divided by n/N, whose integral has variance 1/N in units of the losses' coefficient of variation.
+        """
+        if self.exact:
+            losses = self._joined(self.kept_loss).T
+            total, squares = losses.sum(1), losses.square().sum(1)
+            number = torch.full_like(total, losses.shape[1])
+        else:
+            number = self.uncertainty_counts.sum(1).to(torch.float64)
+            total, squares = self.uncertainty_losses.sum(1), self.uncertainty_squares.sum(1)
+        variation = (number * squares / total.square() - 1).clamp(min=0).sqrt()
+        noise = variation / number.sqrt() / (2 if self.error == "rmse" else 1)
+        return torch.where((total == 0) & (number > 0), torch.zeros_like(noise), noise)
 
     def _published(self) -> dict[str, Tensor]:
         """The published area; of pixels that were binned, ties count with their mean."""
@@ -140,13 +171,13 @@ class Sparsification(StreamingMetric):
             "error": self.result(curves.curve.value - curves.oracle.value),
         }
 
-    def _curves(self, convention: Convention) -> _Curves:
+    def _curves(self, convention: Convention, *, inverted: bool = False) -> _Curves:
         if not self.exact:
             tables = (getattr(self, name) for name in self.state_names)
             histograms = Histograms(ranking.bin_edges(self.bits, self.device), *tables)
-            return binned_curves(histograms, self.error, convention)
+            return binned_curves(histograms, self.error, convention, inverted=inverted)
         keys, losses = self._joined(self.kept_uncertainty), self._joined(self.kept_loss)
-        return exact_curves(keys.T, losses.T, self.error, convention)
+        return exact_curves(-keys.T if inverted else keys.T, losses.T, self.error, convention)
 
     def _joined(self, kept: list[Tensor] | Tensor) -> Tensor:
         """What was kept, (pixel, draw): a list of tensors before a sync, one tensor after it."""
@@ -248,12 +279,18 @@ def exact_curves(keys: Tensor, losses: Tensor, error: SparsificationError, conve
 
 
 def binned_curves(
-    histograms: Histograms, error: SparsificationError = "rmse", convention: Convention = "pooled"
+    histograms: Histograms,
+    error: SparsificationError = "rmse",
+    convention: Convention = "pooled",
+    *,
+    inverted: bool = False,
 ) -> _Curves:
-    """Curves of each row, with what the bins leave open."""
-    kept = kept_pixels(histograms.uncertainty_counts.sum(1), convention)
-    cut = ranking.cut_at(kept, histograms.uncertainty_counts)
-    losses, squares, tied = histograms.uncertainty_losses, histograms.uncertainty_squares, convention == "pooled"
+    """Curves of each row, with what the bins leave open; inverted: the least uncertain are removed first."""
+    by_uncertainty = (histograms.uncertainty_counts, histograms.uncertainty_losses, histograms.uncertainty_squares)
+    counts, losses, squares = (table.flip(1) for table in by_uncertainty) if inverted else by_uncertainty
+    kept = kept_pixels(counts.sum(1), convention)
+    cut = ranking.cut_at(kept, counts)
+    tied = convention == "pooled" and not inverted  # the first bin holds zeros alone
     sums = ranking.sum_in_any_order(cut, losses, squares, zeros_are_tied=tied)
     oracle_cut = ranking.cut_at(kept, histograms.loss_counts)
     oracle_sums = ranking.sum_of_keys(oracle_cut, histograms.loss_losses, histograms.edges)

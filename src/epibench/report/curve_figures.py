@@ -11,7 +11,7 @@ from markupsafe import Markup
 from epibench.report.charts.lines import Decor, Layer, Look, Remark, Series, line_chart
 from epibench.report.charts.reliability import reliability_chart
 from epibench.report.charts.svg import Axis, nice_axis, percent_axis
-from epibench.report.entries import CurveAt, Entry, Values, all_members, comparable
+from epibench.report.entries import CurveAt, Entry, Values, all_members, comparable, in_words
 from epibench.report.figures import FOURTH, PANEL, Figure, Size, band_ends
 from epibench.report.numbers import count, measured, percent
 from epibench.report.page import Option, Switch
@@ -84,7 +84,7 @@ def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> 
     makers: list[tuple[str, str, SeriesOf, Decor, tuple[float, float]]] = [
         (
             "Coverage",
-            "Share of pixels inside the interval, against its level; ideal on the diagonal.",
+            in_words("Share of pixels inside the interval, against its level; ideal on the diagonal.", having),
             _of_entry("calibration", "coverage"),
             Decor(diagonal=True, remarks=list(SIDES)),
             (0.0, 0.0),
@@ -151,9 +151,16 @@ def _having(entries: Sequence[Entry], family: str, part: str) -> list[Entry]:
     return [entry for entry in entries if entry.curve(family, part, entry.members[-1])]
 
 
+def _error_title(entries: Sequence[Entry]) -> str:
+    """What sparsification curves are of."""
+    if any("rmse" in entry.metrics for entry in entries):
+        return "RMSE"
+    return "Brier score" if any("brier" in entry.metrics for entry in entries) else "Share of errors"
+
+
 def _with_oracle(entries: Sequence[Entry], choices: Sequence[Option]) -> dict[str, Figure]:
     """The sparsification curve of each entry beside that of its oracle, by label."""
-    error = "RMSE" if entries and entries[0].kind == "gaussian" else "Brier score"
+    error = _error_title(entries)
     y_label = f"{error} of the rest, relative"
     title, meaning = "Sparsification", "By uncertainty, and by the true error (oracle, dashed); the area is the AUSE."
 
@@ -170,7 +177,9 @@ def _with_oracle(entries: Sequence[Entry], choices: Sequence[Option]) -> dict[st
     axis = nice_axis(0.0, highest, y_label, pad=0.02)
     return {
         label: Figure(
-            title, meaning, chart=_chart(of_entry, REMOVED, axis, f"{title} of {label}", Decor(fill_between=True))
+            title,
+            meaning,
+            chart=_chart(of_entry, in_words(REMOVED, entries), axis, f"{title} of {label}", Decor(fill_between=True)),
         )
         for label, of_entry in layers.items()
     }
@@ -190,7 +199,7 @@ def _of_draws(entries: Sequence[Entry], choices: Sequence[Option], family: str) 
             "A line for each draw of M members.",
             chart=_chart(
                 of_entry,
-                x_label,
+                in_words(x_label, entries),
                 axis if unit else nice_axis(min(ends), max(ends), pad=0.12),
                 f"{title} of every draw of {label}",
                 Decor(diagonal=unit),
@@ -300,8 +309,8 @@ def _together(
         percent_axis("") if decor.diagonal else nice_axis(min(ends), max(ends), pad=0.16 if decor.remarks else 0.03)
     )
     description = f"{caption[0]}: {', '.join(entry.label for entry in entries)}"
-    size = FOURTH if entries[0].kind == "gaussian" else TALL  # beside calibration, or beside reliability diagrams
-    return Figure(*caption, chart=_chart(layers, x_label, y_axis, description, decor, size))
+    size = TALL if entries[0].kind == "categorical" else FOURTH  # beside calibration, or beside reliability diagrams
+    return Figure(*caption, chart=_chart(layers, in_words(x_label, entries), y_axis, description, decor, size))
 
 
 def _chart(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from epibench.report.curve_figures import curve_parts, curve_switch
-from epibench.report.entries import Entry, metric_names, overlap_warnings, title_with_unit
+from epibench.report.entries import Entry, counted_in, metric_names, overlap_warnings, title_with_unit
 from epibench.report.figures import (
     LARGE,
     SMALL,
@@ -29,6 +29,7 @@ from epibench.report.runs import (
     entries_on,
     featured,
     headline_names,
+    methods_of,
     scored_domains,
 )
 from epibench.report.tables import class_section, class_tables, metric_tables
@@ -68,6 +69,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
     rules += switch_rules(f"{identity}-at-m", [switch]) if choices else []
     return {
         "headlines": [title_with_unit(name, entries[domains[0].name]) for name in names],
+        "counted": counted_in(everywhere),
         "findings": [_finding(domain, entries[domain.name], names) for domain in first],
         "other_findings": [_finding(domain, entries[domain.name], names) for domain in others],
         "shift": _shift(first, entries, names),
@@ -93,7 +95,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
 def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str]) -> dict[str, Any]:
     """The answer on one domain: a sentence, a card for each metric, and how confident the methods are."""
     verdicts = [verdict(name, entries) for name in names]
-    sizes = [(domain.num_images, "images"), (domain.num_pixels, "valid pixels")]
+    sizes = [(domain.num_images, "images"), (domain.num_pixels, f"valid {counted_in(entries)}")]
     return {
         "domain": domain,
         "size": ", ".join(f"{count(number)} {word}" for number, word in sizes if number is not None),
@@ -101,6 +103,17 @@ def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str])
         "cards": [one.card for one in verdicts],
         "confidence": [(entry, text) for entry in entries if (text := confidence_sentence(entry))],
     }
+
+
+def shift_rows(runs: Sequence[Run]) -> dict[str, Any] | None:
+    """What the shift from the domain trained for to the hardest one costs each method, by headline metric."""
+    methods = methods_of(runs)
+    domains = scored_domains(runs, methods)
+    entries = {domain.name: entries_on(methods, domain.name) for domain in domains}
+    names = headline_names([entry for of_domain in entries.values() for entry in of_domain])
+    shift = _shift(featured(domains, methods), entries, names)
+    first = entries[domains[0].name] if domains else []
+    return shift and {**shift, "headlines": [title_with_unit(name, first) for name in names]}
 
 
 def _shift(
@@ -118,11 +131,12 @@ def _data_warnings(runs: Sequence[Run], domains: Sequence[EvalDomain]) -> list[s
     """What speaks against comparing runs: domains of one name that are not the same data, as far as runs tell."""
     warnings = []
     for domain in domains:
-        data = set()
+        data, scored = set(), any(run.scored for run in runs)  # of scored files the number of targets is known alone
         for results in (run.results for run in runs):
             if facts := results.domains.get(domain.name):
                 source = (results.recipe.get("data") or {}).get("domains", {}).get(domain.name)
-                data.add(str([source, results.data_versions.get(domain.name), facts.num_pixels]))
+                version = results.data_versions.get(domain.name)
+                data.add(str([None if scored else [source, version], facts.num_pixels]))
         if len(data) > 1:
             warnings.append(
                 f"What is called {domain.name} is not the same data in all runs: their numbers there "
@@ -205,7 +219,7 @@ def picture_books(
 ) -> list[dict[str, Any]]:
     """The pictures of a run on each domain, on scales that are common to all; empty where it has none."""
     pictures = run.results.pictures
-    if isinstance(pictures, ToyPictures):
+    if isinstance(pictures, ToyPictures) or run.results.kind not in PANELS:
         return []
     shown = {domain.name: pictures.get(domain.name, [])[:MAX_IMAGES] for domain in domains}
     panels = PANELS[run.results.kind](run, [picture for of_domain in shown.values() for picture in of_domain])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,18 @@ from pathlib import PurePath
 from epibench.data.classes import class_colour
 from epibench.report.metric_info import PER_CLASS, metric_info, ordered, sort_key
 from epibench.report.numbers import fixed, listed, m_equals, measured, percent, significant, spread_text, value_text
-from epibench.results import RGB, ClassStat, CurveFamilies, Draw, FileResults, Number, ScoreResults, Stat, Summary
+from epibench.results import (
+    RGB,
+    ClassStat,
+    Counted,
+    CurveFamilies,
+    Draw,
+    FileResults,
+    Number,
+    ScoreResults,
+    Stat,
+    Summary,
+)
 from epibench.standard_errors import PoolSize
 
 MUCH_OVERLAP = 0.5
@@ -64,6 +76,7 @@ class Entry:
     curves: CurveFamilies = field(default_factory=dict)
     domain: str = ""
     unit: str = ""
+    counted: Counted = "pixels"
     overlaps: Mapping[int, Number] = field(default_factory=dict)
     draws: Sequence[Draw] = ()
     classes: ClassStyles = ClassStyles()
@@ -177,6 +190,7 @@ def scored_entries(results: ScoreResults) -> list[Entry]:
                 file.curves,
                 domain=file.domain or "",
                 unit=file.unit or "",
+                counted=file.counted,
                 overlaps=file.overlap,
                 draws=file.draws,
                 classes=ClassStyles(file.class_names or ()),
@@ -189,13 +203,30 @@ def scored_entries(results: ScoreResults) -> list[Entry]:
 
 def distinct_labels(files: Sequence[FileResults]) -> list[str]:
     """The shortest names that tell files of a kind apart: the method, with the domain, with the path."""
+    paths_seen = Counter(file.path for file in files)
     methods = [file.method or PurePath(file.path).stem or "predictions" for file in files]
+    methods = [  # several maps of uncertainty in one file
+        f"{name}, {file.uncertainty}" if paths_seen[file.path] > 1 else name
+        for file, name in zip(files, methods, strict=True)
+    ]
     domains = [f"{name} on {file.domain}" if file.domain else name for file, name in zip(files, methods, strict=True)]
     paths = [f"{name} ({file.path})" for file, name in zip(files, methods, strict=True)]
     for labels in (methods, domains, paths):
         if len({(label, file.kind) for label, file in zip(labels, files, strict=True)}) == len(files):
             return labels
     return [f"{number} {label}" for number, label in enumerate(paths, start=1)]
+
+
+def counted_in(entries: Sequence[Entry]) -> Counted:
+    """What the targets of entries are called: values where they do not agree."""
+    words = {entry.counted for entry in entries}
+    return words.pop() if len(words) == 1 else "values"
+
+
+def in_words(text: str, entries: Sequence[Entry]) -> str:
+    """A text about pixels, for entries that have perhaps samples, values or points instead."""
+    word = counted_in(entries)
+    return re.sub(r"\bpixel(s?)\b", lambda match: word if match[1] else word[:-1], text)
 
 
 def all_members(entries: Sequence[Entry]) -> list[int]:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from epibench.published import PublishedCell
 from epibench.report.charts.lines import Decor, Layer, Look, Remark, Series, line_chart
 from epibench.report.charts.svg import Axis, log_axis, member_axis, nice_axis
-from epibench.report.entries import Entry, several_members, title_with_unit
+from epibench.report.entries import Entry, in_words, several_members, title_with_unit
 from epibench.report.judge import compared_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import count, duration, m_equals, measured, significant
@@ -50,15 +50,15 @@ def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequ
     include: values that the axis must show, so that several charts can have the same one.
     """
     info, members = metric_info(name), several_members(entries)
-    title, better = title_with_unit(name, entries), BETTER_TEXT[info.better]
+    title, better, meaning = title_with_unit(name, entries), BETTER_TEXT[info.better], in_words(info.meaning, entries)
     having = [entry for entry in entries if name in entry.metrics]
     if len(members) == 1:
         bars = value_bars(name, having, {entry.label: members[0] for entry in having})
-        return Figure(title, info.meaning, better, bars=bars)
+        return Figure(title, meaning, better, bars=bars)
     series = [_over_members(name, entry, members) for entry in having]
     ends = [*band_ends(_axis_lines(series)), *([0.0] if info.better == "zero" else [])]
     if not ends:
-        return Figure(title, f"{info.meaning} There is no finite value.", better)
+        return Figure(title, f"{meaning} There is no finite value.", better)
     ends += include
     room = FAR * (max(ends) - min(ends))
     drawn, remarks = _within_reach(series, min(ends) - room, max(ends) + room)
@@ -66,7 +66,7 @@ def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequ
     decor = Decor(zero=info.better == "zero", markers=True, remarks=remarks)
     description = f"{info.title} over {m_equals(members[0])} to {members[-1]}: {_described(series)}"
     chart = _over_m(drawn, members, nice_axis(min(ends), max(ends)), description, size, decor)
-    return Figure(title, info.meaning, better, chart)
+    return Figure(title, meaning, better, chart)
 
 
 def kl_chart(entries: Sequence[Entry], view: View, floors: Sequence[tuple[float, str]]) -> Markup | None:

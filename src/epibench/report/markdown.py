@@ -106,7 +106,9 @@ def class_table(table: dict[str, Any], entries: Sequence[Entry]) -> str:
         texts = [f"{cell.value.strip()} {cell.spread.removesuffix(' ≈')}".strip() for cell in row["cells"]]
         cells = [_bold(_escaped(text), cell.best) for text, cell in zip(texts, row["cells"], strict=True)]
         rows.append([_escaped(row["style"].name), row["pixels"], *cells])
-    return markdown_table(["class", "share of pixels", *(_escaped(entry.label) for entry in entries)], 1, rows)
+    return markdown_table(
+        ["class", f"share of {table['counted']}", *(_escaped(entry.label) for entry in entries)], 1, rows
+    )
 
 
 def published_part(runs: Sequence[Run]) -> str:

@@ -8,10 +8,14 @@ from functools import cache
 from epibench.metrics.info import GROUPS, Better, MetricInfo
 
 PER_CLASS = "_per_class"  # how metrics that have a value for each class end
-HEADLINES = {"gaussian": ("ause", "auce", "rmse"), "categorical": ("ause", "ece", "miou")}
+HEADLINES = {
+    "gaussian": ("ause", "auce", "rmse"),
+    "categorical": ("ause", "ece", "miou"),
+    "ranking": ("ause", "rmse", "miou"),
+}
 # On a page these come first; metrics that are not named here follow as they came.
 ORDER = (
-    *("ause", "auce", "auce_signed", "ece", "ece_adaptive", "ence", "interval_length"),
+    *("ause", "ause_inverted", "auce", "auce_signed", "ece", "ece_adaptive", "ence", "interval_length"),
     *("rmse", "mae", "miou", "accuracy", "brier", "nll", "nll_gaussian", "crps", "crps_gaussian", "interval_score"),
     *(f"{name}{PER_CLASS}" for name in ("iou", "accuracy", "ause", "ece", "brier", "nll", "share")),
 )

@@ -46,7 +46,11 @@ from epibench.report.verdicts import kl_verdict
 from epibench.results import RunResults
 
 REGION_TITLES = {"inside": "Inside the training region", "outside": "Outside the training region"}
-FIRST_METRICS = {"gaussian": ("nll", "auce", "ause", "rmse"), "categorical": ("nll", "ece", "ause", "accuracy")}
+FIRST_METRICS = {
+    "gaussian": ("nll", "auce", "ause", "rmse"),
+    "categorical": ("nll", "ece", "ause", "accuracy"),
+    "ranking": ("ause", "rmse", "accuracy"),
+}
 
 
 def write_run_page(results: Sequence[RunResults], path: Path, names: Sequence[str] = ()) -> Path:
@@ -171,7 +175,10 @@ def _test_data(methods: Sequence[RunMethod], identity: str) -> list[dict[str, An
 def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
     """What speaks against comparing runs of a problem."""
     warnings = []
-    if len({_trained_on(run) for run in runs}) > 1:
+    if any(run.scored for run in runs) and not all(run.scored for run in runs):
+        scored = listed([run.name for run in runs if run.scored])
+        warnings.append(f"{scored}: predictions from elsewhere; what their methods were trained on is not known here.")
+    if len({_trained_on(run) for run in runs if not run.scored}) > 1:
         warnings.append(
             "The runs were trained on different data: part of every difference between them is due to that."
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from epibench.report.entries import ClassStyles, Entry, mean_error
 from epibench.report.metric_info import HEADLINES
 from epibench.report.page import Option, Switch, layer_key
-from epibench.results import Cost, DomainFacts, MethodFacts, RunResults, Stat, printable
+from epibench.results import TRAIN_REGION, Cost, DomainFacts, MethodFacts, RunResults, Stat, printable
 from epibench.standard_errors import PoolSize
 
 CONVENTIONS = {"pooled": "mean of pointwise KLs", "gustafsson2020": "as published"}
@@ -21,6 +21,9 @@ PROBLEMS = {
     "toy-classification": "Toy classification",
     "depth-completion": "Depth completion",
     "segmentation": "Segmentation",
+    "scored-gaussian": "Scored predictions: regression",
+    "scored-categorical": "Scored predictions: classes",
+    "scored-ranking": "Scored predictions: ranking alone",
 }
 STYLES = {"ensemble": 0, "mc_dropout": 1, "sgld": 2, "sghmc": 3, "cyclical": 4, "map": 5, "ml": 7}
 
@@ -63,6 +66,11 @@ class Run:
     short: str  # the name without that of the problem, to tell its methods from those of other runs
     results: RunResults
 
+    @property
+    def scored(self) -> bool:
+        """Whether it is none, but files with predictions from elsewhere."""
+        return "scored" in self.results.recipe
+
     def floor(self, view: View) -> float | None:
         """The KL between two halves of the reference."""
         floors = self.results.reference.floor if self.results.reference else {}
@@ -99,6 +107,7 @@ class RunMethod:
             PoolSize.of(self.facts),
             results.curves.get(self.name, {}).get(domain, {}),
             unit=results.unit or "",
+            counted="points" if results.problem in TRAIN_REGION else results.counted,
             overlaps=results.overlap.get(self.name, {}),
             draws=results.draws.get(self.name, {}).get(domain, []),
             classes=class_styles(results, domain),
@@ -222,8 +231,13 @@ def headline_names(entries: Sequence[Entry]) -> list[str]:
 
 
 def featured(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> list[EvalDomain]:
-    """Of domains that methods were scored on, the one that they were trained for and the hardest shift."""
-    inside, outside = ([d for d in domains if d.shifted is shifted] for shifted in (False, True))
+    """Of domains that methods were scored on, the one that they were trained for and the hardest shift.
+
+    Where it is not known which is which, the first.
+    """
+    inside, outside = ([d for d in domains if d.role == role] for role in ("in-domain", "shifted"))
+    if not inside and not outside:
+        return list(domains[:1])
     hardest = max(outside, key=lambda domain: _hardness(domain, methods), default=None)
     return [*inside[:1], *([hardest] if hardest else [])]
 
@@ -231,5 +245,5 @@ def featured(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> lis
 def _hardness(domain: EvalDomain, methods: Sequence[RunMethod]) -> tuple[float, float]:
     """The methods' mean error at their largest M, and the severity where that is the same or unknown."""
     entries = entries_on(methods, domain.name)
-    error = mean_error(HEADLINES[entries[0].kind][-1], entries)
+    error = mean_error(headline_names(entries)[-1], entries)
     return -float("inf") if error is None else error, domain.severity or 0.0

@@ -8,10 +8,12 @@ from typing import Any
 
 from epibench.files import write_text
 from epibench.report.curve_figures import curve_parts, curve_switch
+from epibench.report.dense_section import dense_section, picture_books
 from epibench.report.entries import (
     Entry,
     all_members,
     comparable,
+    counted_in,
     metric_names,
     overlap_warnings,
     scored_entries,
@@ -21,12 +23,13 @@ from epibench.report.figures import LARGE, SMALL, metric_figure
 from epibench.report.numbers import count, listed
 from epibench.report.page import render, switch_rules
 from epibench.report.run_page import plain
-from epibench.report.runs import headline_names
+from epibench.report.runs import Run, domains_of, headline_names, methods_of, read_runs
+from epibench.report.scored import as_runs
 from epibench.report.tables import class_tables, metric_tables
 from epibench.report.verdicts import cards, confidence_sentence, member_gains
 from epibench.results import FileResults, ScoreResults
 
-KIND_TITLES = {"gaussian": "Regression", "categorical": "Classification"}
+KIND_TITLES = {"gaussian": "Regression", "categorical": "Classification", "ranking": "Ranking alone"}
 PIXEL_WORDS = (("masked", "masked"), ("ignored", "with the ignored label"), ("skipped", "skipped as invalid"))
 
 
@@ -41,19 +44,27 @@ def render_score_page(results: ScoreResults) -> str:
     """The whole page as text."""
     entries = scored_entries(results)
     kinds = list(dict.fromkeys(entry.kind for entry in entries))
+    runs = read_runs(as_runs(results))
     sections = [
-        _section(number, [entry for entry in entries if entry.kind == kind]) for number, kind in enumerate(kinds)
+        _section(number, [entry for entry in entries if entry.kind == kind])
+        | _as_dense(f"kind{number}", [run for run in runs if run.results.kind == kind], results.in_domain)
+        for number, kind in enumerate(kinds)
     ]
+    more_styles = ["run.css", "dense.css"] if any(section["dense"] or section["books"] for section in sections) else []
     return render(
         "score.html",
-        ["page.css"],
-        [rule for section in sections for rule in switch_rules(section["id"], [section["switch"]])],
-        header=_header(results),
+        ["page.css", *more_styles],
+        [
+            rule
+            for section in sections
+            for rule in (*switch_rules(section["id"], [section["switch"]]), *section["rules"])
+        ],
+        header=_header(results, entries),
         sections=sections,
     )
 
 
-def _header(results: ScoreResults) -> dict[str, Any]:
+def _header(results: ScoreResults, entries: Sequence[Entry]) -> dict[str, Any]:
     settings = {key: plain(value) for key, value in results.settings.items()}
     methods = list(dict.fromkeys(file.method or Path(file.path).stem for file in results.files))
     return {
@@ -64,6 +75,7 @@ def _header(results: ScoreResults) -> dict[str, Any]:
         "draws": settings.get("draws", ""),
         "seed": settings.get("seed", ""),
         "plans": listed(list(dict.fromkeys(file.plan for file in results.files))),
+        "counted": counted_in(entries),
         "pixels": listed(sorted({count(file.pixels.valid) for file in results.files})),
         "settings": settings,
     }
@@ -79,6 +91,7 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
     return {
         "id": f"kind{number}",
         "kind": kind,
+        "counted": counted_in(entries),
         "title": KIND_TITLES[kind],
         "files": files,
         "entries": entries,
@@ -101,6 +114,22 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
+def _as_dense(identity: str, runs: Sequence[Run], in_domain: str | None) -> dict[str, Any]:
+    """In-domain against shifted as on the page of a run, where it is known which is which; pictures, if any."""
+    methods = methods_of(runs)
+    dense = dense_section(runs, methods, identity) if in_domain is not None else None
+    if dense is not None:  # it warns itself, and ranks by domain anyway
+        books = [*dense["books"], *dense["other_books"]]
+        return {"dense": dense, "rules": dense["rules"], "warnings": [], "books": books}
+    books = [
+        book
+        for number, run in enumerate(runs)
+        for book in picture_books(run, methods, domains_of([run]), f"{identity}-pictures{number}")
+    ]
+    rules = [rule for book in books for rule in switch_rules(book["identity"], [book["switch"]])]
+    return {"dense": None, "rules": rules, "books": books}
+
+
 def _ranked_groups(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
     """Groups to rank within; files that all differ in domain are shown side by side, without a rank."""
     groups = comparable(entries)
@@ -120,7 +149,12 @@ def _file_facts(entry: Entry, file: FileResults) -> dict[str, Any]:
     facts = [
         f"{count(file.num_members)} members{groups}",
         f"M = {_short_list(entry.members)}",
-        f"{count(file.pixels.valid)} valid pixels",
+        f"{count(file.pixels.valid)} valid {file.counted}",
+        *(
+            [f"{'targets' if len(file.target_names) > 1 else 'target'}: {listed(file.target_names)}"]
+            if file.target_names
+            else []
+        ),
         *(f"{count(number)} {words}" for number, words in dropped if number),
         f"uncertainty: {file.uncertainty}",
         f"sparsification {file.sparsification}",
@@ -144,8 +178,9 @@ def _comparison_warnings(entries: Sequence[Entry]) -> list[str]:
         pixels = {count(entry.file.pixels.valid) for entry in group if entry.file}
         if len(pixels) > 1:
             where = f" on {group[0].domain}" if group[0].domain else ""
+            numbers = f"valid {counted_in(group)} ({', '.join(sorted(pixels))})"
             warnings.append(
-                f"The files{where} were scored on different numbers of valid pixels ({', '.join(sorted(pixels))}): "
+                f"The files{where} were scored on different numbers of {numbers}: "
                 "check that they hold the same targets before comparing them."
             )
     return warnings

@@ -12,6 +12,8 @@ from epibench.report.entries import (
     Entry,
     all_members,
     comparable,
+    counted_in,
+    in_words,
     metric_names,
     several_members,
     title_with_unit,
@@ -48,7 +50,7 @@ def metric_tables(entries: Sequence[Entry]) -> list[dict[str, Any]]:
         for name in metric_names(entries):
             if (info := metric_info(name)).group == group:
                 block = {"title": title_with_unit(name, entries), "better": BETTER_TEXT[info.better]}
-                meaning = f"{info.meaning} {_numerical_error(name, entries)}"
+                meaning = f"{in_words(info.meaning, entries)} {_numerical_error(name, entries)}"
                 blocks.append({**block, "meaning": meaning, "rows": _rows(name, entries, columns)})
         if blocks:
             width = spread_width(row["cells"] for block in blocks for row in block["rows"])
@@ -151,6 +153,7 @@ def _class_table(name: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
         "spread_width": spread_width(row["cells"] for row in rows),
         "rows": rows,
         "with_pixels": any(share is not None for share in pixels),
+        "counted": counted_in(entries),
         "coloured": bool(styles.colours),
     }
 
@@ -197,7 +200,8 @@ def class_section(first: Sequence[Scored], others: Sequence[Scored]) -> dict[str
     """
     before = next((scored for scored in first if not scored[0].shifted), None)
     layers: list[dict[str, Any]] = []
-    for name in per_class_names([entry for _, entries in (*first, *others) for entry in entries]):
+    everywhere = [entry for _, entries in (*first, *others) for entry in entries]
+    for name in per_class_names(everywhere):
         # The domain trained for is one side of every table, so it needs none of its own but where it is alone.
         shown, rest = (
             [table for a in afters if (table := shift_table(name, before if a[0].shifted else None, a))]
@@ -206,7 +210,7 @@ def class_section(first: Sequence[Scored], others: Sequence[Scored]) -> dict[str
         if shown or rest:
             info = metric_info(name)
             title = info.title.removesuffix(" per class")
-            words = {"title": title, "better": BETTER_TEXT[info.better], "meaning": info.meaning}
+            words = {"title": title, "better": BETTER_TEXT[info.better], "meaning": in_words(info.meaning, everywhere)}
             option = Option(str(len(layers)), title, not layers)
             layers.append({"option": option, **words, "shown": shown, "others": rest})
     switch = Switch("metric", "Metric", [layer["option"] for layer in layers])
@@ -239,7 +243,7 @@ def shift_table(name: str, before: Scored | None, after: Scored) -> dict[str, An
     shown = before[0] if before and any(starts) else None
     found, with_pixels = _class_finding(info, rows, shown), any(row["pixels"] for row in rows)
     table = {"domain": domain, "before": shown, "entries": entries, "finding": found}
-    return {**table, "with_pixels": with_pixels, "rows": rows}
+    return {**table, "with_pixels": with_pixels, "counted": counted_in(entries), "rows": rows}
 
 
 def _starts(name: str, before: Scored | None, entries: Sequence[Entry]) -> list[dict[str, float | None]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epibench.report.charts.lines import lollipop
-from epibench.report.entries import Entry, comparable, title_with_unit
+from epibench.report.entries import Entry, comparable, in_words, title_with_unit
 from epibench.report.judge import (
     Candidate,
     Certainty,
@@ -27,7 +27,7 @@ from epibench.report.judge import (
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import MISSING, NO_BREAK_SPACE, change, listed, m_equals, percent, significant, value_text
 from epibench.results import Stat
-from epibench.standard_errors import independent_draws
+from epibench.standard_errors import independent_draws, points_backwards
 
 MOST_NAMED = 3  # methods in a headline
 TIMES = f"{NO_BREAK_SPACE}×"
@@ -108,7 +108,7 @@ def _card(
 ) -> dict[str, Any]:
     info = metric_info(name)
     card = {"title": title_with_unit(name, entries), "better": BETTER_TEXT[info.better]}
-    question = QUESTIONS.get(name, info.meaning)
+    question = QUESTIONS.get(name, in_words(info.meaning, entries))
     return {**card, "question": question, "headline": headline, "bars": bars, "sentences": sentences}
 
 
@@ -383,8 +383,27 @@ def _gain(name: str, moved: Change, before: tuple[Entry, int], after: tuple[Entr
 
 
 def confidence_sentence(entry: Entry) -> str:
-    """Whether a method is over- or under-confident at its largest M; empty where that is unknown."""
-    return _coverage_sentence(entry) if entry.kind == "gaussian" else _accuracy_sentence(entry)
+    """Whether a method is over- or under-confident at its largest M; empty where that is unknown.
+
+    Where there is no distribution to be confident with: whether its uncertainty points the right way.
+    """
+    sentences = {"gaussian": _coverage_sentence, "categorical": _accuracy_sentence, "ranking": _direction_sentence}
+    return sentences[entry.kind](entry)
+
+
+def _direction_sentence(entry: Entry) -> str:
+    m = entry.members[-1]
+    names = ("ause", "ause_inverted", "ause_inverted_noise", "ause_inverted_bound")
+    given, inverted, noise, bound = (entry.mean(name, m) for name in names)
+    if given is None or inverted is None:
+        return ""
+    facts = f"AUSE {significant(given)} as given, {significant(inverted)} inverted, {entry.chance_text('ause')}"
+    backwards = points_backwards(given, inverted, noise, bound or 0.0)
+    if backwards is None:
+        return f"does not tell large errors from small ones at {m_equals(m)}, in either direction: {facts}."
+    if backwards:
+        return f"is inverted at {m_equals(m)}, the more certain, the larger its errors: {facts}."
+    return f"points the right way at {m_equals(m)}: {facts}."
 
 
 def _coverage_sentence(entry: Entry) -> str:
@@ -403,7 +422,9 @@ def _coverage_sentence(entry: Entry) -> str:
         words = "is over-confident at some levels and under-confident at others"
     else:
         words = "is over-confident" if signed < 0 else "is under-confident"
-    held = f" Its {percent(0.9)} interval holds {percent(at_90, 3)} of the pixels;" if at_90 is not None else ""
+    held = (
+        f" Its {percent(0.9)} interval holds {percent(at_90, 3)} of the {entry.counted};" if at_90 is not None else ""
+    )
     return f"{words} at {m_equals(m)}.{held} {off}." if held else f"{words} at {m_equals(m)}: {off}."
 
 

@@ -22,6 +22,7 @@ from epibench.data.named import Role
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.loop import Evaluation, Progressed
+from epibench.evaluation.pictures import can_be_shown
 from epibench.evaluation.suite import METRICS, SuiteSettings
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, write_json
@@ -35,7 +36,7 @@ from epibench.runs.checkpoints import load_tensors, save_tensors
 from epibench.runs.checks import Check, Step, image_checks, needed_to
 from epibench.runs.domains import DomainData, ImageData, draw_scenes
 from epibench.runs.folder import RunFolder, locked, share_work
-from epibench.runs.observers import Gallery, StoreObserver, can_be_shown, is_whole, largest_size
+from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
 from epibench.runs.train import Evaluated, Machine, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import prepare_weights
 from epibench.training.state import Pacer

@@ -5,159 +5,28 @@ Pictures are kept as numbers: some images, and what one draw of a method predict
 
 from __future__ import annotations
 
-import base64
-import io
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
 import torch
 import zarr
-from PIL import Image
 from torch import Tensor
 
 from epibench.data.batch import Batch, Samples
-from epibench.data.classes import IGNORE
 from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
-from epibench.likelihoods import categorical, gaussian
-from epibench.members.maps import Maps
+from epibench.evaluation.pictures import PICTURES, made_picture, step_of
+from epibench.members.maps import Maps, WindowMaps
 from epibench.members.networks import ImagePool, Observer
 from epibench.progress import Reporter
-from epibench.results import Grid, Picture, PredictedPicture
+from epibench.results import Picture
 from epibench.runs.domains import DomainData
 from epibench.store.formats import KINDS, OUTPUTS
 from epibench.store.writer import StoreWriter
 from epibench.street import StreetDataset
-
-MAX_WIDTH = 512
-COUNTS = 2**16 - 1
-DEPTH_SCALE = 1 / 64  # metres per count: finer steps are noise that no picture shows
-ENTROPY_SCALE = 1 / 256  # nats per count
-
-
-def thinned(values: Tensor, step: int) -> Tensor:
-    """Every so many-th pixel of the last two axes, in the memory of the CPU."""
-    return values[..., ::step, ::step].cpu().clone()
-
-
-def can_be_shown(sample: Batch) -> bool:
-    """Whether there is a picture of a sample: an image in colour or grey, of the size of its target."""
-    image = sample.inputs.get("image")
-    return (
-        image is not None
-        and image.dim() == 3
-        and image.shape[0] in (1, 3)
-        and image.shape[1:] == sample.target.shape
-        and min(sample.target.shape) > 1
-    )
-
-
-def shown_image(batch: Batch, number: int) -> Tensor:
-    """An image as 8 bits of three colours; one that is not in 8 bits, from its least to its greatest value."""
-    image = batch.inputs["image"][number]
-    if image.dtype != torch.uint8:
-        low, high = image.aminmax()
-        image = ((image - low) / (high - low).clamp(min=1e-12) * 255).to(torch.uint8)
-    return image.expand(3, -1, -1)
-
-
-def nearest(depth: Tensor, step: int) -> Tensor:
-    """A smaller map of sparse depth: the nearest point of each square that has one."""
-    if step == 1:
-        return depth
-    far = torch.where(depth > 0, -depth, -torch.inf)
-    least = torch.nn.functional.max_pool2d(far[None, None], step, ceil_mode=True)[0, 0]
-    return torch.where(torch.isfinite(least), -least, 0.0)
-
-
-def photo(image: Tensor) -> str:
-    """A colour picture, (channel, height, width) uint8, as text."""
-    return _encoded(Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).numpy())), "JPEG", quality=88)
-
-
-def grid(values: Tensor, scale: float) -> Grid:
-    """Numbers as a 16-bit grey picture, and what one count stands for; a finer scale than they have room for grows."""
-    scale = max(scale, float(values.max()) / COUNTS)
-    counts = (values.double() / scale).round().clamp(0, COUNTS).numpy().astype(np.uint16)
-    return Grid(scale=scale, png=_encoded(Image.fromarray(counts), "PNG"))
-
-
-def class_map(classes: Tensor) -> str:
-    """Classes of pixels as an 8-bit grey picture."""
-    return _encoded(Image.fromarray(classes.numpy().astype(np.uint8)), "PNG", optimize=True)
-
-
-def _encoded(picture: Image.Image, layout: str, **options: Any) -> str:
-    stream = io.BytesIO()
-    picture.save(stream, layout, **options)
-    return base64.b64encode(stream.getvalue()).decode("ascii")
-
-
-class DepthPictures:
-    """Keeps mean and variance of every member that is drawn."""
-
-    def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
-        """What went in, and the truth: 0 where it is not known."""
-        target = torch.where(batch.valid[number], batch.target[number], 0.0)
-        shown = {"image": thinned(shown_image(batch, number), step), "target": nearest(target, step).cpu().clone()}
-        if "sparse_depth" in batch.inputs:
-            shown["sparse_depth"] = nearest(batch.inputs["sparse_depth"][number, 0], step).cpu().clone()
-        return shown
-
-    def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
-        """Room for all members. outputs: of the first, (row, column)."""
-        return {name: torch.zeros(num_members, *values.shape) for name, values in outputs.items()}
-
-    def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
-        """Keep what a member predicts, (row, column); number: of the member within the draw."""
-        for name, values in outputs.items():
-            kept[name][number] = values.cpu().float()
-
-    def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], PredictedPicture]:
-        """What is known of the image, and mean and standard deviation of the draw."""
-        size = kept["mean"].shape[1:]
-        flat = {name: kept[name].flatten(1) for name in ("mean", "variance")}
-        predictive = gaussian.combine(flat, torch.full((1, num_members), 1 / num_members))
-        known = {name: grid(kept[name], DEPTH_SCALE) for name in ("sparse_depth", "target") if name in kept}
-        return known, PredictedPicture(
-            M=num_members,
-            mean=grid(predictive.mean.view(size), DEPTH_SCALE),
-            std=grid(predictive.variance.sqrt().view(size), DEPTH_SCALE),
-        )
-
-
-class ClassPictures:
-    """Keeps the sum of the members' probabilities: all logits of a pool would take gigabytes."""
-
-    def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
-        """The image and the true classes, IGNORE where there are none."""
-        target = torch.where(batch.valid[number], batch.target[number], IGNORE)
-        return {"image": thinned(shown_image(batch, number), step), "target": thinned(target, step).to(torch.uint8)}
-
-    def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
-        """No probability yet. outputs: of the first member, logits or probs (row, column, class)."""
-        return {"sum": torch.zeros(next(iter(outputs.values())).shape)}
-
-    def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
-        """Add the probabilities of a member; number: of the member within the draw."""
-        probs = torch.softmax(outputs["logits"].float(), -1) if "logits" in outputs else outputs["probs"].float()
-        kept["sum"].add_(probs.cpu())
-
-    def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], PredictedPicture]:
-        """What is known of the image, and the most probable class of the draw with its predictive entropy."""
-        probs = kept["sum"].double() / num_members
-        return {"target": class_map(kept["target"])}, PredictedPicture(
-            M=num_members,
-            predicted=class_map(probs.argmax(-1)),
-            uncertainty=grid(categorical.entropy(probs), ENTROPY_SCALE),
-        )
-
-
-PICTURES: dict[str, DepthPictures | ClassPictures] = {"gaussian": DepthPictures(), "categorical": ClassPictures()}
 
 
 @dataclass
@@ -171,6 +40,8 @@ class Gallery(Observer):
 
     def __post_init__(self) -> None:
         self.members = sorted(self.members)  # as they come by
+        if self.kind not in PICTURES:  # a ranking has no pictures
+            self.images = ()
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Keep outputs of the members that are drawn, and the images themselves."""
@@ -182,7 +53,7 @@ class Gallery(Observer):
     def _see_member(self, batch: Batch, image: int, row: int, number: int, member: int, maps: Maps) -> None:
         """row: of the image in the batch; number: of the member within the draw; member: its number in the maps."""
         of_kind, (height, width) = PICTURES[self.kind], batch.target.shape[-2:]
-        step = -(-width // MAX_WIDTH)
+        step = step_of(width)
         full = maps.rows(row, slice(0, height), slice(member, member + 1))
         outputs = {name: values[0, ::step, ::step] for name, values in full.items()}
         if number == 0:
@@ -209,10 +80,7 @@ class Gallery(Observer):
         for image in self.images:
             kept = self._of_image(image)
             if int(kept.get("seen", 0)) == len(self.members):
-                height, width = kept["image"].shape[-2:]
-                known, predicted = PICTURES[self.kind].picture(kept, len(self.members))
-                shown = {"image": image, "height": height, "width": width, "photo": photo(kept["image"])}
-                pictures.append(Picture(**shown, **known, methods={method: predicted}))
+                pictures.append(made_picture(self.kind, image, kept, len(self.members), method))
         return pictures
 
 
@@ -234,12 +102,34 @@ def is_whole(path: Path) -> bool:
         root = zarr.open_group(path, mode="r")
         arrays = dict(root.arrays())
         outputs = [array for name, array in arrays.items() if name in OUTPUTS]
-        number = len(KINDS["gaussian"]) if root.attrs["kind"] == "gaussian" else 1
+        number = len(KINDS[cast("Any", root.attrs["kind"])])
         # Chunks of targets and masks may be left out where they hold nothing but what is read there anyway.
         written = all(array.nchunks_initialized == array.nchunks for array in outputs)
         return bool(root.attrs["complete"]) and "target" in arrays and len(outputs) == number and written
     except Exception:  # whatever zarr makes of what is there, it is not whole
         return False
+
+
+@dataclass(frozen=True)
+class CoarseGrid:
+    """The grid that members predict an image of some size on."""
+
+    image: tuple[int, int]
+    points: tuple[int, int]
+    align_corners: bool
+
+    def largest(self, size: tuple[int, ...]) -> tuple[int, ...]:
+        """Points enough for the grid of the largest image, if they grow with images."""
+        sides = zip(size, self.image, self.points, strict=True)
+        return tuple(points + (full != side) * (-(-(full - side) * points // side) + 1) for full, side, points in sides)
+
+
+def coarse_grid(maps: Maps) -> CoarseGrid | None:
+    """The grid of logits that are coarser than the image; None where windows overlap or classes are put together."""
+    if not isinstance(maps, WindowMaps) or len(maps.windows) > 1 or set(maps.values) != {"logits"}:
+        return None
+    height, width = maps.values["logits"].shape[-2:]
+    return None if (height, width) == maps.size else CoarseGrid(maps.size, (height, width), maps.align_corners)
 
 
 class StoreObserver(Observer):
@@ -262,39 +152,62 @@ class StoreObserver(Observer):
                 raise InputError(f"{path}: not a prediction store; remove it, and it is made anew")
             shutil.rmtree(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        kind: Any = pool.kind
+        self.path, self.size = path, size
         method, domain, unit = labels
-        try:
-            self.writer = StoreWriter(
-                path,
-                kind=kind,
-                method=method,
-                domain=domain,
-                unit=unit,
-                num_members=pool.num_members,
-                num_images=len(data.samples),
-                size=size,
-                class_names=None if data.classes is None else data.classes.names,
-                group=pool.group,
-                resume=True,
-            )
-        except InputError as error:
-            raise InputError(f"{error}, or remove it, and it is made anew") from None
+        self.settings: dict[str, Any] = {
+            "kind": pool.kind,
+            "method": method,
+            "domain": domain,
+            "unit": unit,
+            "num_members": pool.num_members,
+            "num_images": len(data.samples),
+            "size": size,
+            "class_names": None if data.classes is None else data.classes.names,
+            "group": pool.group,
+        }
+        self.writer: StoreWriter | None = None
+
+    def opened(self, maps: Maps) -> StoreWriter:
+        """The writer, once it is known on what grid members predict: logits are kept on their own, if it is coarse."""
+        if self.writer is None:
+            if (grid := coarse_grid(maps)) is not None:
+                self.settings["align_corners"] = grid.align_corners
+                self.settings["coarse_size"] = grid.largest(self.size)
+            try:
+                self.writer = StoreWriter(self.path, **self.settings, resume=True)
+            except InputError as error:
+                raise InputError(f"{error}, or remove it, and it is made anew") from None
+        return self.writer
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Write what these members predict, and the targets with the first of them."""
+        writer, coarse = self.opened(maps), "align_corners" in self.settings
         for row, image in enumerate(images):
             if members.start == 0:
-                self.writer.write_target(image, batch.target[row].cpu(), batch.valid[row].cpu())
+                shown = self.photo(batch, row)
+                writer.write_target(image, batch.target[row].cpu(), batch.valid[row].cpu(), image=shown)
             rows = slice(0, len(batch.target[row]))
             for number, member in enumerate(range(members.start, members.stop)):
-                outputs = maps.rows(row, rows, slice(number, number + 1))
-                self.writer.write(member, image, **{name: values[0].cpu() for name, values in outputs.items()})
+                if coarse and isinstance(maps, WindowMaps):
+                    outputs = {"logits": maps.values["logits"][number, row, 0].movedim(0, -1)[None]}
+                else:
+                    outputs = maps.rows(row, rows, slice(number, number + 1))
+                writer.write(member, image, **{name: values[0].cpu() for name, values in outputs.items()})
+
+    @staticmethod
+    def photo(batch: Batch, row: int) -> Tensor | None:
+        """The photo of an image of the batch, (height, width, 3); None where there is none of the target's size."""
+        image = batch.inputs.get("image")
+        if image is None or image.dtype != torch.uint8 or image.shape[1:] != (3, *batch.target.shape[1:]):
+            return None
+        return image[row].cpu().movedim(0, -1)
 
     def close(self) -> None:
         """Say that the store is complete."""
-        self.writer.close()
+        if self.writer is not None:
+            self.writer.close()
 
     def stop(self) -> None:
         """Leave the store to be gone on with."""
-        self.writer.stop()
+        if self.writer is not None:
+            self.writer.stop()

@@ -27,6 +27,7 @@ from zarr.abc.store import Store
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
 from epibench.errors import InputError, some_of
+from epibench.results import Counted, Kind, counted_as
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -34,14 +35,21 @@ if TYPE_CHECKING:
 
 VERSION = 1
 READ_WHOLE_LIMIT = 4 * 2**30
-Kind = Literal["gaussian", "categorical"]
-KINDS: dict[Kind, tuple[str, str]] = {"gaussian": ("mean", "variance"), "categorical": ("probs", "logits")}
+# What members put out, by kind: one array for each tuple, under one of its names.
+KINDS: dict[Kind, tuple[tuple[str, ...], ...]] = {
+    "gaussian": (("mean",), ("variance",)),
+    "categorical": (("probs", "logits"),),
+    "ranking": (("mean", "predicted"), ("uncertainty", "confidence")),
+}
 Array = NDArray[Any]
 
-OUTPUTS = (*KINDS["gaussian"], *KINDS["categorical"])
-SHARED = ("target", "valid", "image_id")
+OF_CLASSES = ("probs", "logits")  # with the class axis last
+UNCERTAIN = ("uncertainty", "confidence")  # perhaps with an axis of several maps last
+OUTPUTS = tuple(dict.fromkeys(name for needed in KINDS.values() for names in needed for name in names))
+SHARED = ("target", "valid", "image", "image_id", "image_size", "grid_size")
 ARRAYS = (*OUTPUTS, *SHARED, "group", "member_id")
-ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "class_names")
+NAMES = ("class_names", "target_names", "uncertainty_names")
+ATTRIBUTES = ("version", "kind", "method", "domain", "unit", *NAMES, "align_corners")
 # Codecs that only transform bytes. Others (numcodecs' "pickle") can run code, or are not ours to judge.
 SAFE_CODECS = {
     *("bytes", "endian", "transpose", "sharding_indexed", "vlen-utf8", "packbits", "shuffle", "astype", "delta"),
@@ -57,6 +65,7 @@ MISNOMERS = {
     "pred": ("mean probs", "name it 'mean' (gaussian) or 'probs' (categorical)"),
     **dict.fromkeys(("probabilities", "softmax"), ("probs", "name it 'probs'")),
     **dict.fromkeys(("label", "labels", "gt", "ground_truth"), ("target", "name it 'target'")),
+    "conf": ("uncertainty", "name it 'confidence'"),
     "mask": ("valid", "name it 'valid' (bool, true where the target counts)"),
 }
 Label = str | int
@@ -82,10 +91,25 @@ class Contents:
 
 
 @dataclass(frozen=True)
+class CoarseLogits:
+    """Logits on a grid that is coarser than the image, between whose points they are interpolated (bilinear).
+
+    align_corners: whether the outermost points of the grid lie on the outermost pixels, or in the middles of cells
+    source: (member, image, coarse row, coarse column, class)
+    image_sizes, grid_sizes: height and width of every image and of its grid, (image, 2); the rest is padding
+    """
+
+    align_corners: bool
+    source: Source
+    image_sizes: Array
+    grid_sizes: Array
+
+
+@dataclass(frozen=True)
 class PredictionStore:
     """Members' outputs on disk, with their target; `members.stored` reads the values.
 
-    `shape` are the free axes: (image, height, width), or just (n,).
+    `shape` are the free axes: (image, height, width), or just (n,), or (n, k) for k targets of every sample.
     """
 
     path: Path
@@ -94,6 +118,8 @@ class PredictionStore:
     domain: str | None
     unit: str | None
     class_names: tuple[str, ...] | None
+    target_names: tuple[str, ...] | None
+    uncertainty_names: tuple[str, ...] | None
     num_members: int
     num_classes: int | None
     shape: tuple[int, ...]
@@ -102,6 +128,7 @@ class PredictionStore:
     image_id: tuple[Label, ...] | None
     arrays: Mapping[str, Source] = field(repr=False, compare=False)
     complete: bool = True  # false if its writer was stopped
+    coarse: CoarseLogits | None = field(default=None, repr=False, compare=False)
 
     @property
     def has_images(self) -> bool:
@@ -109,8 +136,13 @@ class PredictionStore:
         return len(self.shape) >= 3 or self.image_id is not None
 
     @property
+    def counted(self) -> Counted:
+        """What its targets are called: pixels, samples or values."""
+        return counted_as(self.shape)
+
+    @property
     def num_pixels(self) -> int:
-        """All pixels, valid or not."""
+        """All pixels, samples or values, valid or not."""
         return math.prod(self.shape)
 
     @property
@@ -153,30 +185,95 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
         raise InputError(f"{path}: the attribute 'version' {version}; this epibench reads version {VERSION}")
     outputs = _output_names(path, contents)
     kind: Kind = attributes["kind"]
+    coarse = _coarse_logits(path, attributes, outputs, arrays)
+    if coarse is not None:  # seen as if they were fine
+        first, target = arrays["logits"], arrays["target"].shape
+        fine = (*first.shape[:2], *target[1:], first.shape[-1])
+        arrays = {**arrays, "logits": Source(fine, first.dtype, (1, 1, 1, *fine[3:]), first.read)}
     for name in (*outputs, "target", "valid"):
         if name in arrays:
-            _check_dtype(path, kind, name, arrays[name].dtype)
-    _check_shapes(path, kind, outputs, arrays)
+            _check_dtype(path, has_classes(outputs), name, arrays[name].dtype)
+    _check_shapes(path, outputs, arrays)
+    if "image" in arrays:
+        _check_photos(path, arrays["image"], arrays["target"].shape)
     first, shape = arrays[outputs[0]], arrays["target"].shape
-    num_classes = first.shape[-1] if kind == "categorical" else None
     class_names = attributes.get("class_names")
+    num_classes = first.shape[-1] if kind == "categorical" else None
+    if "predicted" in outputs:
+        if class_names is None:
+            raise InputError(f"{path}: 'predicted' without class_names; give one for each class")
+        num_classes = len(class_names)
     if class_names is not None and len(class_names) != num_classes:
         raise InputError(f"{path}: {len(class_names)} class_names for {num_classes} classes; give one for each")
+    target_names = _target_names(path, attributes, num_classes, shape)
     texts = {name: attributes.get(name) for name in ("method", "domain", "unit")}
     return PredictionStore(
         path=path,
         kind=kind,
         **{name: None if text is None else str(text) for name, text in texts.items()},
         class_names=None if class_names is None else tuple(str(name) for name in class_names),
+        target_names=target_names,
+        uncertainty_names=_uncertainty_names(path, attributes, outputs, arrays),
         num_members=first.shape[0],
         num_classes=num_classes,
         shape=shape,
         group=_labels(path, "group", arrays, first.shape[0]),
         member_id=_labels(path, "member_id", arrays, first.shape[0]),
         image_id=_labels(path, "image_id", arrays, shape[0]),
-        arrays={name: arrays[name] for name in (*outputs, "target", "valid") if name in arrays},
+        arrays={name: arrays[name] for name in (*outputs, "target", "valid", "image") if name in arrays},
         complete=attributes.get("complete") is not False,
+        coarse=coarse,
     )
+
+
+def _coarse_logits(
+    path: Path, attributes: Mapping[str, Any], outputs: Sequence[str], arrays: Mapping[str, Source]
+) -> CoarseLogits | None:
+    """The coarse grid of logits of a store that says how its corners lie."""
+    if "align_corners" not in attributes:
+        return None
+    if tuple(outputs) != ("logits",):
+        raise InputError(f"{path}: 'align_corners' is for a coarse grid of logits; without 'logits', leave it out")
+    shape, target = arrays["logits"].shape, arrays["target"].shape
+    if len(target) != 3 or len(shape) != 5 or shape[1] != target[0] or 0 in shape:
+        raise InputError(
+            f"{path}: 'logits' has shape {shape}, 'target' {target}; with 'align_corners' they are (member, image, "
+            "coarse row, coarse column, class) and (image, height, width)"
+        )
+    sizes = []
+    for name, largest in (("image_size", target[1:]), ("grid_size", shape[2:4])):
+        given = arrays[name].read((slice(None), slice(None))) if name in arrays else np.tile(largest, (target[0], 1))
+        if given.shape != (target[0], 2) or given.dtype.kind not in "iu" or (given > largest).any():
+            raise InputError(f"{path}: {name!r} must be integers ({target[0]}, 2), none above {tuple(largest)}")
+        sizes.append(np.where(given < 0, largest, given))  # never written: what is missing is found by its values
+    return CoarseLogits(bool(attributes["align_corners"]), arrays["logits"], *sizes)
+
+
+def _target_names(
+    path: Path, attributes: Mapping[str, Any], num_classes: int | None, shape: tuple[int, ...]
+) -> tuple[str, ...] | None:
+    """The names of the k targets of samples (n, k), or of the one of (n,)."""
+    names = attributes.get("target_names")
+    if names is None:
+        return None
+    number = shape[1] if len(shape) == 2 else 1
+    if num_classes is not None or len(shape) > 2 or len(names) != number:
+        expected = "class_names" if num_classes is not None else f"{number}, one for each target of (n, k)"
+        raise InputError(f"{path}: {len(names)} target_names for 'target' with shape {shape}; give {expected}")
+    return tuple(str(name) for name in names)
+
+
+def _uncertainty_names(
+    path: Path, attributes: Mapping[str, Any], outputs: Sequence[str], arrays: Mapping[str, Source]
+) -> tuple[str, ...] | None:
+    """The names of several maps of uncertainty, (member, …, map); None where there is one, without that axis."""
+    names = attributes.get("uncertainty_names")
+    shapes = {name: arrays[name].shape for name in outputs if name in UNCERTAIN}
+    several = [shape[-1] for shape in shapes.values() if len(shape) == len(arrays["target"].shape) + 2]
+    if several != ([] if names is None else [len(names)]):
+        given = "no uncertainty_names" if names is None else f"{len(names)} uncertainty_names"
+        raise InputError(f"{path}: {given} for {shapes}; give one for each map of (member, …, map), else none")
+    return None if names is None else tuple(str(name) for name in names)
 
 
 def _output_names(path: Path, contents: Contents) -> tuple[str, ...]:
@@ -184,59 +281,82 @@ def _output_names(path: Path, contents: Contents) -> tuple[str, ...]:
     kind, names = contents.attributes.get("kind"), f"found {listed(contents.names)}"
     if kind not in KINDS:
         raise InputError(
-            f"{path}: the attribute 'kind' is {kind!r} and must be 'gaussian' (arrays 'mean', 'variance') or "
-            f"'categorical' ('probs' or 'logits'); {names}{hints(ARRAYS, contents.names)}"
+            f"{path}: the attribute 'kind' is {kind!r} and must be 'gaussian' (arrays 'mean', 'variance'), "
+            f"'categorical' ('probs' or 'logits') or 'ranking' ('mean' or 'predicted', 'uncertainty' or "
+            f"'confidence'); {names}{hints(ARRAYS, contents.names)}"
         )
-    outputs = tuple(name for name in KINDS[kind] if name in contents.arrays)
-    if outputs == ("probs", "logits"):
-        raise InputError(f"{path}: both 'probs' and 'logits'; keep one of them")
-    needed = (*(KINDS[kind] if kind == "gaussian" else outputs or ("probs",)), "target")
-    missing = [name for name in needed if name not in contents.arrays]
+    outputs, missing = list[str](), list[str]()
+    for alternatives in KINDS[kind]:
+        present = [name for name in alternatives if name in contents.arrays]
+        if len(present) > 1:
+            raise InputError(f"{path}: both {present[0]!r} and {present[1]!r}; keep one of them")
+        outputs += present
+        missing += [] if present else alternatives[:1]
+    missing += [] if "target" in contents.arrays else ["target"]
     remedies = hints([name for name in (*missing, "valid") if name not in contents.arrays], contents.names)
     if missing or remedies:
         problem = f"no array {listed(missing)}" if missing else "an array under another name"
         raise InputError(f"{path}: {problem}; {names}{remedies}")
-    return outputs
+    return tuple(outputs)
 
 
-def _check_dtype(path: Path, kind: Kind, name: str, dtype: np.dtype[Any]) -> None:
+def has_classes(outputs: Sequence[str]) -> bool:
+    """Whether what members put out is about classes, not values."""
+    return any(name in (*OF_CLASSES, "predicted") for name in outputs)
+
+
+def _check_dtype(path: Path, classes: bool, name: str, dtype: np.dtype[Any]) -> None:
+    numbers, indices = ("efdbhilqBHILQ", "numbers"), ("bhilqBHILQ", "integers, the class indices")
     allowed, words = {
         "valid": ("?", "bool: array.astype(bool)"),
-        "target": ("efdbhilqBHILQ", "numbers") if kind == "gaussian" else ("bhilqBHILQ", "integers, the class indices"),
+        "predicted": indices,
+        "target": indices if classes else numbers,
     }.get(name, ("efd", "float16, float32 or float64"))
     if dtype.char not in allowed:
         raise InputError(f"{path}: {name!r} has dtype {dtype}; store it as {words}")
 
 
-def _check_shapes(path: Path, kind: Kind, outputs: Sequence[str], arrays: Mapping[str, Source]) -> None:
+def _check_shapes(path: Path, outputs: Sequence[str], arrays: Mapping[str, Source]) -> None:
     target = arrays["target"].shape
     for name in (*outputs, "target", "valid"):
         if name in arrays and math.prod(arrays[name].shape) == 0:
             raise InputError(f"{path}: {name!r} is empty, with shape {arrays[name].shape}; store at least one value")
     if not target:
         raise InputError(f"{path}: 'target' has no axis; store at least shape (n,)")
-    classes = 1 if kind == "categorical" else 0
     for name in outputs:
         shape, hint = arrays[name].shape, ""
+        classes = int(name in OF_CLASSES or (name in UNCERTAIN and len(shape) == len(target) + 2))
         if shape[1 : len(shape) - classes] != target or len(shape) != len(target) + 1 + classes:
-            axes = "(member, …, class)" if classes else "(member, …)"
+            axes = "(member, …, class)" if name in OF_CLASSES else "(member, …)"
             moved = [axis for axis in range(1, len(shape) - 1) if (*shape[1:axis], *shape[axis + 1 :]) == target]
             if shape[: len(shape) - classes] == target:
                 hint = f": add a member axis, {name}[None]"
-            elif classes and moved:
+            elif name == "logits" and len(shape) == 5 and shape[:2] == (shape[0], *target[:1]):
+                hint = ": on a coarse grid? Then say so with 'align_corners' (docs/stores.md)"
+            elif name in OF_CLASSES and moved:
                 hint = f": move the class axis to the end, numpy.moveaxis({name}, {moved[0]}, -1)"
             raise InputError(
                 f"{path}: {name!r} has shape {shape}, 'target' {target}; {name!r} must be {axes} around the target's "
                 f"axes{hint}"
             )
-    if kind == "gaussian" and arrays["mean"].shape != arrays["variance"].shape:
-        raise InputError(
-            f"{path}: 'mean' has shape {arrays['mean'].shape}, 'variance' {arrays['variance'].shape}; they must agree"
-        )
+    first, *others = outputs
+    for name in others:
+        if arrays[name].shape[: 1 + len(target)] != arrays[first].shape:
+            shapes = f"{first!r} has shape {arrays[first].shape}, {name!r} {arrays[name].shape}"
+            raise InputError(f"{path}: {shapes}; they must agree")
     if "valid" in arrays and arrays["valid"].shape != target:
         raise InputError(f"{path}: 'valid' has shape {arrays['valid'].shape}, 'target' {target}; they must agree")
-    if classes and arrays[outputs[0]].shape[-1] < 2:
+    if first in OF_CLASSES and arrays[first].shape[-1] < 2:
         raise InputError(f"{path}: {outputs[0]!r} has one class; store one value per class, also for two classes")
+
+
+def _check_photos(path: Path, photos: Source, target: tuple[int, ...]) -> None:
+    """Photos are of the size of the targets, in bytes, with three channels last."""
+    if len(target) != 3 or photos.shape != (*target, 3) or photos.dtype != np.uint8:
+        raise InputError(
+            f"{path}: 'image' is {photos.dtype} with shape {photos.shape}, 'target' has shape {target}; photos are "
+            "uint8, (image, height, width, 3), of the size of the targets"
+        )
 
 
 def _labels(path: Path, name: str, arrays: Mapping[str, Source], length: int) -> tuple[Label, ...] | None:
@@ -396,7 +516,9 @@ def _npz_contents(path: Path) -> Contents:
         names = tuple(entry.removesuffix(".npy") for entry in archive.namelist())
         sources = {name: _npz_source(path, archive, name) for name in names if name in ARRAYS + ATTRIBUTES}
     attributes = {name: sources.pop(name).read(()).tolist() for name in ATTRIBUTES if name in sources}
-    kinds = [kind for kind, outputs in KINDS.items() if any(name in sources for name in outputs)]
+    telling = {"gaussian": ("variance",), "categorical": OF_CLASSES, "ranking": ("predicted", *UNCERTAIN)}
+    kinds = [kind for kind, names_of in telling.items() if any(name in sources for name in names_of)]
+    kinds = kinds or (["gaussian"] if "mean" in sources else [])
     inferred = {"kind": kinds[0]} if len(kinds) == 1 else {}
     return Contents(sources, {"version": VERSION, **inferred, **attributes}, names)
 
@@ -473,7 +595,7 @@ def _stacked(name: str, copies: Mapping[Path, Source], shape: tuple[int, ...] | 
                 f"{file}: {name!r} has shape {other.shape} and dtype {other.dtype}, in {first_file.name} "
                 f"{first.shape} and {first.dtype}; members must agree"
             )
-    without_class = first.shape[:-1] if name in ("probs", "logits") else first.shape
+    without_class = first.shape[:-1] if name in OF_CLASSES else first.shape
     leading = shape is not None and without_class != shape and first.shape[:1] == (1,)
     members = tuple(copies.values())
 

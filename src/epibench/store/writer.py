@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -22,13 +23,16 @@ from zarr.storage import MemoryStore, ZipStore
 
 from epibench import files
 from epibench.errors import InputError
+from epibench.results import Kind
 from epibench.store.formats import (
     KINDS,
+    OF_CLASSES,
     OUTPUTS,
+    SHARED,
+    UNCERTAIN,
     VERSION,
     Array,
     Contents,
-    Kind,
     Label,
     check_entries,
     describe,
@@ -42,6 +46,7 @@ USUAL_MEMBERS = 32
 TARGET_CHUNK_BYTES = 2**20
 # The one string type of zarr 3 with a specification; others warn, and may become unreadable.
 STRING = np.dtypes.StringDType()
+INTEGER = np.dtype(np.int32)
 Values = ArrayLike | torch.Tensor
 METADATA = "zarr.json"
 # Each writer at work has a file in the folder, .writer.….unfinished, that it touches at each write: the last one to
@@ -60,7 +65,11 @@ def write_store(
     variance: Values | None = None,
     probs: Values | None = None,
     logits: Values | None = None,
+    predicted: Values | None = None,
+    uncertainty: Values | None = None,
+    confidence: Values | None = None,
     valid: Values | None = None,
+    image: Values | None = None,
     group: Sequence[Label] | None = None,
     member_id: Sequence[Label] | None = None,
     image_id: Sequence[Label] | None = None,
@@ -68,18 +77,28 @@ def write_store(
     domain: str | None = None,
     unit: str | None = None,
     class_names: Sequence[str] | None = None,
+    target_names: Sequence[str] | None = None,
+    uncertainty_names: Sequence[str] | None = None,
+    align_corners: bool | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write whole arrays as a store: a folder, or a zip if the path ends in .zip; complete or not at all.
 
-    mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…)
+    mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…), as (image, height, width), or
+    (n,), or (n, k) for k targets of every sample, which target_names may name; for kind "ranking": mean or predicted
+    (classes), and uncertainty or confidence, (member, …), or (member, …, map) with uncertainty_names; image: photos for
+    the report, uint8 (image, height, width, 3); align_corners: logits are on a coarse grid, (member, image, coarse row,
+    coarse column, class), whose outermost points lie on the outermost pixels, or do not
     """
     path = _checked_path(path, overwrite=overwrite, resume=False)
-    given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "target": target, "valid": valid}
+    given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "predicted": predicted}
+    given |= {"uncertainty": uncertainty, "confidence": confidence, "target": target, "valid": valid, "image": image}
     arrays = {name: _to_numpy(values) for name, values in given.items() if values is not None}
     labels = {"group": group, "member_id": member_id, "image_id": image_id}
     arrays |= {name: _label_array(values) for name, values in labels.items() if values is not None}
-    attributes = _attributes(kind, method, domain, unit, class_names)
+    names = {"class_names": class_names, "target_names": target_names, "uncertainty_names": uncertainty_names}
+    attributes = _attributes(kind, method, domain, unit, names)
+    attributes |= {} if align_corners is None else {"align_corners": align_corners}
     sources = {name: memory_source(values) for name, values in arrays.items()}
     store = describe(path, Contents(sources, attributes, tuple(sources)))
     if unknown := [name for name in OUTPUTS if name in arrays and name not in store.output_names]:
@@ -105,7 +124,10 @@ class StoreWriter:
     Several processes may write different members or images of one folder at once: give each `num_members`,
     `num_images`, `size`, and `resume=True`, which also creates what is not there. A chunk holds one member and image.
 
-    size: the axes of one image, (height, width); group, member_id: one label per member
+    With `align_corners`, logits are written on a coarse grid, as the network predicts them, and interpolated when they
+    are read: true if the outermost points of the grid lie on the outermost pixels, as in torch's `interpolate`.
+
+    size: the axes of one image, (height, width); coarse_size: the largest grid; group, member_id: one label per member
     overwrite: replace a store at `path`, at the first write; resume: go on writing into it
     """
 
@@ -118,6 +140,10 @@ class StoreWriter:
         domain: str | None = None,
         unit: str | None = None,
         class_names: Sequence[str] | None = None,
+        target_names: Sequence[str] | None = None,
+        uncertainty_names: Sequence[str] | None = None,
+        align_corners: bool | None = None,
+        coarse_size: Sequence[int] | None = None,
         num_members: int | None = None,
         num_images: int | None = None,
         num_classes: int | None = None,
@@ -131,7 +157,7 @@ class StoreWriter:
         if dtype not in ("float16", "float32", "float64"):
             raise InputError(f"{path}: dtype {dtype!r}; outputs are stored as float16, float32 or float64")
         if kind not in KINDS:
-            raise InputError(f"{path}: kind {kind!r}; give 'gaussian' or 'categorical'")
+            raise InputError(f"{path}: kind {kind!r}; give 'gaussian', 'categorical' or 'ranking'")
         self.path = _checked_path(path, overwrite=overwrite, resume=resume)
         self.kind = kind
         self.dtype = np.dtype(dtype)
@@ -142,7 +168,14 @@ class StoreWriter:
         for name, labels in self._labels.items():
             if num_members is None or len(labels) != num_members:
                 raise InputError(f"{path}: {len(labels)} values of {name} for num_members={num_members}; give one each")
-        self._attributes = _attributes(kind, method, domain, unit, class_names)
+        names = {"class_names": class_names, "target_names": target_names, "uncertainty_names": uncertainty_names}
+        self._attributes = _attributes(kind, method, domain, unit, names)
+        self._maps = () if uncertainty_names is None else (len(uncertainty_names),)
+        if align_corners is not None:
+            if kind != "categorical":
+                raise InputError(f"{path}: align_corners is for logits of a categorical store; leave it out")
+            self._attributes["align_corners"] = align_corners
+        self._coarse_size = None if coarse_size is None else tuple(coarse_size)
         self._overwrite, self._resume = overwrite, resume
         self._extent = (num_members or 0, num_images or 0)
         self._image_shapes: dict[int, tuple[int, ...]] = {}
@@ -163,28 +196,50 @@ class StoreWriter:
             (self._work / STOPPED).touch()
 
     def write_target(
-        self, image: int, target: Values, valid: Values | None = None, image_id: Label | None = None
+        self,
+        number: int,
+        target: Values,
+        valid: Values | None = None,
+        image_id: Label | None = None,
+        image: Values | None = None,
     ) -> None:
-        """Write the target of one image; `valid` is false where it does not count."""
+        """Write the target of one image; `valid` is false where it does not count.
+
+        image: its photo, for the report, uint8 (height, width, 3)
+        """
         self._check_open()
+        photo = None if image is None else self._checked_photo(number, _to_numpy(image), np.shape(_to_numpy(target)))
         values = _to_numpy(target)
         used = np.ones(values.shape, dtype=bool) if valid is None else _to_numpy(valid)
         if used.dtype != bool or used.shape != values.shape:
             raise InputError(
-                f"{self.path}: 'valid' of image {image} is {used.dtype} {used.shape}; give bool {values.shape}"
+                f"{self.path}: 'valid' of image {number} is {used.dtype} {used.shape}; give bool {values.shape}"
             )
-        categorical = self.kind == "categorical"
+        categorical = self.kind == "categorical" or (self.kind == "ranking" and "class_names" in self._attributes)
         if values.dtype.kind not in ("iu" if categorical else "iuf"):
             needed = "integers (classes)" if categorical else "numbers"
-            raise InputError(f"{self.path}: 'target' of image {image} is {values.dtype}; give {needed}")
+            raise InputError(f"{self.path}: 'target' of image {number} is {values.dtype}; give {needed}")
         dtype = np.dtype("int32") if categorical else np.promote_types(self.dtype, np.float32)
         values = _cast(self.path, "target", values, dtype)
-        size = self._take_image(image, "target", values.shape)
+        size = self._take_image(number, "target", values.shape)
         with files.naming(self.path):
-            self._array("target", size, dtype, image)[image] = _padded(values, size, _fill(dtype))
-            self._array("valid", size, used.dtype, image)[image] = _padded(used, size, False)
+            if self._coarse:
+                self._array("image_size", (2,), INTEGER, number)[number] = np.array(values.shape, INTEGER)
+            self._array("target", size, dtype, number)[number] = _padded(values, size, _fill(dtype))
+            self._array("valid", size, used.dtype, number)[number] = _padded(used, size, False)
+            if photo is not None:
+                self._array("image", (*size, 3), photo.dtype, number)[number] = _padded(photo, (*size, 3), 0)
             if image_id is not None:
-                self._array("image_id", (), STRING, image)[image] = str(image_id)
+                self._array("image_id", (), STRING, number)[number] = str(image_id)
+
+    def _checked_photo(self, number: int, photo: Array, target: tuple[int, ...]) -> Array:
+        if photo.dtype != np.uint8 or photo.shape != (*target, 3) or len(target) != 2:
+            hint = "; put channels last, numpy.moveaxis(image, 0, -1)" if photo.shape == (3, *target) else ""
+            raise InputError(
+                f"{self.path}: the photo of image {number} is {photo.dtype} {photo.shape}; give uint8 "
+                f"(height, width, 3) for a target (height, width), which is {target}{hint}"
+            )
+        return photo
 
     def write(
         self,
@@ -195,35 +250,75 @@ class StoreWriter:
         variance: Values | None = None,
         probs: Values | None = None,
         logits: Values | None = None,
+        predicted: Values | None = None,
+        uncertainty: Values | None = None,
+        confidence: Values | None = None,
     ) -> None:
-        """Write what one member puts out for one image: mean and variance (…), or probs or logits (…, class)."""
+        """Write what one member puts out for one image: mean and variance (…), or probs or logits (…, class).
+
+        Of kind "ranking": mean or predicted (…), and uncertainty or confidence, (…) or (…, map).
+        """
         self._check_open()
-        given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits}
+        given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "predicted": predicted}
+        given |= {"uncertainty": uncertainty, "confidence": confidence}
         outputs = {name: _to_numpy(values) for name, values in given.items() if values is not None}
-        if tuple(outputs) not in ((KINDS["gaussian"],) if self.kind == "gaussian" else (("probs",), ("logits",))):
-            needs = "mean and variance" if self.kind == "gaussian" else "either probs or logits"
-            raise InputError(f"{self.path}: a {self.kind} store needs {needs}; got {', '.join(outputs) or 'neither'}")
+        if tuple(outputs) not in itertools.product(*KINDS[self.kind]):
+            parts = [f"either {' or '.join(names)}" if len(names) > 1 else names[0] for names in KINDS[self.kind]]
+            got = ", ".join(outputs) or "neither"
+            raise InputError(f"{self.path}: a {self.kind} store needs {' and '.join(parts)}; got {got}")
+        if self._coarse and "logits" not in outputs:
+            raise InputError(f"{self.path}: with align_corners, a store holds logits; got {', '.join(outputs)}")
+        if "predicted" in outputs and "class_names" not in self._attributes:
+            raise InputError(f"{self.path}: 'predicted' needs class_names; give StoreWriter one for each class")
         name = next(iter(outputs))
         shape = outputs[name].shape
-        if self.kind == "gaussian" and (other := outputs["variance"].shape) != shape:
-            raise InputError(
-                f"{self.path}: 'mean' of image {image} has shape {shape}, 'variance' {other}; they must agree"
-            )
+        for other, values in list(outputs.items())[1:]:
+            axes = (*shape, *(self._maps if other in UNCERTAIN else ()))
+            if values.shape != axes:
+                raise InputError(
+                    f"{self.path}: {name!r} of image {image} has shape {shape}, {other!r} {values.shape}; they must "
+                    f"agree{' but for the axis of maps, which comes last' if self._maps else ''}"
+                )
         _check_index(self.path, "member", member, self._num_members)
-        outputs = {name: _cast(self.path, name, values, self.dtype) for name, values in outputs.items()}
+        outputs = {name: _cast(self.path, name, values, self._dtype_of(name)) for name, values in outputs.items()}
         if self._resume:
             self._open()  # which knows the number of classes
-        classes = shape[-1:] if self.kind == "categorical" else ()
+        classes = shape[-1:] if name in OF_CLASSES else ()
         num_classes = classes[0] if classes else 0
         if self.kind == "categorical" and num_classes != (expected := self._num_classes or max(2, num_classes)):
             raise InputError(
                 f"{self.path}: {name!r} has {num_classes} classes, expected {expected}; the class axis comes last"
             )
-        inner = (*self._take_image(image, name, shape[: len(shape) - len(classes)]), *classes)
-        self._num_classes = num_classes or None
+        take = self._take_grid if self._coarse else self._take_image
+        size = take(image, name, shape[: len(shape) - len(classes)])
+        self._num_classes = num_classes or self._num_classes
         with files.naming(self.path):
             for name, values in outputs.items():
-                self._array(name, inner, self.dtype, image, member)[member, image] = _padded(values, inner, np.nan)
+                inner, dtype = (*size, *(self._maps if name in UNCERTAIN else classes)), self._dtype_of(name)
+                self._array(name, inner, dtype, image, member)[member, image] = _padded(values, inner, _fill(dtype))
+            if self._coarse:
+                self._array("grid_size", (2,), INTEGER, image)[image] = np.array(shape[:2], INTEGER)
+
+    @property
+    def _coarse(self) -> bool:
+        return "align_corners" in self._attributes
+
+    def _take_grid(self, image: int, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Check a coarse grid; it must fit into the largest, which is the first if that was not given."""
+        _check_index(self.path, "image", image, self._num_images)
+        if self._resume:
+            self._open()
+        largest = self._coarse_size or shape
+        if len(shape) != 2 or 0 in shape or any(length > limit for length, limit in zip(shape, largest, strict=True)):
+            raise InputError(
+                f"{self.path}: {name!r} of image {image} is on a grid {shape}, more than {largest}; give (coarse row, "
+                "coarse column, class), and StoreWriter the largest grid as coarse_size"
+            )
+        self._coarse_size = largest
+        return largest
+
+    def _dtype_of(self, name: str) -> np.dtype[Any]:
+        return np.dtype("int32") if name == "predicted" else self.dtype
 
     def close(self) -> None:
         """Say that the store is complete, and pack a zip; nothing can be written afterwards."""
@@ -256,7 +351,7 @@ class StoreWriter:
             self._open()
         size = self.size or shape
         where = f"{self.path}: {name!r} of image {image} has axes {shape}"
-        hint = "; the class axis comes last" if name in KINDS["categorical"] else ""
+        hint = "; the class axis comes last" if name in OF_CLASSES else ""
         if len(shape) != len(size) or math.prod(shape) == 0 or not shape:
             raise InputError(f"{where}, images {size or 'at least one'}; give the same axes for all{hint}")
         if any(length > limit for length, limit in zip(shape, size, strict=True)):
@@ -295,7 +390,7 @@ class StoreWriter:
 
     def _take_over(self) -> None:
         """Check that what is there already agrees with what was asked for, and go on from its sizes."""
-        known = (*OUTPUTS, "target", "valid", "image_id")
+        known = (*OUTPUTS, *SHARED)
         # Looked for by name: zarr warns of folders of arrays that another process is about to create.
         self._arrays = {
             name: _open_array(self._work, name) for name in known if (self._work / name / METADATA).exists()
@@ -305,13 +400,16 @@ class StoreWriter:
         for name, array in self._arrays.items():
             if name in OUTPUTS:
                 *inner, last = array.shape[2:]
-                stored |= {"num_members": array.shape[0], "dtype": array.dtype, "size": array.shape[2:]}
-                stored |= {"num_classes": last, "size": tuple(inner)} if self.kind == "categorical" else {}
+                stored |= {"num_members": array.shape[0]} | ({} if name == "predicted" else {"dtype": array.dtype})
+                if name in OF_CLASSES:
+                    stored |= {"num_classes": last, "coarse_size" if self._coarse else "size": tuple(inner)}
+                elif name not in UNCERTAIN:
+                    stored["size"] = array.shape[2:]
             elif name == "target":
                 stored["size"] = array.shape[1:]
             stored["num_images"] = max(stored.get("num_images", 0), array.shape[1 if name in OUTPUTS else 0])
         sizes = {"num_members": self._num_members, "num_images": self._num_images, "num_classes": self._num_classes}
-        asked = {**self._attributes, **sizes, "size": self.size, "dtype": self.dtype}
+        asked = {**self._attributes, **sizes, "size": self.size, "coarse_size": self._coarse_size, "dtype": self.dtype}
         for name, value in asked.items():
             if value is not None and stored.get(name, value) != value:
                 raise InputError(
@@ -319,6 +417,7 @@ class StoreWriter:
                     "or overwrite"
                 )
         self.size = stored.get("size", self.size)
+        self._coarse_size = stored.get("coarse_size", self._coarse_size)
         self._num_classes = stored.get("num_classes", self._num_classes)
         self._extent = (stored.get("num_members", self._extent[0]), stored.get("num_images", self._extent[1]))
 
@@ -336,9 +435,10 @@ class StoreWriter:
                 array.resize((*leading, *array.shape[len(leading) :]))
         if name not in self._arrays:
             shape = (*(self._extent if name in OUTPUTS else self._extent[1:]), *inner)
-            num_free = 1 + (0 if self.size is None else len(self.size))
+            num_free = 3 if self._coarse and name in OUTPUTS else 1 + (0 if self.size is None else len(self.size))
             num_members = self._num_members or USUAL_MEMBERS
-            chunks = _chunks(name, shape, dtype, num_free, num_members, images=True) if inner else (1,)
+            pixels = name not in ("image_id", "image_size", "grid_size")
+            chunks = _chunks(name, shape, dtype, num_free, num_members, images=True) if pixels else (1, *inner)
             self._arrays[name] = _create_array(self._work, name, shape, chunks, dtype)
         return self._arrays[name]
 
@@ -451,11 +551,15 @@ def _open_array(folder: Path, name: str) -> zarr.Array[Any]:
 
 
 def _attributes(
-    kind: Kind, method: str | None, domain: str | None, unit: str | None, class_names: Sequence[str] | None
+    kind: Kind,
+    method: str | None,
+    domain: str | None,
+    unit: str | None,
+    names: Mapping[str, Sequence[str] | None],
 ) -> dict[str, Any]:
-    given = {"version": VERSION, "kind": kind, "method": method, "domain": domain, "unit": unit}
-    names = None if class_names is None else list(class_names)
-    return {name: value for name, value in {**given, "class_names": names}.items() if value is not None}
+    given: dict[str, Any] = {"version": VERSION, "kind": kind, "method": method, "domain": domain, "unit": unit}
+    given |= {name: None if values is None else list(values) for name, values in names.items()}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _check_index(path: Path, word: str, index: int, limit: int | None) -> None:
@@ -483,6 +587,8 @@ def _cast(path: Path, name: str, values: Array, dtype: np.dtype[Any]) -> Array:
     """Values in the dtype of their array, if they fit into it."""
     if values.dtype.kind not in "iuf" or (dtype.kind == "f" and name in OUTPUTS and values.dtype.kind != "f"):
         raise InputError(f"{path}: {name!r} is {values.dtype}; give floating-point values")
+    if name == "predicted" and values.dtype.kind == "f":
+        raise InputError(f"{path}: 'predicted' is {values.dtype}; give integers (classes)")
     if values.dtype == dtype:
         return values
     with np.errstate(over="ignore"):
@@ -537,7 +643,7 @@ def _chunks(
     free, classes = shape[leading : leading + num_free], shape[leading + num_free :]
     limit = TARGET_CHUNK_BYTES
     if name in OUTPUTS:
-        together = num_members * (2 if name in KINDS["gaussian"] else 1)
+        together = num_members * (1 if name in OF_CLASSES else 2)
         limit = min(max(TOGETHER_BYTES // together, CHUNK_BYTES[0]), CHUNK_BYTES[1])
     room = max(1, limit // (dtype.itemsize * math.prod(classes)))
     chunks: list[int] = []

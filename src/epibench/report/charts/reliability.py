@@ -37,12 +37,14 @@ def reliability_at(entry: Entry, m: int) -> Reliability | None:
 
 def reliability_chart(entry: Entry, layers: Sequence[tuple[str, int, bool]]) -> Markup:
     """One file's diagram; each layer is (key, M, whether it is seen at first)."""
-    root = canvas(WIDTH, HEIGHT, f"Reliability of {entry.label}: accuracy against confidence, and share of pixels")
+    root = canvas(
+        WIDTH, HEIGHT, f"Reliability of {entry.label}: accuracy against confidence, and share of {entry.counted}"
+    )
     plot = frame(root, WIDTH, HEIGHT - COUNTS_HEIGHT, percent_axis("", 20), percent_axis("accuracy"))
     guides = element(root, "g", class_="guides", aria_hidden="true")
     element(guides, "line", class_="guide", x1=plot.left, y1=plot.bottom, x2=plot.right, y2=plot.top)
     element(guides, "text", "below the line: over-confident", class_="remark", x=plot.left + 6, y=plot.top + 12)
-    element(guides, "text", "confidence, and share of pixels (%) in each bin", class_="label",
+    element(guides, "text", f"confidence, and share of {entry.counted} (%) in each bin", class_="label",
             x=(plot.left + plot.right) / 2, y=HEIGHT - 4, text_anchor="middle")  # fmt: skip
     for key, m, chosen in layers:
         _draw_layer(root, plot, entry, key, m, chosen)
@@ -64,14 +66,14 @@ def _draw_layer(root: Element, plot: Plot, entry: Entry, key: str, m: int, chose
 def _readout_layer(curves: Reliability, entry: Entry, key: str, chosen: bool) -> Layer:
     total = sum(n or 0.0 for n in curves.count.mean) or 1.0
     heads: dict[float, str] = {}
-    texts: dict[str, list[str]] = {"accuracy": [], "confidence": [], "pixels": []}
+    texts: dict[str, list[str]] = {"accuracy": [], "confidence": [], entry.counted: []}
     for i, x in enumerate(curves.accuracy.x):
         half = 0.5 / len(curves.accuracy.x)
         heads[x] = f"confidence {round(100 * (x - half))} to {round(100 * (x + half))} %"
         texts["accuracy"].append(measured(curves.accuracy.mean[i], curves.accuracy.std[i]))
         texts["confidence"].append(measured(curves.confidence.mean[i], curves.confidence.std[i]))
         n = curves.count.mean[i] or 0.0
-        texts["pixels"].append(f"{count(n)} ({percent(n / total)})")
+        texts[entry.counted].append(f"{count(n)} ({percent(n / total)})")
     empty: list[float | None] = [None] * len(heads)
     series = [Series(part, entry.index, curves.accuracy.x, empty, empty, lines) for part, lines in texts.items()]
     return Layer(series, heads, key, chosen)

@@ -73,11 +73,15 @@ def shares_uri(shares: Shares, anchors: Anchors) -> str:
 
 @dataclass(frozen=True)
 class ColourScale:
-    """Colours from zero to an upper end; they follow the square root, as most numbers are small and a few are large."""
+    """Colours from zero to an upper end; they follow the square root, as most numbers are small and a few are large.
+
+    lower: another lower end, for numbers that are negative; then the colours follow the numbers themselves.
+    """
 
     upper: float
     anchors: Anchors
     unit: str = ""
+    lower: float = 0.0
 
     def uri(self, values: GridValues) -> str:
         """A grid as a picture; what lies above the upper end has its colour."""
@@ -85,11 +89,18 @@ class ColourScale:
 
     def shares(self, values: GridValues) -> GridValues:
         """Where numbers lie on the scale, from 0 to 1; NaN for what is none."""
-        shares: GridValues = np.sqrt(np.clip(values / np.float32(self.upper), 0.0, 1.0))
-        return shares
+        shares: GridValues = np.clip((values - np.float32(self.lower)) / np.float32(self.upper - self.lower), 0.0, 1.0)
+        return np.sqrt(shares) if self.lower == 0 else shares
+
+    def place(self, value: float) -> float:
+        """Where a number lies on the bar, from 0 to 1."""
+        return float(self.shares(np.array([value], dtype=np.float32))[0])
 
     def ticks(self, width: float) -> list[tuple[float, str]]:
         """Round numbers with their texts, from zero to the upper end, as many as there is room for."""
+        if self.lower != 0:
+            middle = [0.0] if 0.15 < self.place(0.0) < 0.75 else []
+            return [(value, tick_text(value, abs(value) or 1.0)) for value in (self.lower, *middle, self.upper)]
         step = 10.0 ** magnitude(self.upper)
         candidates = sorted({factor * step * power for factor in (1, 2, 5) for power in (0.01, 0.1, 1)} | {0.0})
         kept = [self.upper]
@@ -117,7 +128,7 @@ def draw_bar(parent: Element, scale: ColourScale, width: float, top: float) -> N
     element(parent, "image", href=uri, preserveAspectRatio="none", x=0, y=top, width=width, height=BAR_HEIGHT)
     for value, text in scale.ticks(width):
         last = value == scale.upper
-        anchor = "start" if value == 0 else "end" if last else "middle"
-        words = f"≥ {text} {scale.unit}".rstrip() if last else text
-        x = width * float(np.sqrt(value / scale.upper))
+        anchor = "start" if value == scale.lower else "end" if last else "middle"
+        words = f"≥ {text} {scale.unit}".rstrip() if last else f"≤ {text}" if value == scale.lower != 0 else text
+        x = width * scale.place(value)
         element(parent, "text", words, x=x, y=top + BAR_HEIGHT + 11, text_anchor=anchor)

@@ -57,7 +57,7 @@ def read_grid(grid: Grid | str | None, zero_is_none: bool = False) -> GridValues
     counts = _pixels(grid.png) if isinstance(grid, Grid) else None
     if counts is None or not isinstance(grid, Grid):
         return None
-    values = counts.astype(np.float32) * np.float32(grid.scale)
+    values = counts.astype(np.float32) * np.float32(grid.scale) + np.float32(grid.offset)
     return np.where(counts == 0, np.float32(np.nan), values) if zero_is_none else values
 
 
@@ -163,7 +163,8 @@ def grid_chart(description: str, values: GridValues | None, scale: ColourScale) 
     if sparse and np.isfinite(small).mean() < SPARSE:
         small = enlarged(small)
     height = WIDTH * values.shape[0] / values.shape[1]
-    root = _canvas(f"{description}, from 0 to {scale.upper:g} {scale.unit}".rstrip(), height, BAR_ROOM)
+    ends = f"{description}, from {scale.lower:g} to {scale.upper:g} {scale.unit}"
+    root = _canvas(ends.rstrip(), height, BAR_ROOM)
     if not np.isfinite(small).all():
         element(root, "rect", class_="unknown", width=WIDTH, height=height)
     _draw_image(root, scale.uri(small), height)
@@ -172,23 +173,27 @@ def grid_chart(description: str, values: GridValues | None, scale: ColourScale) 
 
 
 class DepthPanels:
-    """Draws the pictures of one run on common scales: one of depth, and one of error and uncertainty."""
+    """Draws the pictures of one run on common scales: one of depth or other values, one of error and uncertainty."""
 
     def __init__(self, run: Run, pictures: Sequence[Picture]) -> None:
         unit = run.results.unit or ""
         depths = [read_grid(picture.target, zero_is_none=True) for picture in pictures]
         amounts = [error_of(picture, name) for picture in pictures for name in picture.methods]
         amounts += [read_grid(one.std) for picture in pictures for one in picture.methods.values()]
-        self.depth = ColourScale(scale_end(known_values(depths), 0.995), DEPTH, unit)
+        values = known_values(depths)
+        negative = scale_end(-values, 0.995) if values.size and values.min() < 0 else 0.0
+        self.depth = ColourScale(scale_end(values, 0.995), DEPTH, unit, -negative)
+        self.word = "depth" if run.results.problem == "depth-completion" else "values"
         self.amount = ColourScale(scale_end(known_values(amounts), 0.98), AMOUNT, unit)
 
     def rows(self, picture: Picture, methods: Sequence[RunMethod], domain: EvalDomain) -> Iterator[PanelRow]:
         """Input and truth in a row, then a row for each method."""
         sparse, target = (read_grid(grid, zero_is_none=True) for grid in (picture.sparse_depth, picture.target))
+        given = Panel("Sparse depth, the input", grid_chart("Sparse input depth", sparse, self.depth))
         first = [
             Panel("Image", photo_chart(picture)),
-            Panel("Sparse depth, the input", grid_chart("Sparse input depth", sparse, self.depth)),
-            Panel("True depth", grid_chart("True depth", target, self.depth)),
+            *([given] if self.word == "depth" else []),
+            Panel(f"True {self.word}", grid_chart(f"True {self.word}", target, self.depth)),
         ]
         yield PanelRow("Input and truth", first)
         for method in methods:
@@ -196,7 +201,7 @@ class DepthPanels:
                 where, error = f"{method.label}, {m_equals(prediction.M)}", error_of(picture, method.name)
                 mean, std = read_grid(prediction.mean), read_grid(prediction.std)
                 panels = [
-                    Panel("Predicted depth", grid_chart(f"Predicted depth, {where}", mean, self.depth)),
+                    Panel(f"Predicted {self.word}", grid_chart(f"Predicted {self.word}, {where}", mean, self.depth)),
                     Panel("|Error|", grid_chart(f"Absolute error, {where}", error, self.amount)),
                     Panel("Uncertainty (std)", grid_chart(f"Predicted std, {where}", std, self.amount)),
                 ]

@@ -1,0 +1,202 @@
+"""Pictures of what members predict, kept as numbers: of an image, what is known of it and what one draw predicts."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from epibench.data.batch import Batch
+from epibench.data.classes import IGNORE
+from epibench.likelihoods import categorical, gaussian
+from epibench.members.stored import StoredPredictions
+from epibench.plans import centres
+from epibench.results import Grid, Picture, PredictedPicture
+
+MAX_WIDTH = 512
+COUNTS = 2**16 - 1
+DEPTH_SCALE = 1 / 64  # metres per count: finer steps are noise that no picture shows
+ENTROPY_SCALE = 1 / 256  # nats per count
+LEVELS = 1000  # of values whose unit is not known
+TINY = 1e-30  # a scale of values that are all zero
+
+
+def thinned(values: Tensor, step: int) -> Tensor:
+    """Every so many-th pixel of the last two axes, in the memory of the CPU."""
+    return values[..., ::step, ::step].cpu().clone()
+
+
+def can_be_shown(sample: Batch) -> bool:
+    """Whether there is a picture of a sample: an image in colour or grey, of the size of its target."""
+    image = sample.inputs.get("image")
+    return (
+        image is not None
+        and image.dim() == 3
+        and image.shape[0] in (1, 3)
+        and image.shape[1:] == sample.target.shape
+        and min(sample.target.shape) > 1
+    )
+
+
+def shown_image(batch: Batch, number: int) -> Tensor:
+    """An image as 8 bits of three colours; one that is not in 8 bits, from its least to its greatest value."""
+    image = batch.inputs["image"][number]
+    if image.dtype != torch.uint8:
+        low, high = image.aminmax()
+        image = ((image - low) / (high - low).clamp(min=1e-12) * 255).to(torch.uint8)
+    return image.expand(3, -1, -1)
+
+
+def nearest(depth: Tensor, step: int) -> Tensor:
+    """A smaller map of sparse depth: the nearest point of each square that has one."""
+    if step == 1:
+        return depth
+    far = torch.where(depth > 0, -depth, -torch.inf)
+    least = torch.nn.functional.max_pool2d(far[None, None], step, ceil_mode=True)[0, 0]
+    return torch.where(torch.isfinite(least), -least, 0.0)
+
+
+def photo(image: Tensor) -> str:
+    """A colour picture, (channel, height, width) uint8, as text."""
+    return _encoded(Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).numpy())), "JPEG", quality=88)
+
+
+def grid(values: Tensor, scale: float, offset: float = 0.0) -> Grid:
+    """Numbers as a 16-bit grey picture, and what one count stands for; a finer scale than they have room for grows.
+
+    offset: what zero counts stand for.
+    """
+    scale = max(scale, (float(values.max()) - offset) / COUNTS)
+    counts = ((values.double() - offset) / scale).round().clamp(0, COUNTS).numpy().astype(np.uint16)
+    return Grid(scale=scale, png=_encoded(Image.fromarray(counts), "PNG"), offset=offset)
+
+
+def value_grid(values: Tensor) -> Grid:
+    """Values of any sign and unit as a grey picture; no count where they are NaN."""
+    known = values[torch.isfinite(values)]
+    low, high = (float(known.min()), float(known.max())) if known.numel() else (0.0, 0.0)
+    scale = max((high - low) / LEVELS, TINY, abs(high) * 1e-6)
+    return grid(torch.nan_to_num(values.double(), nan=low - scale), scale, low - scale)
+
+
+def class_map(classes: Tensor) -> str:
+    """Classes of pixels as an 8-bit grey picture."""
+    return _encoded(Image.fromarray(classes.numpy().astype(np.uint8)), "PNG", optimize=True)
+
+
+def _encoded(picture: Image.Image, layout: str, **options: Any) -> str:
+    stream = io.BytesIO()
+    picture.save(stream, layout, **options)
+    return base64.b64encode(stream.getvalue()).decode("ascii")
+
+
+class DepthPictures:
+    """Keeps mean and variance of every member that is drawn; without `sparse_depth` as input, of values of any unit."""
+
+    def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
+        """What went in, and the truth: 0 where depth is not known, NaN where other values are not."""
+        image = {"image": thinned(shown_image(batch, number), step)}
+        if "sparse_depth" not in batch.inputs:
+            return {**image, "target": thinned(torch.where(batch.valid[number], batch.target[number], torch.nan), step)}
+        target = torch.where(batch.valid[number], batch.target[number], 0.0)
+        return {
+            **image,
+            "sparse_depth": nearest(batch.inputs["sparse_depth"][number, 0], step).cpu().clone(),
+            "target": nearest(target, step).cpu().clone(),
+        }
+
+    def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
+        """Room for all members. outputs: of the first, (row, column)."""
+        return {name: torch.zeros(num_members, *values.shape) for name, values in outputs.items()}
+
+    def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
+        """Keep what a member predicts, (row, column); number: of the member within the draw."""
+        for name, values in outputs.items():
+            kept[name][number] = values.cpu().float()
+
+    def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], PredictedPicture]:
+        """What is known of the image, and mean and standard deviation of the draw."""
+        size = kept["mean"].shape[1:]
+        flat = {name: kept[name].flatten(1) for name in ("mean", "variance")}
+        predictive = gaussian.combine(flat, torch.full((1, num_members), 1 / num_members))
+        mean, std = predictive.mean.view(size), predictive.variance.sqrt().view(size)
+        if "sparse_depth" not in kept:
+            target = kept["target"]
+            return {"target": value_grid(target)}, PredictedPicture(
+                M=num_members, mean=value_grid(mean), std=grid(std, max(float(std.max()) / LEVELS, TINY))
+            )
+        known = {"sparse_depth": grid(kept["sparse_depth"], DEPTH_SCALE), "target": grid(kept["target"], DEPTH_SCALE)}
+        return known, PredictedPicture(M=num_members, mean=grid(mean, DEPTH_SCALE), std=grid(std, DEPTH_SCALE))
+
+
+class ClassPictures:
+    """Keeps the sum of the members' probabilities: all logits of a pool would take gigabytes."""
+
+    def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
+        """The image and the true classes, IGNORE where there are none."""
+        target = torch.where(batch.valid[number], batch.target[number], IGNORE)
+        return {"image": thinned(shown_image(batch, number), step), "target": thinned(target, step).to(torch.uint8)}
+
+    def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
+        """No probability yet. outputs: of the first member, logits or probs (row, column, class)."""
+        return {"sum": torch.zeros(next(iter(outputs.values())).shape)}
+
+    def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
+        """Add the probabilities of a member; number: of the member within the draw."""
+        probs = outputs["probs"].float() if "probs" in outputs else torch.softmax(outputs["logits"].float(), -1)
+        kept["sum"].add_(probs.cpu())
+
+    def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], PredictedPicture]:
+        """What is known of the image, and the most probable class of the draw with its predictive entropy."""
+        probs = kept["sum"].double() / num_members
+        return {"target": class_map(kept["target"])}, PredictedPicture(
+            M=num_members,
+            predicted=class_map(probs.argmax(-1)),
+            uncertainty=grid(categorical.entropy(probs), ENTROPY_SCALE),
+        )
+
+
+PICTURES: dict[str, DepthPictures | ClassPictures] = {"gaussian": DepthPictures(), "categorical": ClassPictures()}
+
+
+def step_of(width: int) -> int:
+    """Every so many-th pixel of an image is kept."""
+    return -(-width // MAX_WIDTH)
+
+
+def made_picture(kind: str, image: int, kept: Mapping[str, Tensor], num_members: int, method: str) -> Picture:
+    """An image with what a draw of a method predicts, from what was kept of it."""
+    height, width = kept["image"].shape[-2:]
+    known, predicted = PICTURES[kind].picture(kept, num_members)
+    shown = {"image": image, "height": height, "width": width, "photo": photo(kept["image"])}
+    return Picture(**shown, **known, methods={method: predicted})
+
+
+def stored_pictures(predictions: StoredPredictions, members: Sequence[int], number: int, method: str) -> list[Picture]:
+    """Evenly spaced images of a store that has photos, with what a draw of its members predicts for them."""
+    store = predictions.store
+    if "image" not in store.arrays or store.kind not in PICTURES or (store.num_classes or 0) > IGNORE:
+        return []
+    return [_stored_picture(predictions, image, members, method) for image in centres(store.shape[0], number)]
+
+
+def _stored_picture(predictions: StoredPredictions, image: int, members: Sequence[int], method: str) -> Picture:
+    kind, step = predictions.store.kind, step_of(predictions.store.shape[2])
+    target, valid = predictions.whole_target(image)
+    photo = torch.from_numpy(predictions.whole("image", image)).movedim(-1, 0)
+    batch, of_kind = Batch({"image": photo[None]}, target[None], valid[None]), PICTURES[kind]
+    kept: dict[str, Tensor] = {}
+    for position, member in enumerate(members):  # one after the other: all of them may not fit into memory
+        whole = {name: predictions.whole(name, image, member) for name in predictions.store.output_names}
+        thin = {name: torch.from_numpy(values[::step, ::step].copy()) for name, values in whole.items()}
+        outputs = {name: torch.nan_to_num(values, posinf=0.0, neginf=0.0) for name, values in thin.items()}
+        if not kept:
+            kept = of_kind.show(batch, 0, step) | of_kind.begin(outputs, len(members))
+        of_kind.add(kept, outputs, position)
+    return made_picture(kind, image, kept, len(members), method)

@@ -1,0 +1,230 @@
+"""Models that give an uncertainty but no distribution are scored on ranking alone, in both directions."""
+
+import numpy as np
+import pytest
+import torch
+
+import oracles
+from epibench.errors import InputError
+from epibench.evaluation import scoring
+from epibench.evaluation.scoring import ScoreSettings, prepare
+from epibench.likelihoods import ranking
+from epibench.members.stored import validate
+from epibench.report.score_page import render_score_page
+from epibench.results import ScoreResults
+from epibench.store import StoreWriter, open_store, write_store
+
+SHAPE = (4, 10, 25)
+NUM_MEMBERS = 3
+CLASSES = ["road", "sky", "car"]
+
+
+def values(scale=lambda noise: noise):
+    """Values whose noise is known; scale: from its std to what a model says of it."""
+    rng = np.random.default_rng(5)
+    noise = rng.gamma(1.0, 1.0, SHAPE)
+    target = 10 + rng.normal(size=SHAPE)
+    mean = target + noise * rng.normal(size=(NUM_MEMBERS, *SHAPE))
+    said = scale(noise) + 0.05 * rng.normal(size=mean.shape)
+    return {"mean": mean, "target": target, "valid": rng.random(SHAPE) < 0.9}, said
+
+
+def classes():
+    rng = np.random.default_rng(6)
+    target = rng.integers(0, 3, SHAPE)
+    doubt = rng.random(SHAPE)
+    wrong = rng.random((NUM_MEMBERS, *SHAPE)) < doubt
+    predicted = np.where(wrong, rng.integers(0, 3, wrong.shape), target)
+    return {"predicted": predicted, "target": target, "class_names": CLASSES}, doubt[None].repeat(NUM_MEMBERS, 0)
+
+
+def scored(path, **settings):
+    return prepare(open_store(path), ScoreSettings(**settings)).run()
+
+
+def page_of(*files):
+    return render_score_page(
+        ScoreResults(epibench="0", torch="0", convention="pooled", settings={}, files=list(files))
+    ).replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize("name", ["uncertainty", "confidence"])
+def test_both_directions_equal_brute_force(tmp_path, name):
+    arrays, said = values(scale=lambda noise: np.log(noise))  # of both signs
+    write_store(tmp_path / "a.zarr", kind="ranking", **arrays, **{name: said})
+    valid, sign = arrays["valid"], 1 if name == "uncertainty" else -1
+    for draw in scored(tmp_path / "a.zarr").draws:
+        mean, given = arrays["mean"][draw.members].mean(0)[valid], sign * said[draw.members].mean(0)[valid]
+        target = arrays["target"][valid]
+        loss = (target - mean) ** 2
+        shifted = given - given.min()  # the oracle wants what is not negative
+        expected = {
+            "ause": oracles.ause(shifted, loss),
+            "ause_inverted": oracles.ause(shifted.max() - shifted, loss),
+            "rmse": oracles.rmse(mean, target),
+            "mae": oracles.mae(mean, target),
+        }
+        assert {key: draw.metrics[key] for key in expected} == pytest.approx(expected, rel=1e-9)
+
+
+def test_nothing_that_needs_a_distribution_is_reported(tmp_path):
+    arrays, said = values()
+    write_store(tmp_path / "a.zarr", kind="ranking", **arrays, uncertainty=said)
+    result = scored(tmp_path / "a.zarr")
+    assert not [
+        name for name in result.draws[0].metrics if name.startswith(("nll", "crps", "auce", "ence", "interval"))
+    ]
+    assert set(result.curves) == {"sparsification"}
+    page = page_of(result)
+    assert "Calibration" not in page
+    assert "Over- or under-confident" not in page
+
+
+def test_streamed_values_lie_within_their_bound_of_exact_ones(tmp_path, monkeypatch):
+    arrays, said = values(scale=lambda noise: np.log(noise))
+    write_store(tmp_path / "a.zarr", kind="ranking", **arrays, uncertainty=said)
+    exact = scored(tmp_path / "a.zarr").summary
+    monkeypatch.setattr(scoring, "EXACT_PIXELS", 0)
+    streamed = scored(tmp_path / "a.zarr").summary
+    for m, metrics in streamed.items():
+        for name in ("ause", "ause_inverted"):
+            assert abs(metrics[name].mean - exact[m][name].mean) <= metrics[f"{name}_bound"].mean < 0.2
+        assert metrics["ause_inverted_noise"].mean == pytest.approx(exact[m]["ause_inverted_noise"].mean)
+
+
+def test_an_inverted_confidence_is_told(tmp_path):
+    arrays, said = values()
+    write_store(tmp_path / "wrong.zarr", kind="ranking", **arrays, confidence=said)
+    write_store(tmp_path / "right.zarr", kind="ranking", **arrays, uncertainty=said)
+    wrong, right = scored(tmp_path / "wrong.zarr"), scored(tmp_path / "right.zarr")
+    (note,) = [note for note in wrong.notes if "inverted" in note]
+    ause, inverted = (wrong.summary[NUM_MEMBERS][name].mean for name in ("ause", "ause_inverted"))
+    assert inverted < ause
+    assert f"Its confidence is inverted: at M = 3, AUSE {ause:.3g} as given, {inverted:.3g} inverted" in note
+    assert (right.summary[NUM_MEMBERS]["ause"].mean, inverted) == pytest.approx((inverted, inverted))
+    assert not [note for note in right.notes if "inverted" in note]
+    page = page_of(wrong, right)
+    assert "is inverted at M = 3" in page
+    assert "points the right way at M = 3" in page
+
+
+def test_an_uncertainty_that_knows_nothing_is_not_called_inverted(tmp_path):
+    arrays, said = values()
+    said = np.random.default_rng(1).normal(size=said.shape)
+    write_store(tmp_path / "a.zarr", kind="ranking", **arrays, uncertainty=said)
+    result = scored(tmp_path / "a.zarr")
+    assert not [note for note in result.notes if "inverted" in note]
+    assert "does not tell large errors from small ones" in page_of(result)
+
+
+def test_the_spread_of_members_can_be_asked_for(tmp_path):
+    arrays, said = values()
+    write_store(tmp_path / "a.zarr", kind="ranking", **arrays, uncertainty=said)
+    result = scored(tmp_path / "a.zarr", sizes=(3,), uncertainty="spread")
+    mean, valid = arrays["mean"], arrays["valid"]
+    loss = (arrays["target"] - mean.mean(0))[valid] ** 2
+    expected = oracles.ause(mean.var(0)[valid], loss)
+    assert result.summary[3]["ause"].mean == pytest.approx(expected)
+    assert result.uncertainty == "spread"
+
+
+def test_one_of_several_maps_can_be_chosen(tmp_path):
+    arrays, said = values()
+    maps = np.stack([said, -said], -1)
+    write_store(tmp_path / "a.zarr", kind="ranking", **arrays, uncertainty=maps, uncertainty_names=["head", "edge"])
+    write_store(tmp_path / "b.zarr", kind="ranking", **arrays, uncertainty=-said)
+    edge = scored(tmp_path / "a.zarr", uncertainty="edge")
+    assert (edge.uncertainty, edge.summary) == ("edge", scored(tmp_path / "b.zarr").summary)
+
+
+def test_classes_are_voted_on_and_ranked(tmp_path):
+    arrays, doubt = classes()
+    write_store(tmp_path / "a.zarr", kind="ranking", **arrays, confidence=1 - doubt)
+    result = scored(tmp_path / "a.zarr", sizes=(1, 3))
+    for draw in result.draws:
+        votes = np.stack([(arrays["predicted"][draw.members] == label).sum(0) for label in range(3)])
+        correct = votes.argmax(0) == arrays["target"]
+        expected = oracles.ause(doubt[0].ravel(), 1.0 - correct.ravel(), "brier")
+        assert draw.metrics["ause"] == pytest.approx(expected, rel=1e-9)
+        assert draw.metrics["accuracy"] == pytest.approx(correct.mean())
+    assert result.class_names == CLASSES
+    assert "brier" not in result.draws[0].metrics
+
+
+def test_votes_go_to_the_first_of_equals_and_spread_is_the_share_of_others():
+    outputs = {"predicted": torch.tensor([[2, 1], [0, 1], [1, 1]]), "uncertainty": torch.zeros(3, 2)}
+    weights = torch.tensor([[1 / 3] * 3, [0.5, 0.5, 0.0]], dtype=torch.float64)
+    predictive = ranking.combine(outputs, weights)
+    assert predictive.predicted.tolist() == [[0, 1], [0, 1]]
+    assert torch.allclose(predictive.spread, torch.tensor([[2 / 3, 0], [0.5, 0]], dtype=torch.float64))
+
+
+def test_a_loop_writes_the_same_as_whole_arrays(tmp_path):
+    arrays, said = values()
+    maps = np.stack([said, 2 * said], -1)
+    names = {"uncertainty_names": ["one", "two"]}
+    with StoreWriter(tmp_path / "loop.zarr", kind="ranking", dtype="float64", **names) as store:
+        for image in range(SHAPE[0]):
+            store.write_target(image, arrays["target"][image], arrays["valid"][image])
+            for member in range(NUM_MEMBERS):
+                store.write(member, image, mean=arrays["mean"][member, image], uncertainty=maps[member, image])
+    write_store(tmp_path / "whole.zarr", kind="ranking", **arrays, uncertainty=maps, **names)
+    first, second = (scored(tmp_path / f"{name}.zarr", uncertainty="two") for name in ("loop", "whole"))
+    assert first.summary == second.summary
+
+
+def test_a_loop_writes_classes(tmp_path):
+    arrays, doubt = classes()
+    with StoreWriter(tmp_path / "loop.zarr", kind="ranking", dtype="float64", class_names=CLASSES) as store:
+        for image in range(SHAPE[0]):
+            store.write_target(image, arrays["target"][image])
+            for member in range(NUM_MEMBERS):
+                outputs = {"predicted": arrays["predicted"][member, image], "confidence": doubt[member, image]}
+                store.write(member, image, **outputs)
+    write_store(tmp_path / "whole.zarr", kind="ranking", **arrays, confidence=doubt)
+    assert scored(tmp_path / "loop.zarr").summary == scored(tmp_path / "whole.zarr").summary
+
+
+def test_an_npz_tells_its_kind_by_its_names(tmp_path):
+    arrays, said = values()
+    np.savez(tmp_path / "a.npz", **arrays, confidence=said)
+    assert open_store(tmp_path / "a.npz").kind == "ranking"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"confidence": None}, "no array 'uncertainty'"),
+        ({"uncertainty": ...}, "both 'uncertainty' and 'confidence'"),
+        ({"uncertainty_names": ["a"]}, "1 uncertainty_names for"),
+        ({"mean": None}, "no array 'mean'"),
+    ],
+)
+def test_what_is_missing_or_too_much_is_named(tmp_path, change, message):
+    arrays, said = values()
+    given = {**arrays, "confidence": said, **{key: said if each is Ellipsis else each for key, each in change.items()}}
+    with pytest.raises(InputError, match=message):
+        write_store(tmp_path / "a.zarr", kind="ranking", **given)
+
+
+def test_maps_without_names_are_refused(tmp_path):
+    arrays, said = values()
+    with pytest.raises(InputError, match="no uncertainty_names for"):
+        write_store(tmp_path / "a.zarr", kind="ranking", **arrays, confidence=said[..., None])
+
+
+def test_classes_need_their_names_and_must_be_among_them(tmp_path):
+    arrays, doubt = classes()
+    with pytest.raises(InputError, match="'predicted' without class_names"):
+        write_store(tmp_path / "a.zarr", kind="ranking", **{**arrays, "class_names": None}, confidence=doubt)
+    arrays["predicted"][1, 2, 3, 4] = 7
+    write_store(tmp_path / "a.zarr", kind="ranking", **arrays, confidence=doubt)
+    with pytest.raises(InputError, match="predicted 7 at member 1, image 2, row 3, column 4 is none of the 3 classes"):
+        validate(open_store(tmp_path / "a.zarr"))
+
+
+def test_an_unknown_uncertainty_names_those_that_are_there(tmp_path):
+    arrays, said = values()
+    write_store(tmp_path / "a.zarr", kind="ranking", **arrays, confidence=said)
+    with pytest.raises(InputError, match="uncertainty 'total' is not in this store; it has confidence, spread"):
+        prepare(open_store(tmp_path / "a.zarr"), ScoreSettings(uncertainty="total"))

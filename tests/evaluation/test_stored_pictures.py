@@ -1,0 +1,143 @@
+"""Photos in a store become pictures of a score: image, prediction, error and uncertainty of a draw."""
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from epibench.errors import InputError
+from epibench.evaluation.scoring import ScoreSettings, prepare
+from epibench.report.pictures.dense import error_of, read_grid
+from epibench.report.score_page import render_score_page
+from epibench.results import ScoreResults
+from epibench.store import StoreWriter, open_store, write_store
+
+IMAGES, SIZE, MEMBERS = 9, (12, 20), 3
+
+
+def photos():
+    return np.random.default_rng(2).integers(0, 256, (IMAGES, *SIZE, 3), dtype=np.uint8)
+
+
+def values(signed=False):
+    rng = np.random.default_rng(0)
+    target = rng.normal(-2.0 if signed else 30.0, 1.0, (IMAGES, *SIZE))
+    mean = target + rng.normal(0, 0.5, (MEMBERS, *target.shape))
+    return {
+        "mean": mean,
+        "variance": rng.gamma(2.0, 0.1, mean.shape),
+        "target": target,
+        "valid": rng.random(target.shape) < 0.8,
+    }
+
+
+def scored(path, **settings):
+    return prepare(open_store(path), ScoreSettings(**settings)).run()
+
+
+def decoded(text):
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(text))))
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_values_errors_and_std_are_those_of_the_draw(tmp_path, signed):
+    arrays = values(signed)
+    write_store(tmp_path / "a.zarr", kind="gaussian", image=photos(), **arrays)
+    pictures = scored(tmp_path / "a.zarr").pictures
+    assert [picture.image for picture in pictures] == [1, 3, 5, 7]
+    mean = arrays["mean"].mean(0)
+    std = np.sqrt(arrays["variance"].mean(0) + arrays["mean"].var(0))
+    for picture in pictures:
+        (drawn,) = picture.methods.values()
+        target = np.where(arrays["valid"], arrays["target"], np.nan)[picture.image]
+        step = (np.nanmax(arrays["target"]) - np.nanmin(arrays["target"])) / 900
+        assert drawn.M == MEMBERS
+        assert np.abs(read_grid(drawn.mean) - mean[picture.image]).max() < step
+        assert np.abs(read_grid(drawn.std) - std[picture.image]).max() < step
+        np.testing.assert_array_equal(np.isnan(read_grid(picture.target, zero_is_none=True)), np.isnan(target))
+        error = error_of(picture, next(iter(picture.methods)))
+        assert np.nanmax(np.abs(error - np.abs(mean[picture.image] - target))) < 2 * step
+
+
+@pytest.mark.parametrize("name", ["probs", "logits"])
+def test_classes_are_those_of_the_averaged_probabilities(tmp_path, name):
+    rng = np.random.default_rng(1)
+    probs = rng.dirichlet(np.ones(4), (MEMBERS, IMAGES, *SIZE))
+    target = rng.integers(0, 4, (IMAGES, *SIZE))
+    target[:, 0] = 255
+    outputs = {name: probs if name == "probs" else np.log(probs)}
+    write_store(tmp_path / "a.zarr", kind="categorical", target=target, image=photos(), **outputs)
+    for picture in scored(tmp_path / "a.zarr").pictures:
+        (drawn,) = picture.methods.values()
+        averaged = probs.mean(0)[picture.image]
+        np.testing.assert_array_equal(decoded(drawn.predicted), averaged.argmax(-1))
+        np.testing.assert_array_equal(decoded(picture.target), target[picture.image])
+        entropy = -(averaged * np.log(averaged)).sum(-1)
+        assert np.abs(read_grid(drawn.uncertainty) - entropy).max() < 1 / 500
+
+
+def test_a_loop_writes_photos_that_are_padded_as_targets_are(tmp_path):
+    arrays, images = values(), photos()
+    with StoreWriter(tmp_path / "loop.zarr", kind="gaussian", size=SIZE) as store:
+        for number in range(IMAGES):
+            rows = slice(0, 7 if number == 1 else SIZE[0])
+            target, photo = arrays["target"][number, rows], images[number, rows]
+            store.write_target(number, target, arrays["valid"][number, rows], image=photo)
+            for member in range(MEMBERS):
+                outputs = {name: arrays[name][member, number, rows] for name in ("mean", "variance")}
+                store.write(member, number, **outputs)
+    store = open_store(tmp_path / "loop.zarr")
+    stored = store.arrays["image"].read((slice(None),) * 4)
+    np.testing.assert_array_equal(stored[2:], images[2:])
+    assert not stored[1, 7:].any()
+    assert scored(tmp_path / "loop.zarr").pictures[0].image == 1
+
+
+def test_without_photos_there_are_no_pictures(tmp_path):
+    write_store(tmp_path / "a.zarr", kind="gaussian", **values())
+    assert scored(tmp_path / "a.zarr").pictures == []
+
+
+def test_wide_photos_are_thinned(tmp_path):
+    target = np.ones((1, 2, 1100))
+    arrays = {"mean": target[None], "variance": target[None], "target": target}
+    write_store(tmp_path / "a.zarr", kind="gaussian", image=np.zeros((1, 2, 1100, 3), np.uint8), **arrays)
+    (picture,) = scored(tmp_path / "a.zarr").pictures
+    assert (picture.height, picture.width) == (1, 367)
+
+
+def test_the_page_shows_every_method_beside_the_photo(tmp_path):
+    arrays = values(signed=True)
+    files = []
+    for method in ("first", "second"):
+        write_store(tmp_path / method, kind="gaussian", image=photos(), method=method, domain="day", **arrays)
+        files.append(scored(tmp_path / method))
+    content = {"epibench": "0", "torch": "0", "convention": "pooled", "settings": {}, "files": files}
+    page = render_score_page(ScoreResults(**content))
+    assert "What the methods predict" in page
+    assert page.count(">Predicted values<") == 2 * 4
+    assert "depth" not in page.lower()
+    assert page.count("data:image/jpeg") == 4
+
+
+@pytest.mark.parametrize(
+    ("image", "complaint"),
+    [
+        (np.zeros((*SIZE, 3)), "is float64"),
+        (np.zeros((3, *SIZE), np.uint8), "put channels last"),
+        (np.zeros((5, 5, 3), np.uint8), r"\(5, 5, 3\)"),
+    ],
+)
+def test_photos_of_another_form_are_refused(tmp_path, image, complaint):
+    store = StoreWriter(tmp_path / "a.zarr", kind="gaussian")
+    with pytest.raises(InputError, match=complaint):
+        store.write_target(0, np.zeros(SIZE), image=image)
+    with pytest.raises(InputError, match="photos are uint8"):
+        write_store(
+            tmp_path / "b.zarr",
+            kind="gaussian",
+            image=image[None],
+            **{k: v[..., :1, :, :] for k, v in values().items()},
+        )
