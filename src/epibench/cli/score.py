@@ -58,6 +58,9 @@ def score(
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Skip pixels with NaN or infinite values, and say how many.")
     ] = False,
+    depth: Annotated[
+        bool, typer.Option("--depth", help="Predictions are depths in metres: add AbsRel, δ < 1.25, SILog, iRMSE …")
+    ] = False,
     device: Device = "auto",
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all results to this file.")] = None,
     report: Annotated[
@@ -87,6 +90,7 @@ def score(
         uncertainty=uncertainty,
         ignore_index=ignore_index,
         skip_invalid=skip_invalid,
+        depth=depth,
         device=resolve_device(device),
     )
     # Every file is opened and checked before any is scored: a typing error costs seconds.
@@ -149,7 +153,7 @@ def publish(files: list[FileResults], settings: ScoreSettings, json: Path | None
 
     given = asdict(settings)
     named = {"members": given["sizes"] and list(given["sizes"]), "draws": given["max_draws"]}
-    named |= {name: given[name] for name in ("seed", "uncertainty", "ignore_index", "skip_invalid", "device")}
+    named |= {name: given[name] for name in ("seed", "uncertainty", "ignore_index", "skip_invalid", "depth", "device")}
     content = ScoreResults(
         epibench=__version__, torch=torch.__version__, convention=settings.convention, settings=named, files=files
     )

@@ -39,6 +39,7 @@ class ScoreSettings:
     uncertainty: str | None = None
     ignore_index: int | None = None
     skip_invalid: bool = False
+    depth: bool = False
     device: str = "cpu"
 
 
@@ -136,6 +137,10 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
             "convention 'gustafsson2020' averages the RMSE over groups of 4 images and needs an image axis: "
             "store predictions as (member, image, height, width)"
         )
+    depth = settings.depth or store.quantity == "depth"
+    if depth and (store.kind != "gaussian" or store.unit not in (None, "m")):
+        what = f"in {store.unit}" if store.kind == "gaussian" else "of classes"
+        raise InputError(f"metrics of depth (--depth, quantity 'depth') need depths in metres; these are {what}")
     suite_settings = SuiteSettings(
         kind=store.kind,
         convention=settings.convention,
@@ -143,5 +148,6 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
         exact=store.num_pixels <= EXACT_PIXELS,
         num_images=store.shape[0] if store.has_images else None,
         num_classes=store.num_classes,
+        depth=depth,
     )
     return Scorer(store, settings, draws, suite_settings)

@@ -26,6 +26,7 @@ class SuiteSettings:
     """What the metrics of a suite depend on, besides the draws.
 
     published: values of the convention `gustafsson2020` are given beside those of the suite's own.
+    depth: predictions are depths in metres, and have the metrics of depth beside those of their kind.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class SuiteSettings:
     num_images: int | None = None
     num_classes: int | None = None
     published: bool = False
+    depth: bool = False
 
 
 class Suite:
@@ -136,18 +138,28 @@ METRICS: dict[str, dict[str, MakeMetric]] = {
 }
 
 
+# What is added to them where predictions are depths in metres.
+DEPTH_METRICS: dict[str, MakeMetric] = {"depth": lambda weights, settings: metrics.DepthErrors(len(weights))}
+
+
+def metrics_of(kind: str, depth: bool = False) -> dict[str, MakeMetric]:
+    """The set of metrics of a kind of prediction."""
+    return METRICS[kind] | (DEPTH_METRICS if depth else {})
+
+
 def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
     """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member)."""
-    suite = {name: make(weights, settings) for name, make in METRICS[settings.kind].items()}
+    makers = metrics_of(settings.kind, settings.depth)
+    suite = {name: make(weights, settings) for name, make in makers.items()}
     return Suite(suite, settings)
 
 
 def metric_infos() -> dict[str, MetricInfo]:
     """What the metrics of the set say of each of their values, by its name in results."""
     weights, infos = torch.ones(1, 1), dict[str, MetricInfo]()
-    for kind, makers in METRICS.items():
+    for kind in METRICS:
         settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], False, 1, 1, published=True)
-        for make in makers.values():
+        for make in metrics_of(kind, depth=kind == "gaussian").values():
             infos = {**make(weights, settings).info, **infos}
     return infos
 

@@ -21,7 +21,7 @@ from epibench.data.classes import ClassTable
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.loop import Evaluation, Progressed
-from epibench.evaluation.suite import METRICS, SuiteSettings
+from epibench.evaluation.suite import SuiteSettings, metrics_of
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, write_json
 from epibench.members.draws import Draws, Members
@@ -72,7 +72,8 @@ class DrawnMethod:
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
         # Any option may decide the weights of a member, also one that decides nothing in training.
         method = self.trained.method.model_dump(mode="json", exclude={"diverged"})
-        names = [EVALUATION, self.pool.method, self.pool.seed, *METRICS[recipe.likelihood]]
+        metrics = metrics_of(recipe.likelihood, recipe.task == "depth")
+        names = [EVALUATION, self.pool.method, self.pool.seed, *metrics]
         return fingerprint(self.trained.fingerprints, members, names, method, self.draws.sets, options, *more)
 
 
@@ -323,6 +324,7 @@ class DomainTask:
             num_images=len(self.data.samples),
             num_classes=self.classes,
             published=options.convention == "pooled",
+            depth=self.recipe.task == "depth",
         )
         evaluation = Evaluation(domain, draws, settings)
         try:

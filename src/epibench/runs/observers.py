@@ -250,6 +250,7 @@ class StoreObserver(Observer):
                 method=recipe.label(method),
                 domain=recipe.data.domains[domain].label,
                 unit=recipe.unit,
+                quantity="depth" if recipe.task == "depth" else None,
                 num_members=pool.num_members,
                 num_images=len(data.samples),
                 size=size,

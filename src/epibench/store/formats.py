@@ -41,7 +41,7 @@ Array = NDArray[Any]
 OUTPUTS = (*KINDS["gaussian"], *KINDS["categorical"])
 SHARED = ("target", "valid", "image_id")
 ARRAYS = (*OUTPUTS, *SHARED, "group", "member_id")
-ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "class_names")
+ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "quantity", "class_names")
 # Codecs that only transform bytes. Others (numcodecs' "pickle") can run code, or are not ours to judge.
 SAFE_CODECS = {
     *("bytes", "endian", "transpose", "sharding_indexed", "vlen-utf8", "packbits", "shuffle", "astype", "delta"),
@@ -102,6 +102,7 @@ class PredictionStore:
     image_id: tuple[Label, ...] | None
     arrays: Mapping[str, Source] = field(repr=False, compare=False)
     complete: bool = True  # false if its writer was stopped
+    quantity: str | None = None  # what is predicted; "depth" has metrics of its own
 
     @property
     def has_images(self) -> bool:
@@ -162,7 +163,7 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
     class_names = attributes.get("class_names")
     if class_names is not None and len(class_names) != num_classes:
         raise InputError(f"{path}: {len(class_names)} class_names for {num_classes} classes; give one for each")
-    texts = {name: attributes.get(name) for name in ("method", "domain", "unit")}
+    texts = {name: attributes.get(name) for name in ("method", "domain", "unit", "quantity")}
     return PredictionStore(
         path=path,
         kind=kind,

@@ -67,19 +67,21 @@ def write_store(
     method: str | None = None,
     domain: str | None = None,
     unit: str | None = None,
+    quantity: str | None = None,
     class_names: Sequence[str] | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write whole arrays as a store: a folder, or a zip if the path ends in .zip; complete or not at all.
 
     mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…)
+    quantity: "depth" where depths in metres are predicted, which have metrics of their own
     """
     path = _checked_path(path, overwrite=overwrite, resume=False)
     given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "target": target, "valid": valid}
     arrays = {name: _to_numpy(values) for name, values in given.items() if values is not None}
     labels = {"group": group, "member_id": member_id, "image_id": image_id}
     arrays |= {name: _label_array(values) for name, values in labels.items() if values is not None}
-    attributes = _attributes(kind, method, domain, unit, class_names)
+    attributes = _attributes(kind, method, domain, unit, quantity, class_names)
     sources = {name: memory_source(values) for name, values in arrays.items()}
     store = describe(path, Contents(sources, attributes, tuple(sources)))
     if unknown := [name for name in OUTPUTS if name in arrays and name not in store.output_names]:
@@ -117,6 +119,7 @@ class StoreWriter:
         method: str | None = None,
         domain: str | None = None,
         unit: str | None = None,
+        quantity: str | None = None,
         class_names: Sequence[str] | None = None,
         num_members: int | None = None,
         num_images: int | None = None,
@@ -142,7 +145,7 @@ class StoreWriter:
         for name, labels in self._labels.items():
             if num_members is None or len(labels) != num_members:
                 raise InputError(f"{path}: {len(labels)} values of {name} for num_members={num_members}; give one each")
-        self._attributes = _attributes(kind, method, domain, unit, class_names)
+        self._attributes = _attributes(kind, method, domain, unit, quantity, class_names)
         self._overwrite, self._resume = overwrite, resume
         self._extent = (num_members or 0, num_images or 0)
         self._image_shapes: dict[int, tuple[int, ...]] = {}
@@ -451,9 +454,14 @@ def _open_array(folder: Path, name: str) -> zarr.Array[Any]:
 
 
 def _attributes(
-    kind: Kind, method: str | None, domain: str | None, unit: str | None, class_names: Sequence[str] | None
+    kind: Kind,
+    method: str | None,
+    domain: str | None,
+    unit: str | None,
+    quantity: str | None,
+    class_names: Sequence[str] | None,
 ) -> dict[str, Any]:
-    given = {"version": VERSION, "kind": kind, "method": method, "domain": domain, "unit": unit}
+    given = {"version": VERSION, "kind": kind, "method": method, "domain": domain, "unit": unit, "quantity": quantity}
     names = None if class_names is None else list(class_names)
     return {name: value for name, value in {**given, "class_names": names}.items() if value is not None}
 
