@@ -19,6 +19,7 @@ ORDER = [
     "oklab",
     "files",
     "progress",
+    "devices",
     "results",
     "standard_errors",
     "imported",
@@ -44,6 +45,7 @@ ORDER = [
     "published",
     "report",
     "cli",
+    "api",
     "__main__",
 ]
 ROOT = Path(epibench.__file__).parent

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 
@@ -21,3 +22,19 @@ class Reporter(Protocol):
 
     def say(self, text: str) -> None:
         """Receive a message of one line."""
+
+
+class Silent:
+    """Reports to nobody."""
+
+    @contextmanager
+    def step(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
+        """Begin a step that nobody follows."""
+
+        def advance(units: int, note: str = "", /) -> None:
+            """Nobody counts."""
+
+        yield advance
+
+    def say(self, text: str) -> None:
+        """Say nothing."""

@@ -7,6 +7,7 @@ population's over draws, and null for one draw.
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -341,8 +342,9 @@ class RunResults(Part):
 Results = TypeVar("Results", bound=Part)
 
 
-def load_results(path: Path) -> RunResults:
+def load_results(path: str | os.PathLike[str]) -> RunResults:
     """The results of a run, from its folder or from its results.json."""
+    path = Path(path)
     file = path / RESULTS_NAME if path.is_dir() else path
     try:
         text = file.read_bytes()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from epibench import __version__
 from epibench.cli.console import ConsoleReporter, say
 from epibench.cli.options import Device, at_least, make_folder, resolve_device
 from epibench.conventions import check_convention
@@ -144,19 +143,12 @@ def run_with_progress(scorer: Scorer, reporter: ConsoleReporter) -> FileResults:
 
 def publish(files: list[FileResults], settings: ScoreSettings, json: Path | None, report: Path | None) -> None:
     """Write what was asked for, show the tables, then say where everything is."""
-    import torch
-
     from epibench.cli.tables import print_tables
+    from epibench.evaluation.scoring import score_results
     from epibench.files import write_text
     from epibench.report import write_score_page
-    from epibench.results import ScoreResults
 
-    given = asdict(settings)
-    named = {"members": given["sizes"] and list(given["sizes"]), "draws": given["max_draws"]}
-    named |= {name: given[name] for name in ("seed", "uncertainty", "ignore_index", "skip_invalid", "depth", "device")}
-    content = ScoreResults(
-        epibench=__version__, torch=torch.__version__, convention=settings.convention, settings=named, files=files
-    )
+    content = score_results(files, settings)
     if json is not None:
         write_text(json, content.as_json())
     page = None if report is None else write_score_page(content, report)

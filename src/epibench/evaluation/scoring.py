@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
 
+from epibench import __version__
 from epibench.conventions import Convention, check_uncertainty
 from epibench.errors import InputError
 from epibench.evaluation.loop import Evaluation
@@ -17,7 +18,7 @@ from epibench.evaluation.summary import scored_draws, summarise, summarise_curve
 from epibench.members.draws import Draws, make_draws
 from epibench.members.stored import StoredPredictions
 from epibench.plans import Plan
-from epibench.results import FileResults, Tally
+from epibench.results import FileResults, ScoreResults, Tally
 from epibench.store.formats import PredictionStore
 
 # Up to this many pixels, sorting is quick and sparsification can be exact.
@@ -112,6 +113,20 @@ class Scorer:
                 f"NLL is infinite for {undefined} of {len(self.draws.sets)} draws: what happened had no probability."
             )
         return notes
+
+
+def score_results(files: list[FileResults], settings: ScoreSettings) -> ScoreResults:
+    """The results of all files together, with what they were made with."""
+    given = asdict(settings)
+    named = {"members": given["sizes"] and list(given["sizes"]), "draws": given["max_draws"]}
+    others = ("seed", "uncertainty", "ignore_index", "skip_invalid", "depth", "device")
+    return ScoreResults(
+        epibench=__version__,
+        torch=torch.__version__,
+        convention=settings.convention,
+        settings=named | {name: given[name] for name in others},
+        files=files,
+    )
 
 
 def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:

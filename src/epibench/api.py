@@ -1,0 +1,174 @@
+"""What the commands do, as functions: `epibench.run`, `epibench.score`. They print nothing unless asked to."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epibench.errors import InputError
+from epibench.progress import Reporter, Silent
+
+if TYPE_CHECKING:
+    from epibench.conventions import Convention
+    from epibench.plans import Plan
+    from epibench.recipes import Recipe
+    from epibench.results import RunResults, ScoreResults
+    from epibench.runs.train import Run
+
+AnyPath = str | os.PathLike[str]
+Settings = Mapping[str, Any] | Sequence[str]
+
+
+def run(
+    recipe: AnyPath | Recipe,
+    out: AnyPath | None = None,
+    settings: Settings = (),
+    *,
+    device: str = "auto",
+    jobs: int | None = None,
+    progress: bool | Reporter = False,
+) -> RunResults:
+    """Train, evaluate, report, as `epibench run` does; what is finished in the folder is not done again.
+
+    Methods that failed are in `failed` of the results; if all did, it is an error.
+
+    Args:
+        recipe: the name of a recipe, a recipe file (.json), or a recipe
+        out: the folder of the run, which keeps everything; `runs/RECIPE` by default
+        settings: as `--set`: `{"seed": 3, "sgld.num_epochs": 9600}`, or `["seed=3", …]`
+        device: `auto`, `cpu` or `cuda`
+        jobs: large networks trained at once; one per core by default, or one on a GPU
+        progress: show bars and messages as the command does, or send them to a reporter of one's own
+    """
+    opened = open_run(recipe, out, settings, device, jobs, progress)
+    from epibench.report import write_run_page
+    from epibench.runs.run import carry_out
+
+    results = carry_out(opened.recipe, opened.folder, opened.machine, opened.reporter)
+    if not results.methods:
+        raise InputError("; ".join(results.failed.values()))
+    write_run_page([results], opened.folder.report)
+    return results
+
+
+def open_run(
+    recipe: AnyPath | Recipe,
+    out: AnyPath | None,
+    settings: Settings,
+    device: str,
+    jobs: int | None,
+    progress: bool | Reporter,
+) -> Run:
+    """The run of a recipe in its folder; nothing is done yet."""
+    import torch
+
+    from epibench.devices import resolve_device
+    from epibench.recipes import Recipe, apply_settings, find_recipe
+    from epibench.runs.folder import RunFolder
+    from epibench.runs.train import Machine, Run
+
+    chosen = recipe if isinstance(recipe, Recipe) else find_recipe(os.fspath(recipe))
+    chosen = apply_settings(chosen, as_texts(settings))
+    folder = RunFolder(Path("runs", chosen.name) if out is None else Path(out))
+    machine = Machine.of(torch.device(resolve_device(device)), jobs)
+    return Run(chosen, folder, machine, reporter_of(progress))
+
+
+def score(
+    *predictions: AnyPath | Mapping[str, Any],
+    members: Sequence[int] | None = None,
+    draws: int = 16,
+    plan: Plan = "random",
+    seed: int = 0,
+    convention: Convention = "pooled",
+    uncertainty: str | None = None,
+    ignore_index: int | None = None,
+    skip_invalid: bool = False,
+    depth: bool = False,
+    device: str = "auto",
+    report: AnyPath | None = None,
+    progress: bool | Reporter = False,
+) -> ScoreResults:
+    """Score predictions that any framework has made, as `epibench score` does, for every number of members M.
+
+    Args:
+        predictions: stores (.zarr, .zip, .npz or a folder of .npz), or dicts of arrays under the names of a store:
+            `mean` and `variance` (member, …), or `probs` or `logits` (member, …, class); `target` (…), `method` …
+        members: values of M; powers of two and all members by default
+        draws: at most so many draws for each M
+        plan: how members are drawn: `random`, `disjoint`, `prefix` or `spread`
+        seed: of the draws
+        convention: `pooled` or `gustafsson2020`
+        uncertainty: what pixels are sorted by; the first of docs/metrics.md by default
+        ignore_index: the target that means "no label"; by default 255, unless it is a class
+        skip_invalid: skip pixels with NaN or infinite values, and count them
+        depth: predictions are depths in metres, and have metrics of their own
+        device: `auto`, `cpu` or `cuda`
+        report: write a page with all curves into this folder
+        progress: show bars as the command does, or send them to a reporter of one's own
+    """
+    from epibench.conventions import check_convention
+    from epibench.devices import resolve_device
+    from epibench.evaluation.scoring import ScoreSettings, prepare, score_results
+    from epibench.store import open_store
+    from epibench.store.memory import store_in_memory
+
+    if not predictions:
+        raise InputError("nothing to score: give stores, or dicts of arrays")
+    settings = ScoreSettings(
+        sizes=None if members is None else tuple(members),
+        max_draws=draws,
+        plan=plan,
+        seed=seed,
+        convention=check_convention(convention),
+        uncertainty=uncertainty,
+        ignore_index=ignore_index,
+        skip_invalid=skip_invalid,
+        depth=depth,
+        device=resolve_device(device),
+    )
+    scorers = []
+    for number, given in enumerate(predictions):
+        name = f"predictions {number}" if isinstance(given, Mapping) else os.fspath(given)
+        store = store_in_memory(given, name) if isinstance(given, Mapping) else open_store(given)
+        try:
+            scorers.append(prepare(store, settings))
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+    if ignore_index is not None and all(scorer.store.num_classes is None for scorer in scorers):
+        raise InputError("ignore_index is for classes; mask the targets of other predictions with 'valid'")
+    reporter, scored = reporter_of(progress), []
+    for scorer in scorers:
+        with reporter.step(f"score {scorer.store.path}", scorer.store.num_pixels) as advance:
+            scored.append(scorer.run(advance))
+        gc.collect()  # metrics refer to themselves: their memory comes back only so
+    results = score_results(scored, settings)
+    if report is not None:
+        from epibench.report import write_score_page
+
+        write_score_page(results, Path(report))
+    return results
+
+
+def as_texts(settings: Settings) -> list[str]:
+    """Settings as the command line has them: `key=value`, the value in JSON."""
+    if isinstance(settings, Mapping):
+        return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    if isinstance(settings, str):
+        raise InputError(f"settings: {settings!r} is one text; give a dict, or a list of texts as 'seed=3'")
+    return list(settings)
+
+
+def reporter_of(progress: bool | Reporter) -> Reporter:
+    """Who hears of progress: nobody, the console, or who was given."""
+    if progress is False:
+        return Silent()
+    if progress is True:
+        from epibench.cli.console import ConsoleReporter
+
+        return ConsoleReporter()
+    return progress
