@@ -65,7 +65,9 @@ def plot_values(values: Any, infos: Mapping[str, MetricInfo], ax: Any = None) ->
             labels = [title] if len(points[0]) == 1 else [f"{title} {column}" for column in range(len(points[0]))]
             axes.plot(range(len(points)), points, marker="o", label=labels)
     axes.set_xlabel("step" if over_steps else _x_label(series))
-    if not axes.get_xlabel():
+    if axes.get_xlabel():
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    else:
         axes.set_xticks([])
     axes.grid(True, alpha=0.3)
     axes.legend()
