@@ -1,11 +1,11 @@
-# The two commands: `make demo` and `make test`. Both set up a virtual environment first, once.
+# `make demo`, `make test`, `make docs`: each sets up a virtual environment first, once.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 TESTS ?= tests/cli tests/store tests/test_files.py
 
-.PHONY: demo test test-environments lint types clean
+.PHONY: demo test test-environments docs lint types clean
 
 demo: $(VENV)/.installed
 	$(BIN)/epibench run street-depth-quick --out demo/street-depth
@@ -18,6 +18,11 @@ test: lint types
 # Not part of `test`: the same tests with other terminals, locales, umasks, temporary folders and homes.
 test-environments: $(VENV)/.installed
 	PYTHON=$(BIN)/python tests/environments.sh $(TESTS)
+
+# The documentation as a site, in site/; a link that leads nowhere is an error.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -33,5 +38,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) demo scored
+	rm -rf $(VENV) demo scored site

@@ -32,6 +32,8 @@ def grouped(keys, values):
     return np.array([means[key] for key in np.sort(keys)])
 
 
+_mean = mean  # where an argument is called `mean`
+
 # Sparsification
 
 
@@ -319,3 +321,26 @@ def interval_score(mu, variance, y, alpha=0.1):
         low, high = m - half, m + half
         scores.append(2 * half + 2 / alpha * max(low - truth, 0) + 2 / alpha * max(truth - high, 0))
     return np.array(scores)
+
+
+# Depth
+
+
+def depth_errors(mean, target):
+    """Pixel by pixel. A target ≤ 0 counts nowhere, a prediction ≤ 0 where neither logarithm nor inverse is taken."""
+    pixels = list(zip(*float64(mean, target), strict=True))
+    true = [(d, g) for d, g in pixels if g > 0]
+    positive = [(d, g) for d, g in true if d > 0]
+    logs = [math.log(d) - math.log(g) for d, g in positive]
+    shift = _mean(logs)
+    return {
+        "abs_rel": _mean(abs(d - g) / g for d, g in true),
+        "sq_rel": _mean((d - g) ** 2 / g for d, g in true),
+        **{f"delta{k}": _mean(float(d > 0 and max(d / g, g / d) < 1.25**k) for d, g in true) for k in (1, 2, 3)},
+        "silog": 100 * math.sqrt(_mean((log - shift) ** 2 for log in logs)),
+        "rmse_log": math.sqrt(_mean(log**2 for log in logs)),
+        "log10": _mean(abs(math.log10(d) - math.log10(g)) for d, g in positive),
+        "irmse": math.sqrt(_mean((1000 / d - 1000 / g) ** 2 for d, g in positive)),
+        "depth_left_out": len(pixels) - len(positive),
+        "depth_left_out_targets": len(pixels) - len(true),
+    }

@@ -1,3 +1,34 @@
-"""epibench: how far can a model's uncertainty be trusted, and what does each further sample buy?"""
+"""epibench: how far can a model's uncertainty be trusted, and what does each further sample buy?
+
+What is named here is imported when it is asked for: `import epibench` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from epibench import metrics
+    from epibench.api import run, score, train
+    from epibench.evaluating import evaluate
+    from epibench.results import load_results
 
 __version__ = "0.3.0"
+__all__ = ["evaluate", "load_results", "metrics", "run", "score", "train"]
+
+# Where what is no module is.
+_MODULES = {"evaluate": "evaluating", "load_results": "results", "run": "api", "score": "api", "train": "api"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_MODULES.get(name, name)}")
+    value = getattr(module, name) if name in _MODULES else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

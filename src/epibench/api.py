@@ -1,136 +1,197 @@
-"""What `import epibench` gives: the commands as functions that return results."""
+"""What the commands do, as functions: `epibench.run`, `epibench.score`. They print nothing unless asked to."""
 
 from __future__ import annotations
 
-import tempfile
+import gc
+import json
+import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from epibench.errors import InputError
-from epibench.members.formats import ModelFormat
-from epibench.members.given import GivenModel
 from epibench.progress import Reporter, Silent
-from epibench.recipes.dense import EvaluationOptions
-from epibench.recipes.settings import validated
-from epibench.results import RunResults
-from epibench.runs.asked import DEFAULT_NAME, open_models, python_domains, python_model
-from epibench.runs.folder import RunFolder
-from epibench.runs.given import GivenEvaluation, Question, check_folder
-from epibench.runs.train import Machine
+
+if TYPE_CHECKING:
+    from epibench.conventions import Convention
+    from epibench.plans import Plan
+    from epibench.recipes import Recipe
+    from epibench.results import RunResults, ScoreResults
+    from epibench.runs.train import Run
+
+AnyPath = str | os.PathLike[str]
+Settings = Mapping[str, Any] | Sequence[str]
 
 
-def evaluate(
-    models: Any,
-    data: Any,
+def run(
+    recipe: AnyPath | Recipe,
+    out: AnyPath | None = None,
+    settings: Settings = (),
     *,
-    model_format: ModelFormat | Mapping[str, Any] | None = None,
-    in_domain: str | None = None,
-    task: Any = None,
-    classes: str | Path | Sequence[str] | None = None,
-    ignore_index: int | None = None,
-    unit: str | None = None,
-    depth: bool = False,
+    device: str = "auto",
+    jobs: int | None = None,
+    progress: bool | Reporter = False,
+) -> RunResults:
+    """Train, evaluate, report, as `epibench run` does; what is finished in the folder is not done again.
+
+    Methods that failed are in `failed` of the results; if all did, it is an error.
+
+    Args:
+        recipe: the name of a recipe, a recipe file (.json), or a recipe
+        out: the folder of the run, which keeps everything; `runs/RECIPE` by default
+        settings: as `--set`: `{"seed": 3, "sgld.num_epochs": 9600}`, or `["seed=3", …]`
+        device: `auto`, `cpu` or `cuda`
+        jobs: large networks trained at once; one per core by default, or one on a GPU
+        progress: show bars and messages as the command does, or send them to a reporter of one's own
+    """
+    opened = open_run(recipe, out, settings, device, jobs, progress)
+    from epibench.report import write_run_page
+    from epibench.runs.evaluations import all_results
+    from epibench.runs.run import carry_out
+
+    results = carry_out(opened.recipe, opened.folder, opened.machine, opened.reporter)
+    if not results.methods:
+        raise InputError("; ".join(results.failed.values()))
+    evaluations, names = all_results(opened.folder.path)
+    write_run_page(evaluations, opened.folder.report, names)
+    return results
+
+
+def train(
+    recipe: AnyPath | Recipe,
+    out: AnyPath | None = None,
+    settings: Settings = (),
+    *,
+    device: str = "auto",
+    jobs: int | None = None,
+    progress: bool | Reporter = False,
+) -> Path:
+    """Train the networks of a recipe that are missing in its folder, as `epibench train` does; returns the folder.
+
+    The arguments are those of `run`.
+    """
+    opened = open_run(recipe, out, settings, device, jobs, progress)
+    from epibench.runs import run as steps
+
+    if failed := steps.train(opened):
+        raise InputError("; ".join(failed.values()))
+    return opened.folder.path
+
+
+def open_run(
+    recipe: AnyPath | Recipe,
+    out: AnyPath | None,
+    settings: Settings,
+    device: str,
+    jobs: int | None,
+    progress: bool | Reporter,
+) -> Run:
+    """The run of a recipe in its folder; nothing is done yet."""
+    import torch
+
+    from epibench.devices import resolve_device
+    from epibench.recipes import Recipe, apply_settings, find_recipe
+    from epibench.runs.folder import RunFolder
+    from epibench.runs.train import Machine, Run
+
+    chosen = recipe if isinstance(recipe, Recipe) else find_recipe(os.fspath(recipe))
+    chosen = apply_settings(chosen, as_texts(settings))
+    folder = RunFolder(Path("runs", chosen.name) if out is None else Path(out))
+    machine = Machine.of(torch.device(resolve_device(device)), jobs)
+    return Run(chosen, folder, machine, reporter_of(progress))
+
+
+def score(
+    *predictions: AnyPath | Mapping[str, Any],
     members: Sequence[int] | None = None,
     draws: int = 16,
+    plan: Plan = "random",
     seed: int = 0,
-    mc_dropout: int = 0,
-    rate: float | None = None,
-    views: Sequence[str] = (),
-    out: str | Path | None = None,
-    device: str | None = None,
-    reporter: Reporter | None = None,
-    **evaluation: Any,
-) -> RunResults:
-    """How far the uncertainty of trained models can be trusted on these data, as a function of the number of members M.
+    convention: Convention = "pooled",
+    uncertainty: str | None = None,
+    ignore_index: int | None = None,
+    skip_invalid: bool = False,
+    depth: bool = False,
+    device: str = "auto",
+    report: AnyPath | None = None,
+    progress: bool | Reporter = False,
+) -> ScoreResults:
+    """Score predictions that any framework has made, as `epibench score` does, for every number of members M.
 
-    models: one, several that are members of one ensemble, or such lists by name: modules, functions, or texts as
-    `hf:DIR`, `onnx:FILE`. data: a data set or DataLoader that yields dicts, tuples or `Batch`, or several by name, of
-    which the first, or `in_domain`, is what models were trained for and the others are shifted; or texts as
-    `camvid:DIR,split=val`. model_format: how models are fed and read (`ModelFormat`). classes: names, or a table.
-    depth: numbers are metres. mc_dropout: passes of each model with its own dropout; views: of each image, `flip`,
-    `scale`. out: a folder for results and a page, which then does only what is missing. evaluation: further options,
-    as precision="bf16", convention="gustafsson2020", window=(512, 512), pictures=4.
+    Args:
+        predictions: stores (.zarr, .zip, .npz or a folder of .npz), or dicts of arrays under the names of a store:
+            `mean` and `variance` (member, …), or `probs` or `logits` (member, …, class); `target` (…), `method` …
+        members: values of M; powers of two and all members by default
+        draws: at most so many draws for each M
+        plan: how members are drawn: `random`, `disjoint`, `prefix` or `spread`
+        seed: of the draws
+        convention: `pooled` or `gustafsson2020`
+        uncertainty: what pixels are sorted by; the first of docs/metrics.md by default
+        ignore_index: the target that means "no label"; by default 255, unless it is a class
+        skip_invalid: skip pixels with NaN or infinite values, and count them
+        depth: predictions are depths in metres, and have metrics of their own
+        device: `auto`, `cpu` or `cuda`
+        report: write a page with all curves into this folder
+        progress: show bars as the command does, or send them to a reporter of one's own
     """
-    options = validated(EvaluationOptions, evaluation)
-    with ExitStack() as stack:
-        folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        check_folder(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        machine = Machine.of(torch.device(device or _device_of(models)), None)
-        given = _models(models, model_format, task, machine)
-        before = _modes(given)
-        stack.callback(_restore, before)
-        domains = python_domains(data, in_domain, task, ignore_index, classes)
-        question = Question(
-            None if members is None else tuple(members),
-            draws,
-            seed,
-            mc_dropout,
-            rate,
-            tuple(views),
-            unit,
-            depth or task == "depth" or any(_is_depth(domain.identity) for domain in domains.values()),
-            options,
-        )
-        folder_of_run, shown = RunFolder(folder), reporter or Silent()
-        results = GivenEvaluation(given, domains, question, folder_of_run, machine, shown).run()
-        if out is not None:
-            from epibench.report import write_run_page
+    from epibench.conventions import check_convention
+    from epibench.devices import resolve_device
+    from epibench.evaluation.scoring import ScoreSettings, prepare, score_results
+    from epibench.store import open_store
+    from epibench.store.memory import store_in_memory
 
-            write_run_page([results], folder_of_run.report)
-        return results
+    if not predictions:
+        raise InputError("nothing to score: give stores, or dicts of arrays")
+    settings = ScoreSettings(
+        sizes=None if members is None else tuple(members),
+        max_draws=draws,
+        plan=plan,
+        seed=seed,
+        convention=check_convention(convention),
+        uncertainty=uncertainty,
+        ignore_index=ignore_index,
+        skip_invalid=skip_invalid,
+        depth=depth,
+        device=resolve_device(device),
+    )
+    scorers = []
+    for number, given in enumerate(predictions):
+        name = f"predictions {number}" if isinstance(given, Mapping) else os.fspath(given)
+        store = store_in_memory(given, name) if isinstance(given, Mapping) else open_store(given)
+        try:
+            scorers.append(prepare(store, settings))
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+    if ignore_index is not None and all(scorer.store.num_classes is None for scorer in scorers):
+        raise InputError("ignore_index is for classes; mask the targets of other predictions with 'valid'")
+    reporter, scored = reporter_of(progress), []
+    for scorer in scorers:
+        with reporter.step(f"score {scorer.store.path}", scorer.store.num_pixels) as advance:
+            scored.append(scorer.run(advance))
+        gc.collect()  # metrics refer to themselves: their memory comes back only so
+    results = score_results(scored, settings)
+    if report is not None:
+        from epibench.report import write_score_page
 
-
-def _models(models: Any, model_format: Any, task: Any, machine: Machine) -> dict[str, list[GivenModel]]:
-    opened: dict[str, list[GivenModel]] = {}
-    for name, several in _lists(models).items():
-        if not several:
-            raise InputError(f"models: '{name}' has none; give at least one")
-        opened[name] = [
-            model
-            for number, each in enumerate(several)
-            for model in (
-                open_models(each, task, machine)
-                if isinstance(each, str)
-                else [python_model(each, number, model_format)]
-            )
-        ]
-    return opened
+        write_score_page(results, Path(report))
+    return results
 
 
-def _lists(models: Any) -> dict[str, list[Any]]:
-    """Models by the names of their methods, each a list."""
-    named = models if isinstance(models, Mapping) else {DEFAULT_NAME: models}
-    return {str(name): list(given) if isinstance(given, list | tuple) else [given] for name, given in named.items()}
+def as_texts(settings: Settings) -> list[str]:
+    """Settings as the command line has them: `key=value`, the value in JSON."""
+    if isinstance(settings, Mapping):
+        return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    if isinstance(settings, str):
+        raise InputError(f"settings: {settings!r} is one text; give a dict, or a list of texts as 'seed=3'")
+    return list(settings)
 
 
-def _device_of(models: Any) -> str:
-    """Where the first module lies; otherwise a GPU, if there is one."""
-    given = list(models.values()) if isinstance(models, Mapping) else [models]
-    flat = [
-        each for one in given for each in (one if isinstance(one, Sequence) and not isinstance(one, str) else [one])
-    ]
-    parameters = (next(each.parameters(), None) for each in flat if isinstance(each, nn.Module))
-    first = next((each for each in parameters if each is not None), None)
-    return str(first.device) if first is not None else "cuda" if torch.cuda.is_available() else "cpu"
+def reporter_of(progress: bool | Reporter) -> Reporter:
+    """Who hears of progress: nobody, the console, or who was given."""
+    if progress is False:
+        return Silent()
+    if progress is True:
+        from epibench.cli.console import ConsoleReporter
 
-
-def _modes(given: Mapping[str, Sequence[GivenModel]]) -> list[tuple[nn.Module, bool]]:
-    """Modules of the user's, and those within, with their modes, which evaluation changes for a while."""
-    modules = [model.module for models in given.values() for model in models if model.module is not None]
-    return [(each, each.training) for module in modules for each in module.modules()]
-
-
-def _restore(modes: Sequence[tuple[nn.Module, bool]]) -> None:
-    for module, mode in modes:
-        module.training = mode
-
-
-def _is_depth(identity: Sequence[Any] | None) -> bool:
-    settings = identity[0] if identity else None
-    return isinstance(settings, dict) and settings.get("kind") in ("kitti", "virtual_kitti")
+        return ConsoleReporter()
+    return progress

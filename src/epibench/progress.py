@@ -25,12 +25,16 @@ class Reporter(Protocol):
 
 
 class Silent:
-    """Receives everything and shows nothing."""
+    """Reports to nobody."""
 
     @contextmanager
     def step(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """A step that nobody follows."""
-        yield lambda units, note="", /: None
+        """Begin a step that nobody follows."""
+
+        def advance(units: int, note: str = "", /) -> None:
+            """Nobody counts."""
+
+        yield advance
 
     def say(self, text: str) -> None:
-        """A message that nobody reads."""
+        """Say nothing."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -374,8 +375,9 @@ ScoreResults.model_rebuild()
 Results = TypeVar("Results", bound=Part)
 
 
-def load_results(path: Path) -> RunResults:
+def load_results(path: str | os.PathLike[str]) -> RunResults:
     """The results of a run, from its folder or from its results.json."""
+    path = Path(path)
     file = path / RESULTS_NAME if path.is_dir() else path
     return parse_results(RunResults, _read(path, file), str(file))
 

@@ -7,7 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+import oracles
 from epibench.evaluation.scoring import Scorer
+from epibench.store.formats import open_store
 from epibench.store.writer import write_store
 
 
@@ -131,6 +133,36 @@ def test_each_file_can_have_its_own_plan(tmp_path, run):
     first, second = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
     assert (first["plan"], second["plan"]) == ("disjoint", "prefix")
     assert [draw["members"] for draw in second["draws"]] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize("options", [["--depth"], []])
+def test_depth_has_its_own_metrics_where_the_store_or_the_caller_says_so(tmp_path, run, options):
+    quantity = None if options else "depth"
+    store = gaussian_store(tmp_path / "a.zarr", quantity=quantity)
+    report = tmp_path / "page"
+    assert run("score", store, *options, "--json", tmp_path / "out.json", "--report", report)[0] == 0
+    (file,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
+    arrays = open_store(store).arrays
+    mean, target = (arrays[name].read((...,)) for name in ("mean", "target"))
+    expected = oracles.depth_errors(mean.mean(0), target)
+    assert {name: file["draws"][-1]["metrics"][name] for name in expected} == pytest.approx(expected)
+    assert "iRMSE (1/km)" in (report / "score.html").read_text(encoding="utf-8")
+
+
+def test_other_predictions_have_no_metrics_of_depth(tmp_path, run):
+    run("score", gaussian_store(tmp_path / "a.zarr"), "--json", tmp_path / "out.json")
+    (file,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
+    assert "abs_rel" not in file["summary"]["1"]
+
+
+@pytest.mark.parametrize(
+    ("make", "unit", "what"), [(gaussian_store, "mm", "in mm"), (categorical_store, None, "of classes")]
+)
+def test_metrics_of_depth_need_metres(tmp_path, run, make, unit, what):
+    status, _, errors = run("score", make(tmp_path / "a.zarr", unit=unit), "--depth")
+    assert status == 2
+    assert f"need depths in metres; these are {what}" in errors
+    assert len(errors.strip().splitlines()) == 1
 
 
 def test_report_is_written_where_asked(tmp_path, run):

@@ -14,7 +14,7 @@ from outside_networks import NAMES, SIZE, OutsideData, OutsideNetwork, make_pict
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from epibench.api import evaluate
+from epibench import evaluate
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.members.formats import ModelFormat

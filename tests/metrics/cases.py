@@ -90,6 +90,21 @@ def interval_pixels(rng, size, pattern, draws=NUM_DRAWS):
     return gaussian_pixels(rng, size, pattern, draws, spread="std")
 
 
+def depth_pixels(rng, size, pattern, draws=NUM_DRAWS):
+    """Depths in metres; patterns other than continuous have some that are not above 0."""
+    target, mean = rng.gamma(2.0, 10.0, size) + 0.1, rng.gamma(2.0, 10.0, (draws, size)) + 0.1
+    if pattern == "ties":
+        target, mean = np.ceil(target / 4), np.ceil(mean / 4)
+    if pattern == "constant":
+        target, mean = np.full_like(target, 4.0), np.full_like(mean, 5.0)  # on the edge of δ < 1.25
+    if pattern == "nasty":
+        odd = np.array([0.0, -0.0, -1.0, -1e-3, 1e-3, 1e5])
+        target = np.where(rng.random(size) < 0.3, rng.choice(odd, size), target)
+        mean = np.where(rng.random(mean.shape) < 0.3, rng.choice(odd, mean.shape), mean)
+        mean = np.where(rng.random(mean.shape) < 0.2, target, mean)
+    return {"mean": mean, "target": target}
+
+
 def mixture_pixels(rng, size, pattern, draws=NUM_DRAWS):
     pixels = positive_gaussian_pixels(rng, size, pattern, NUM_MEMBERS)
     return {
@@ -220,6 +235,7 @@ CASES = [
         point_pixels,
         lambda mean, target: {"rmse": oracles.rmse(mean, target)},
     ),
+    Case("DepthErrors", metrics.DepthErrors, depth_pixels, oracles.depth_errors),
     Case(
         "GroupedRootMeanSquaredError",
         lambda draws: metrics.GroupedRootMeanSquaredError(NUM_IMAGES, draws),

@@ -43,6 +43,8 @@ METRICS = {
     *("rmse", "mae", "nll", "nll_infinite", "nll_gaussian", "nll_gaussian_infinite"),
     *("ause_gustafsson2020", "rmse_gustafsson2020"),
     *("crps", "crps_gaussian", "ence", "ence_bound", "interval_score"),
+    *("abs_rel", "sq_rel", "delta1", "delta2", "delta3", "silog", "rmse_log", "log10", "irmse"),
+    *("depth_left_out", "depth_left_out_targets"),
 }
 
 
@@ -610,7 +612,8 @@ def test_stored_predictions_score_as_the_run_did(stored, method: str, plan: Any,
         assert ours["M"] == theirs["M"]
         assert run["ause"] == pytest.approx(store_says["ause"], abs=run["ause_bound"] + 1e-9)
         assert run["ence"] == pytest.approx(store_says["ence"], abs=run["ence_bound"] + store_says["ence_bound"] + 1e-9)
-        for metric in ("rmse", "mae", "nll", "nll_gaussian", "crps", "crps_gaussian", "interval_score", "auce"):
+        same = ("rmse", "mae", "nll", "nll_gaussian", "crps", "crps_gaussian", "interval_score", "auce")
+        for metric in (*same, "abs_rel", "sq_rel", "delta1", "silog", "rmse_log", "irmse", "depth_left_out"):
             assert run[metric] == pytest.approx(store_says[metric], rel=1e-6, abs=1e-9), metric
 
 
@@ -621,8 +624,8 @@ def test_storing_changes_no_number(stored, finished) -> None:
 def test_a_store_says_what_it_holds(stored) -> None:
     path, _ = stored
     store = open_store(path / "predictions" / "mc_dropout" / "wild.zarr")
-    said = (store.complete, store.method, store.domain, store.unit, store.num_members, store.shape)
-    assert said == (True, "MC-dropout", "street, wild", "m", 4, (4, 32, 64))
+    said = (store.complete, store.method, store.domain, store.unit, store.quantity, store.num_members, store.shape)
+    assert said == (True, "MC-dropout", "street, wild", "m", "depth", 4, (4, 32, 64))
     assert list(store.group) == [0, 0, 1, 1]
 
 

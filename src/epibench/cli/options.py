@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from epibench import devices
 from epibench.errors import InputError
 
 
@@ -66,23 +66,12 @@ def parse_sizes(text: str | None) -> tuple[int, ...] | None:
 
 def check_device(name: str) -> str:
     """Refuse words that name no device, without torch."""
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
-        raise InputError(f"--device '{name}' is unknown: give auto, cpu or cuda")
-    return name
+    return devices.check_device(name, "--device")
 
 
 def resolve_device(name: str) -> str:
     """The device to compute on; `auto` takes a GPU if there is one."""
-    check_device(name)
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name != "cpu" and not torch.cuda.is_available():
-        raise InputError(f"--device {name}: torch {torch.__version__} sees no CUDA device; give cpu or auto")
-    if name.startswith("cuda:") and int(name.removeprefix("cuda:")) >= torch.cuda.device_count():
-        raise InputError(f"--device {name}: there are {torch.cuda.device_count()} CUDA devices, numbered from 0")
-    return name
+    return devices.resolve_device(name, "--device")
 
 
 Device = Annotated[str, typer.Option(metavar="DEVICE", callback=check_device, help="auto, cpu or cuda.")]

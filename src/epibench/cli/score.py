@@ -5,13 +5,12 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from epibench import __version__
 from epibench.cli.console import ConsoleReporter, say
 from epibench.cli.options import Device, at_least, make_folder, parse_sizes, resolve_device
 from epibench.conventions import check_convention
@@ -66,6 +65,9 @@ def score(
         str | None,
         typer.Option(metavar="DOMAIN", help="The domain that methods were trained for; the others count as shifted."),
     ] = None,
+    depth: Annotated[
+        bool, typer.Option("--depth", help="Predictions are depths in metres: add AbsRel, δ < 1.25, SILog, iRMSE …")
+    ] = False,
     device: Device = "auto",
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all results to this file.")] = None,
     report: Annotated[
@@ -92,6 +94,7 @@ def score(
         uncertainty=uncertainty,
         ignore_index=ignore_index,
         skip_invalid=skip_invalid,
+        depth=depth,
         device=resolve_device(device),
     )
     # Every file is opened and checked before any is scored: a typing error costs seconds.
@@ -162,24 +165,12 @@ def publish(
     files: list[FileResults], settings: ScoreSettings, in_domain: str | None, json: Path | None, report: Path | None
 ) -> None:
     """Write what was asked for, show the tables, then say where everything is."""
-    import torch
-
     from epibench.cli.tables import print_tables
+    from epibench.evaluation.scoring import score_results
     from epibench.files import write_text
     from epibench.report import write_score_page
-    from epibench.results import ScoreResults
 
-    given = asdict(settings)
-    named = {"members": given["sizes"] and list(given["sizes"]), "draws": given["max_draws"]}
-    named |= {name: given[name] for name in ("seed", "uncertainty", "ignore_index", "skip_invalid", "device")}
-    content = ScoreResults(
-        epibench=__version__,
-        torch=torch.__version__,
-        convention=settings.convention,
-        settings=named,
-        in_domain=in_domain,
-        files=files,
-    )
+    content = score_results(files, settings, in_domain)
     if json is not None:
         write_text(json, content.as_json())
     page = None if report is None else write_score_page(content, report)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
 
+from epibench import __version__
 from epibench.conventions import Convention, check_uncertainty
 from epibench.errors import InputError
 from epibench.evaluation.loop import Evaluation
@@ -18,7 +19,7 @@ from epibench.evaluation.summary import scored_draws, summarise, summarise_curve
 from epibench.members.draws import Draws, make_draws
 from epibench.members.stored import StoredPredictions
 from epibench.plans import Plan
-from epibench.results import FileResults, Tally
+from epibench.results import FileResults, ScoreResults, Tally
 from epibench.standard_errors import points_backwards
 from epibench.store.formats import PredictionStore
 
@@ -42,6 +43,7 @@ class ScoreSettings:
     uncertainty: str | None = None
     ignore_index: int | None = None
     skip_invalid: bool = False
+    depth: bool = False
     device: str = "cpu"
 
 
@@ -146,6 +148,21 @@ class Scorer:
         return notes
 
 
+def score_results(files: list[FileResults], settings: ScoreSettings, in_domain: str | None = None) -> ScoreResults:
+    """The results of all files together, with what they were made with."""
+    given = asdict(settings)
+    named = {"members": given["sizes"] and list(given["sizes"]), "draws": given["max_draws"]}
+    others = ("seed", "uncertainty", "ignore_index", "skip_invalid", "depth", "device")
+    return ScoreResults(
+        epibench=__version__,
+        torch=torch.__version__,
+        convention=settings.convention,
+        settings=named | {name: given[name] for name in others},
+        in_domain=in_domain,
+        files=files,
+    )
+
+
 def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
     """Make the draws and check that everything asked for is possible, before anything is read."""
     draws = make_draws(
@@ -170,6 +187,10 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
             "store predictions as (member, image, height, width)"
         )
     name, used = uncertainty_of(store, settings.uncertainty)
+    depth = settings.depth or store.quantity == "depth"
+    if depth and (store.kind != "gaussian" or store.unit not in (None, "m")):
+        what = f"in {store.unit}" if store.kind == "gaussian" else "of classes"
+        raise InputError(f"metrics of depth (--depth, quantity 'depth') need depths in metres; these are {what}")
     suite_settings = SuiteSettings(
         kind=store.kind,
         convention=settings.convention,
@@ -177,6 +198,7 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
         exact=store.num_pixels <= EXACT_PIXELS,
         num_images=store.shape[0] if store.has_images else None,
         num_classes=store.num_classes,
+        depth=depth,
     )
     return Scorer(store, settings, draws, suite_settings, name)
 

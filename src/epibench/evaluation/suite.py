@@ -28,6 +28,7 @@ class SuiteSettings:
     """What the metrics of a suite depend on, besides the draws.
 
     published: values of the convention `gustafsson2020` are given beside those of the suite's own.
+    depth: predictions are depths in metres, and have the metrics of depth beside those of their kind.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class SuiteSettings:
     num_images: int | None = None
     num_classes: int | None = None
     published: bool = False
+    depth: bool = False
 
     @property
     def metric_set(self) -> str:
@@ -155,19 +157,29 @@ METRICS: dict[str, dict[str, MakeMetric]] = {
 }
 
 
+# What is added to them where predictions are depths in metres.
+DEPTH_METRICS: dict[str, MakeMetric] = {"depth": lambda weights, settings: metrics.DepthErrors(len(weights))}
+
+
+def metrics_of(name: str, depth: bool = False) -> dict[str, MakeMetric]:
+    """A set of metrics by its name."""
+    return METRICS[name] | (DEPTH_METRICS if depth else {})
+
+
 def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
     """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member)."""
-    suite = {name: make(weights, settings) for name, make in METRICS[settings.metric_set].items()}
+    makers = metrics_of(settings.metric_set, settings.depth)
+    suite = {name: make(weights, settings) for name, make in makers.items()}
     return Suite(suite, settings)
 
 
 def metric_infos() -> dict[str, MetricInfo]:
     """What the metrics of the set say of each of their values, by its name in results."""
     weights, infos = torch.ones(1, 1), dict[str, MetricInfo]()
-    for name, makers in METRICS.items():
+    for name in METRICS:
         kind = "ranking" if name == "ranking_classes" else name
         settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], False, 1, 1, published=True)
-        for make in makers.values():
+        for make in metrics_of(name, depth=name == "gaussian").values():
             infos = {**make(weights, settings).info, **infos}
     return infos
 

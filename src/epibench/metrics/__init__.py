@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         ece,
         ece_adaptive,
     )
+    from epibench.metrics.depth_errors import DepthErrors, errors_of_depth
     from epibench.metrics.info import MetricInfo
     from epibench.metrics.interval_calibration import IntervalCalibration, auce
     from epibench.metrics.normalised_calibration import NormalisedCalibration, ence
@@ -50,15 +51,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdaptiveConfidenceCalibration", "BrierScore", "CategoricalNLL", "ClassScores", "ClassSparsification",
-    "ConfidenceCalibration", "GaussianCRPS", "GaussianNLL", "GroupedRootMeanSquaredError", "IntervalCalibration",
-    "IntervalScore", "MeanAbsoluteError", "MeanIoU", "MetricInfo", "MixtureCRPS", "MixtureNLL",
+    "ConfidenceCalibration", "DepthErrors", "GaussianCRPS", "GaussianNLL", "GroupedRootMeanSquaredError",
+    "IntervalCalibration", "IntervalScore", "MeanAbsoluteError", "MeanIoU", "MetricInfo", "MixtureCRPS", "MixtureNLL",
     "NormalisedCalibration", "RootMeanSquaredError", "Sparsification", "StreamingMetric", "accuracy", "auce", "ause",
-    "ause_per_class", "brier", "crps_gaussian", "crps_mixture", "ece", "ece_adaptive", "ence", "interval_score", "mae",
-    "miou", "nll_categorical", "nll_gaussian", "nll_mixture", "rmse", "scores_per_class", "sparsification_curves",
+    "ause_per_class", "brier", "crps_gaussian", "crps_mixture", "ece", "ece_adaptive", "ence", "errors_of_depth",
+    "interval_score", "mae", "miou", "nll_categorical", "nll_gaussian", "nll_mixture", "rmse", "scores_per_class",
+    "sparsification_curves",
 ]  # fmt: skip
 
 _NAMES = {
     "confidence_calibration": "AdaptiveConfidenceCalibration ConfidenceCalibration ece ece_adaptive",
+    "depth_errors": "DepthErrors errors_of_depth",
     "info": "MetricInfo",
     "interval_calibration": "IntervalCalibration auce",
     "normalised_calibration": "NormalisedCalibration ence",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -50,7 +52,36 @@ def check_classes(probs: Tensor, num_classes: int) -> None:
         raise ValueError(f"probs has {probs.shape[2]} classes, the metric {num_classes}")
 
 
-def check_numbers(numbers: Tensor, limit: int, name: str) -> None:
+def check_class_axis(probs: Tensor, target: Tensor, *, draw_axis: bool) -> None:
+    """Raise if the classes of `probs` are not along its last axis: (…, class) for a target (…).
+
+    Where sizes cannot tell, as with 19 classes of 19 × 19 pixels, the axis along which probabilities sum to 1 does.
+    """
+    shape, truth = tuple(probs.shape[draw_axis:]), tuple(target.shape)
+    if len(shape) < 3 or not target.numel():
+        return
+    last, others = len(shape) - 1, range(len(shape) - 1)
+    if len(shape) == len(truth) + 1:
+        elsewhere = [axis for axis in others if (*shape[:axis], *shape[axis + 1 :]) == truth]
+    else:  # one side is flattened: classes could be along any axis of as many entries
+        elsewhere = [axis for axis in others if shape[axis] == shape[-1] and math.prod(shape[:-1]) == target.numel()]
+    if elsewhere and (shape[:-1] == truth or len(shape) != len(truth) + 1):
+        off = {axis: _not_summing_to_1(probs, axis + draw_axis) for axis in (*elsewhere, last)}
+        elsewhere = [axis for axis in elsewhere if off[axis] < off[last]]
+    shapes = f"probs has the shape {tuple(probs.shape)}, target {truth}"
+    if elsewhere:
+        axis = (1 if 1 in elsewhere else elsewhere[0]) + draw_axis
+        raise ValueError(f"{shapes}: the class axis must be the last one; pass probs.movedim({axis}, -1)")
+    if len(shape) == len(truth) + 1 and shape[:-1] != truth:
+        raise ValueError(f"{shapes}; these must be {'(draw, …, class)' if draw_axis else '(…, class)'} and (…)")
+
+
+def _not_summing_to_1(probs: Tensor, axis: int) -> int:
+    sums = probs.sum(axis, dtype=torch.float64)
+    return int((~((sums - 1).abs() <= PROBABILITY_TOLERANCE)).sum())
+
+
+def check_numbers(numbers: Tensor, limit: int, name: str, *, label: bool = False) -> None:
     """Raise if one of the class or image numbers is not in 0 … limit − 1: it would be counted somewhere else."""
     if numbers.numel():
         if numbers.is_floating_point():
@@ -59,4 +90,6 @@ def check_numbers(numbers: Tensor, limit: int, name: str) -> None:
             numbers = numbers.to(torch.int64)  # aminmax does not take them
         low, high = (int(extreme) for extreme in numbers.aminmax())
         if low < 0 or high >= limit:
-            raise ValueError(f"'{name}' holds {low} … {high}, but only 0 … {limit - 1} are possible")
+            other = high if high >= limit else low
+            hint = f"; if {other} marks pixels without a label, give ignore_index={other}" if label else ""
+            raise ValueError(f"'{name}' holds {low} … {high}, but only 0 … {limit - 1} are possible{hint}")

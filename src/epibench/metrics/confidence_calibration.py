@@ -9,9 +9,11 @@ from torch import Tensor
 
 from epibench.conventions import Convention, check_convention
 from epibench.metrics import ranking
-from epibench.metrics.checks import check_classes, check_numbers, check_probabilities, same_pixels
+from epibench.metrics.checks import check_class_axis, check_numbers, check_probabilities
+from epibench.metrics.class_metric import ClassMetric, checked_pixels
 from epibench.metrics.info import MetricInfo, as_published, bound, describe
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, value_of
+from epibench.metrics.plotting import CurvePlot
+from epibench.metrics.streaming import Array, each_row, to_tensor, value_of
 
 ADAPTIVE_BITS = 16
 
@@ -27,7 +29,7 @@ ECE_ADAPTIVE = MetricInfo(
 )
 
 
-class _OfConfidence(StreamingMetric):
+class _OfConfidence(ClassMetric):
     """A metric of the maximum probability, of its class and of whether that is right."""
 
     higher_is_better = False
@@ -45,27 +47,21 @@ class _OfConfidence(StreamingMetric):
         """Add pixels by `probs` and `target` or, where these are known already, by `confidence` and `correct`.
 
         probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); the others: (draw, …) or (…).
-        Where classes are told apart, the `predicted` class goes with what is known.
+        Where classes are told apart, the `predicted` class goes with what is known; with `ignore_index`, the target.
         """
         if confidence is not None and correct is not None and (predicted is not None or self.num_classes is None):
-            sure, right = self.rows(confidence), self.rows(correct)
-            labels = right if self.num_classes is None or predicted is None else self.rows(predicted)
-            same_pixels(confidence=sure, correct=right, predicted=labels)
+            predicted = correct if self.num_classes is None or predicted is None else predicted
+            known = {"confidence": confidence, "correct": correct, "predicted": predicted}
+            sure, right, labels, *_ = self.labelled(target, **known)
             check_probabilities(confidence=sure)
             if self.num_classes is not None:
                 check_numbers(labels, self.num_classes, "predicted")
             each_row(self._add, sure, right, labels)
         elif probs is not None and target is not None:
-            classes, targets = self.rows(probs, 1), self.shared(target)
-            same_pixels(probs=classes, target=targets)
-            check_numbers(targets, classes.shape[2], "target")
-            if self.num_classes is not None:
-                check_classes(classes, self.num_classes)
-            check_probabilities(probs=classes)
-            each_row(self._add_probs, classes, targets)
+            each_row(self._add_probs, *self.class_pixels(probs, target, self.num_classes))
         else:
-            known = "confidence and correct" if self.num_classes is None else "confidence, correct and predicted"
-            raise TypeError(f"{type(self).__name__}.update needs probs and target, or {known}")
+            others = "confidence and correct" if self.num_classes is None else "confidence, correct and predicted"
+            raise TypeError(f"{type(self).__name__}.update needs probs and target, or {others}")
 
     def _add_probs(self, rows: slice, probs: Tensor, target: Tensor) -> None:
         confidence, predicted = probs.max(2)
@@ -84,6 +80,7 @@ class ConfidenceCalibration(_OfConfidence):
     """
 
     info = describe(ECE, as_published(ECE), ECE_PER_CLASS)
+    curve_plot = CurvePlot(("accuracy",), "confidence", "accuracy", x="confidence", diagonal=True)
     settings = ("num_draws", "bins", "num_classes", "convention")
     bin_counts: Tensor
     bin_correct: Tensor
@@ -199,18 +196,25 @@ class AdaptiveConfidenceCalibration(_OfConfidence):
         return {"ece_adaptive": self.result(error), "ece_adaptive_bound": self.result(2 * reach.sum(1) / total)}
 
 
-def ece(probs: Array, target: Array, bins: int = 10, *, convention: Convention = "pooled") -> Tensor:
+def ece(
+    probs: Array,
+    target: Array,
+    bins: int = 10,
+    *,
+    convention: Convention = "pooled",
+    ignore_index: int | None = None,
+) -> Tensor:
     """Expected calibration error of whole arrays, with `bins` equal-width bins. probs: (…, class)."""
-    return value_of(ConfidenceCalibration(bins, convention=convention), "ece", probs, target)
+    metric = ConfidenceCalibration(bins, convention=convention, ignore_index=ignore_index)
+    return value_of(metric, "ece", probs, target)
 
 
-def ece_adaptive(probs: Array, target: Array, bins: int = 10) -> Tensor:
+def ece_adaptive(probs: Array, target: Array, bins: int = 10, *, ignore_index: int | None = None) -> Tensor:
     """Expected calibration error of whole arrays with bins of equal mass, exactly, by sorting."""
-    classes, targets = to_tensor(probs), to_tensor(target).reshape(1, -1)
+    classes, targets = to_tensor(probs), to_tensor(target)
+    check_class_axis(classes, targets, draw_axis=False)
     classes = classes.reshape(1, -1, classes.shape[-1])
-    same_pixels(probs=classes, target=targets)
-    check_numbers(targets, classes.shape[2], "target")
-    check_probabilities(probs=classes)
+    classes, targets = checked_pixels(classes, targets.reshape(1, -1), ignore_index)
     confidence, predicted = classes.max(2)
     if not predicted.numel():
         return torch.tensor(torch.nan, dtype=torch.float64, device=classes.device)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from epibench.metrics.info import MetricInfo, describe
+from epibench.metrics.plotting import CurvePlot
 from epibench.metrics.ranking import accumulate, bin_edges, bin_index
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, trapezoid, value_of
 
@@ -55,6 +56,7 @@ class IntervalCalibration(StreamingMetric):
             in_unit=True,
         ),
     )
+    curve_plot = CurvePlot(("coverage",), "level of the interval", "share of targets inside", diagonal=True)
     level_counts: Tensor
     std_sum: Tensor
 

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from epibench.metrics import pixel_scores
-from epibench.metrics.checks import check_classes, check_keys, check_numbers, check_probabilities, same_pixels
+from epibench.metrics.checks import check_keys, check_numbers, check_probabilities, same_pixels
+from epibench.metrics.class_metric import ClassMetric, with_label
 from epibench.metrics.confidence_calibration import ConfidenceCalibration
 from epibench.metrics.info import MetricInfo, bound, describe
 from epibench.metrics.prediction_errors import MeanIoU
 from epibench.metrics.ranking import accumulate, accumulate_by_label, bin_edges, bin_index
 from epibench.metrics.sparsification import Histograms, SparsificationError, ause, binned_curves, check_error
-from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
+from epibench.metrics.streaming import Array, each_row, to_tensor
 
 # 16 bins for each octave from 2⁻²⁸ to 8, which is above every entropy of up to 2,980 classes and every Brier score.
 BITS = 12
@@ -38,7 +39,7 @@ AUSE = MetricInfo(
 )
 
 
-class ClassScores(StreamingMetric):
+class ClassScores(ClassMetric):
     """Mean scores over the pixels of each true class, (…, class): `brier_per_class` and `nll_per_class`.
 
     `update(probs, target)` with the class axis last. NaN where a class has no pixels, or an infinite NLL.
@@ -72,19 +73,14 @@ class ClassScores(StreamingMetric):
         """
         if target is None:
             raise TypeError("ClassScores.update needs target")
-        targets = self.shared(target)
-        check_numbers(targets, self.num_classes, "target")
         if brier is not None and target_probability is not None:
-            scores, own = self.rows(brier), self.rows(target_probability)
-            same_pixels(brier=scores, target_probability=own, target=targets)
+            scores, own, targets = self.labelled(target, brier=brier, target_probability=target_probability)
+            check_numbers(targets, self.num_classes, "target", label=True)
             check_keys(scores, "brier", finite=True)
             check_probabilities(target_probability=own)
             each_row(self._add, scores, own, targets)
         elif probs is not None:
-            classes = self.rows(probs, 1)
-            same_pixels(probs=classes, target=targets)
-            check_classes(classes, self.num_classes)
-            check_probabilities(probs=classes)
+            classes, targets = self.class_pixels(probs, target, self.num_classes)
             each_row(self._add_probs, classes, targets)
         else:
             raise TypeError("ClassScores.update needs probs, or brier and target_probability")
@@ -109,17 +105,23 @@ class ClassScores(StreamingMetric):
         }
 
 
-def scores_per_class(probs: Array, target: Array, bins: int = 10) -> dict[str, Tensor]:
+def scores_per_class(
+    probs: Array, target: Array, bins: int = 10, *, ignore_index: int | None = None
+) -> dict[str, Tensor]:
     """All metrics whose names end in `_per_class` but AUSE, of whole arrays; each (class,). probs: (…, class)."""
     classes = to_tensor(probs).shape[-1]
     values: dict[str, Tensor] = {}
-    for metric in (MeanIoU(classes), ClassScores(classes), ConfidenceCalibration(bins, num_classes=classes)):
+    for metric in (
+        MeanIoU(classes, ignore_index=ignore_index),
+        ClassScores(classes, ignore_index=ignore_index),
+        ConfidenceCalibration(bins, num_classes=classes, ignore_index=ignore_index),
+    ):
         metric.update(probs, target)
         values |= metric.compute()
     return {name: value for name, value in values.items() if name.endswith("_per_class")}
 
 
-class ClassSparsification(StreamingMetric):
+class ClassSparsification(ClassMetric):
     """AUSE among the pixels of each true class, streamed through few bins: 20 KB for each draw and class.
 
     `update(uncertainty, loss, target)`. `compute()` gives `ause_per_class` and `ause_per_class_bound`, (…, class): the
@@ -150,11 +152,10 @@ class ClassSparsification(StreamingMetric):
 
     def update(self, uncertainty: Array, loss: Array, target: Array) -> None:
         """Add pixels. uncertainty, loss: (draw, …) with `num_draws`, otherwise (…); target: (…), their classes."""
-        keys, losses, targets = self.rows(uncertainty), self.rows(loss), self.shared(target)
-        same_pixels(uncertainty=keys, loss=losses, target=targets)
+        keys, losses, targets = self.labelled(target, uncertainty=uncertainty, loss=loss)
         check_keys(keys, "uncertainty")
         check_keys(losses, "loss", finite=True)
-        check_numbers(targets, self.num_classes, "target")
+        check_numbers(targets, self.num_classes, "target", label=True)
         each_row([self._add_by_uncertainty, self._add_by_loss], keys, losses, targets.to(torch.int64) * NUM_BINS)
 
     def _add_by_uncertainty(self, rows: slice, key: Tensor, loss: Tensor, offset: Tensor) -> None:
@@ -191,11 +192,18 @@ def narrow_edges(device: torch.device) -> Tensor:
 
 
 def ause_per_class(
-    uncertainty: Array, loss: Array, target: Array, num_classes: int, error: SparsificationError = "brier"
+    uncertainty: Array,
+    loss: Array,
+    target: Array,
+    num_classes: int,
+    error: SparsificationError = "brier",
+    *,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """AUSE among the pixels of each class of whole arrays, (class,), exactly, by sorting."""
     keys, losses, targets = (to_tensor(values).reshape(1, -1) for values in (uncertainty, loss, target))
     same_pixels(uncertainty=keys, loss=losses, target=targets)
-    check_numbers(targets, num_classes, "target")
+    keys, losses, targets = with_label(targets, ignore_index, keys, losses)
+    check_numbers(targets, num_classes, "target", label=True)
     own = [targets == label for label in range(num_classes)]
     return torch.stack([ause(keys[pixels], losses[pixels], error) for pixels in own])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from epibench.conventions import Convention, check_convention
-from epibench.metrics.checks import check_classes, check_finite, check_numbers, check_probabilities, same_pixels
+from epibench.metrics.checks import check_finite, check_numbers, same_pixels
+from epibench.metrics.class_metric import ClassMetric
 from epibench.metrics.info import MetricInfo, as_published, describe
 from epibench.metrics.ranking import accumulate
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, value_of
@@ -126,7 +127,7 @@ class MeanAbsoluteError(_MeanError):
         return {"mae": self.result(self.absolute_error_sum / self.absolute_error_count)}
 
 
-class MeanIoU(StreamingMetric):
+class MeanIoU(ClassMetric):
     """Intersection over union and accuracy from one confusion matrix over the data set.
 
     `update(probs, target)` with the class axis last. `compute()` gives `miou` over the classes with a non-empty union
@@ -174,21 +175,16 @@ class MeanIoU(StreamingMetric):
 
         probs: (draw, …, class) with `num_draws`, otherwise (…, class); predicted: (draw, …) or (…); target: (…).
         """
-        if target is None or (probs is None and predicted is None):
-            raise TypeError("MeanIoU.update needs target, and probs or predicted")
-        targets = self.shared(target)
-        check_numbers(targets, self.num_classes, "target")
-        if predicted is not None:
-            labels = self.rows(predicted)
-            same_pixels(predicted=labels, target=targets)
+        if target is not None and predicted is not None:
+            labels, targets = self.labelled(target, predicted=predicted)
+            check_numbers(targets, self.num_classes, "target", label=True)
             check_numbers(labels, self.num_classes, "predicted")
             each_row(self._add, labels, targets)
+        elif target is not None and probs is not None:
+            pixels = self.class_pixels(probs, target, self.num_classes)
+            each_row(lambda rows, piece, truth: self._add(rows, piece.max(2).indices, truth), *pixels)
         else:
-            classes = self.rows(cast(Array, probs), 1)
-            same_pixels(probs=classes, target=targets)
-            check_classes(classes, self.num_classes)
-            check_probabilities(probs=classes)
-            each_row(lambda rows, piece, truth: self._add(rows, piece.max(2).indices, truth), classes, targets)
+            raise TypeError("MeanIoU.update needs target, and probs or predicted")
 
     def _add(self, rows: slice, predicted: Tensor, target: Tensor) -> None:
         accumulate(target.to(torch.int64) * self.num_classes + predicted, (self.confusion[rows], None))
@@ -236,11 +232,12 @@ def mae(mean: Array, target: Array) -> Tensor:
     return value_of(MeanAbsoluteError(), "mae", mean, target)
 
 
-def miou(probs: Array, target: Array, *, convention: Convention = "pooled") -> Tensor:
+def miou(probs: Array, target: Array, *, convention: Convention = "pooled", ignore_index: int | None = None) -> Tensor:
     """Mean intersection over union of whole arrays. probs: (…, class)."""
-    return value_of(MeanIoU(to_tensor(probs).shape[-1], convention=convention), "miou", probs, target)
+    metric = MeanIoU(to_tensor(probs).shape[-1], convention=convention, ignore_index=ignore_index)
+    return value_of(metric, "miou", probs, target)
 
 
-def accuracy(probs: Array, target: Array) -> Tensor:
+def accuracy(probs: Array, target: Array, *, ignore_index: int | None = None) -> Tensor:
     """Share of pixels whose most probable class, the first of equals, is the target. probs: (…, class)."""
-    return value_of(MeanIoU(to_tensor(probs).shape[-1]), "accuracy", probs, target)
+    return value_of(MeanIoU(to_tensor(probs).shape[-1], ignore_index=ignore_index), "accuracy", probs, target)

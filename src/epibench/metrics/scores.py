@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from epibench.metrics import pixel_scores
-from epibench.metrics.checks import check_finite, check_keys, check_numbers, check_probabilities, same_pixels
+from epibench.metrics.checks import check_finite, check_keys, check_probabilities, same_pixels
+from epibench.metrics.class_metric import ClassMetric
 from epibench.metrics.info import MetricInfo, companion, describe
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, to_tensor, value_of
 from epibench.parallel import in_threads
@@ -167,7 +168,7 @@ class MixtureCRPS(_MixtureScore):
     score = staticmethod(pixel_scores.mixture_crps)
 
 
-class BrierScore(MeanScore):
+class BrierScore(ClassMetric, MeanScore):
     """Mean over pixels of Σ over classes (p − onehot)²: `brier`. `update(probs, target)`, class axis last."""
 
     name = "brier"
@@ -179,17 +180,17 @@ class BrierScore(MeanScore):
         probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); brier: (draw, …) or (…).
         """
         if brier is not None:
-            scores = self.rows(brier)
+            scores, *_ = self.labelled(target, brier=brier)
             check_keys(scores, "brier", finite=True)
             each_row(self.add, scores)
         elif probs is not None and target is not None:
-            pixels = _classes(self, probs, target)
+            pixels = self.class_pixels(probs, target)
             each_row(lambda rows, *piece: self.add(rows, pixel_scores.brier_score(*piece)), *pixels)
         else:
             raise TypeError("BrierScore.update needs probs and target, or brier")
 
 
-class CategoricalNLL(MeanScore):
+class CategoricalNLL(ClassMetric, MeanScore):
     """Mean of −log of the probability of the target class: `nll`. `update(probs, target)`, class axis last."""
 
     name = "nll"
@@ -204,23 +205,14 @@ class CategoricalNLL(MeanScore):
         probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); the other: (draw, …) or (…).
         """
         if target_probability is not None:
-            probabilities = self.rows(target_probability)
+            probabilities, *_ = self.labelled(target, target_probability=target_probability)
             check_probabilities(target_probability=probabilities)
             each_row(lambda rows, own: self.add(rows, -own.to(torch.float64).log()), probabilities)
         elif probs is not None and target is not None:
-            pixels = _classes(self, probs, target)
+            pixels = self.class_pixels(probs, target)
             each_row(lambda rows, *piece: self.add(rows, pixel_scores.categorical_nll(*piece)), *pixels)
         else:
             raise TypeError("CategoricalNLL.update needs probs and target, or target_probability")
-
-
-def _classes(metric: StreamingMetric, probs: Array, target: Array) -> tuple[Tensor, Tensor]:
-    """Checked probabilities (draw, pixel, class) and targets (1, pixel)."""
-    classes, targets = metric.rows(probs, 1), metric.shared(target)
-    same_pixels(probs=classes, target=targets)
-    check_numbers(targets, classes.shape[2], "target")
-    check_probabilities(probs=classes)
-    return classes, targets
 
 
 def nll_gaussian(mean: Array, variance: Array, target: Array) -> Tensor:
@@ -248,11 +240,11 @@ def crps_mixture(member_mean: Array, member_variance: Array, target: Array) -> T
     return value_of(MixtureCRPS(), "crps", member_mean, member_variance, target)
 
 
-def nll_categorical(probs: Array, target: Array) -> Tensor:
+def nll_categorical(probs: Array, target: Array, *, ignore_index: int | None = None) -> Tensor:
     """Mean of −log of the probability of the target class of whole arrays. probs: (…, class)."""
-    return value_of(CategoricalNLL(), "nll", probs, target)
+    return value_of(CategoricalNLL(ignore_index=ignore_index), "nll", probs, target)
 
 
-def brier(probs: Array, target: Array) -> Tensor:
+def brier(probs: Array, target: Array, *, ignore_index: int | None = None) -> Tensor:
     """Mean Brier score of whole arrays. probs: (…, class)."""
-    return value_of(BrierScore(), "brier", probs, target)
+    return value_of(BrierScore(ignore_index=ignore_index), "brier", probs, target)

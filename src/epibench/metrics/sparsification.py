@@ -12,6 +12,7 @@ from epibench.conventions import Convention, check_convention
 from epibench.metrics import ranking
 from epibench.metrics.checks import check_keys, same_pixels
 from epibench.metrics.info import MetricInfo, as_published, bound, companion, describe
+from epibench.metrics.plotting import CurvePlot
 from epibench.metrics.ranking import PartialSum
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, trapezoid
 from epibench.parallel import in_threads
@@ -61,6 +62,7 @@ class Sparsification(StreamingMetric):
 
     higher_is_better = False
     info = describe(*_with_companions(AUSE), *_with_companions(AUSE_MAE))
+    curve_plot = CurvePlot(("curve", "oracle"), "share of pixels removed", "relative error of those that remain")
     settings = ("num_draws", "error", "convention", "bits", "exact", "inverted")
     uncertainty_counts: Tensor
     uncertainty_losses: Tensor

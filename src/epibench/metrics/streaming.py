@@ -13,16 +13,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Self, SupportsFloat
+from operator import itemgetter
+from typing import Any, ClassVar, Self, SupportsFloat, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import Module
 from torchmetrics import Metric
+from torchmetrics.metric import CompositionalMetric
 
 from epibench.metrics.checks import check_finite, check_keys, same_pixels
 from epibench.metrics.info import MetricInfo
+from epibench.metrics.plotting import CurvePlot, Plotted, plot_curves, plot_values
 from epibench.parallel import in_threads
 
 Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
@@ -32,19 +36,20 @@ Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
 CPU_PIECE = 2**17
 GPU_PIECE = 2**25
 TRIED_ON = "1.9.0"  # the version of torchmetrics
-PRIVATE_ATTRIBUTES = ("_computed", "_defaults", "_should_unsync", "_to_sync", "_update_count")
+PRIVATE_ATTRIBUTES = ("_computed", "_defaults", "_forward_cache", "_should_unsync", "_to_sync", "_update_count")
 
 
 class StreamingMetric(Metric):
     """A torchmetrics.Metric whose states are sums, so that they stream, merge and sync by addition.
 
-    `compute()` returns a dict of named values, which `info` describes; `curves()` a dict of named curves and their `x`,
-    if there are any.
+    `compute()` returns a dict of named values, which `info` describes; `metric["ause"]` is one, a metric itself.
+    `curves()` returns a dict of named curves and their `x`, if there are any; `curve_plot` says how to draw them.
     """
 
     is_differentiable = False
     full_state_update = False
     info: ClassVar[Mapping[str, MetricInfo]] = {}
+    curve_plot: ClassVar[CurvePlot | None] = None
     settings: tuple[str, ...] = ("num_draws",)  # attributes that must agree for states to add up
 
     def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
@@ -52,6 +57,42 @@ class StreamingMetric(Metric):
         if num_draws is not None and num_draws < 1:
             raise ValueError(f"num_draws must be at least 1, not {num_draws}")
         self.num_draws = num_draws
+        self.updated_value: str | None = None  # the one through which pixels have come since the last reset
+        self._values: dict[str, MetricValue] = {}
+
+    def __getitem__(self, name: str) -> MetricValue:  # type: ignore[override]
+        """One value by its name, as a metric that shares this one's state: for `self.log` of Lightning, or to plot."""
+        if name not in self.info:
+            raise KeyError(f"{type(self).__name__} has no value {name!r}; it has {', '.join(self.info)}")
+        if name not in self._values:
+            self._values[name] = MetricValue(self, name)
+        return self._values[name]
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This metric and its values: Lightning looks here for what is logged."""
+        memo = set() if memo is None else memo
+        yield from super().named_modules(memo, prefix, remove_duplicate)
+        for name in self.info:
+            value = self[name]
+            if value not in memo:
+                memo.add(value)
+                yield f"{prefix}.{name}" if prefix else name, value
+
+    def reset(self) -> None:
+        """Forget all pixels."""
+        super().reset()
+        self.updated_value = None
+
+    def plot(self, val: Any = None, ax: Any = None) -> Plotted:
+        """Draw the curves, if there are any, or the values; or `val`, one result or a list of results of each step.
+
+        Returns figure and axes. It needs matplotlib.
+        """
+        if val is None and self.curve_plot is not None:
+            return plot_curves(self.curves(), self.curve_plot, ax)
+        return plot_values(self.compute() if val is None else val, self.info, ax)
 
     def add_sums(self, name: str, *shape: int, dtype: torch.dtype = torch.float64) -> None:
         """Declare a state of shape (draw, *shape) that adds up over batches, workers and shards."""
@@ -137,6 +178,87 @@ class StreamingMetric(Metric):
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         )
         return context
+
+
+class MetricValue(CompositionalMetric):
+    """One value of a metric, by name: `compute()` and `forward()` return a tensor. The state is that of the metric.
+
+    Pixels come through the metric or through one of its values, not through several: they would count several times.
+    """
+
+    def __init__(self, metric: StreamingMetric, name: str) -> None:
+        super().__init__(itemgetter(name), metric, None)
+        self.name = name
+
+    @property
+    def info(self) -> MetricInfo:
+        """How the value is named and read."""
+        return self._metric.info[self.name]
+
+    @property
+    def higher_is_better(self) -> bool | None:  # type: ignore[override]
+        """As the value declares it; None where neither is better."""
+        return {"lower": False, "higher": True}.get(self.info.better)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the state is."""
+        return self._metric.device
+
+    @property
+    def update_called(self) -> bool:
+        """Whether there are pixels, through whichever value they came."""
+        return self._metric.update_called
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Update the metric."""
+        self._be_the_only_one()
+        super().update(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Update the metric, and return the value of these pixels alone."""
+        self._be_the_only_one()
+        value = super().forward(*args, **kwargs)
+        self._be_the_only_one()  # torchmetrics resets a metric to compute the value of a batch
+        return value
+
+    def compute(self) -> Tensor:
+        """The value, one per draw."""
+        values = self._metric.compute()
+        if self.name not in values:
+            raise KeyError(f"{self._metric} as it was made gives {', '.join(values)}, and no {self.name!r}")
+        value: Tensor = values[self.name]
+        return value
+
+    def plot(self, val: Any = None, ax: Any = None) -> Plotted:
+        """Draw the value, or `val`: one, or a list of those of each step. Returns figure and axes."""
+        return plot_values(self.compute() if val is None else val, {self.name: self.info}, ax)
+
+    def _be_the_only_one(self) -> None:
+        other = self._metric.updated_value
+        if other not in (None, self.name):
+            raise ValueError(
+                f"{self._metric}: pixels have come through its value {other!r}, and would count twice if they came "
+                f"through {self.name!r} too; update the metric itself, or one of its values"
+            )
+        self._metric.updated_value = self.name
+
+    @property
+    def _metric(self) -> StreamingMetric:
+        return cast(StreamingMetric, self.metric_a)
+
+    @property  # type: ignore[override]
+    def _forward_cache(self) -> Tensor | None:
+        """What Lightning logs on each step, also where the metric itself was called."""
+        values = self._metric._forward_cache
+        return None if values is None else values.get(self.name)
+
+    @_forward_cache.setter
+    def _forward_cache(self, value: Any) -> None:
+        """It is the metric's."""
+
+    def __repr__(self) -> str:
+        return f"{self._metric!r}[{self.name!r}]"
 
 
 def to_tensor(values: Array, device: torch.device | None = None) -> Tensor:

@@ -16,7 +16,8 @@ HEADLINES = {
 # On a page these come first; metrics that are not named here follow as they came.
 ORDER = (
     *("ause", "ause_inverted", "auce", "auce_signed", "ece", "ece_adaptive", "ence", "interval_length"),
-    *("rmse", "mae", "miou", "accuracy", "brier", "nll", "nll_gaussian", "crps", "crps_gaussian", "interval_score"),
+    *("rmse", "mae", "abs_rel", "sq_rel", "delta1", "delta2", "delta3", "silog", "rmse_log", "log10", "irmse"),
+    *("miou", "accuracy", "brier", "nll", "nll_gaussian", "crps", "crps_gaussian", "interval_score"),
     *(f"{name}{PER_CLASS}" for name in ("iou", "accuracy", "ause", "ece", "brier", "nll", "share")),
 )
 BETTER_TEXT: dict[Better, str] = {

@@ -311,7 +311,7 @@ class GivenEvaluation:
         )
         weights = [model.fingerprint or uuid.uuid4().hex for model in models]
         told = {"passes": passes, "rate": question.rate, "views": [[view.flip, view.scale] for view in views]}
-        return DrawnMethod(name, facts, pool, draws, weights, told)
+        return DrawnMethod(name, facts, pool, draws, weights, told, depth=question.depth)
 
     def notes(self, models: Sequence[GivenModel]) -> list[str]:
         """What is to be said about the numbers."""

@@ -23,7 +23,7 @@ from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost
 from epibench.evaluation.loop import Evaluation, Progressed
 from epibench.evaluation.pictures import can_be_shown
-from epibench.evaluation.suite import METRICS, SuiteSettings
+from epibench.evaluation.suite import SuiteSettings, metrics_of
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, write_json
 from epibench.members.draws import Draws, Members
@@ -71,6 +71,7 @@ class DrawnMethod:
     options: Mapping[str, Any]
     train_seconds: float = 0.0
     training: Sequence[TrainingLog] = ()
+    depth: bool = False  # they predict metres, which have metrics of their own
 
     @property
     def shown(self) -> Members:
@@ -81,7 +82,7 @@ class DrawnMethod:
         """Of everything that decides its numbers, and of what else is given."""
         options = evaluation.model_dump(mode="json", exclude={"store"})
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
-        names = [EVALUATION, self.facts.method, self.pool.seed, *METRICS[self.pool.kind]]
+        names = [EVALUATION, self.facts.method, self.pool.seed, *metrics_of(self.pool.kind, self.depth)]
         return fingerprint(list(self.weights), members, names, dict(self.options), self.draws.sets, options, *more)
 
 
@@ -288,7 +289,8 @@ class ImageExperiment:
         facts = method_facts(recipe, name, len(trained.networks), pool, self.notes_on(trained, pool, draws))
         # Any option may decide the weights of a member, also one that decides nothing in training.
         options = method.model_dump(mode="json", exclude={"diverged"})
-        return DrawnMethod(name, facts, pool, draws, trained.fingerprints, options, trained.seconds, trained.logs)
+        weights, depth = trained.fingerprints, recipe.task == "depth"
+        return DrawnMethod(name, facts, pool, draws, weights, options, trained.seconds, trained.logs, depth)
 
     def notes_on(self, trained: Trained, pool: NetworkPool, draws: Draws) -> list[str]:
         """What is to be said about a method's numbers."""
@@ -386,6 +388,7 @@ class DomainTask:
             num_images=len(self.data.samples),
             num_classes=self.classes,
             published=options.convention == "pooled" and self.evaluation.maps,
+            depth=self.fitted.depth,
         )
         evaluation = Evaluation(domain, draws, settings)
         try:

@@ -159,6 +159,7 @@ class StoreObserver(Observer):
             "method": method,
             "domain": domain,
             "unit": unit,
+            "quantity": "depth" if unit == "m" and pool.kind == "gaussian" else None,
             "num_members": pool.num_members,
             "num_images": len(data.samples),
             "size": size,

@@ -49,7 +49,7 @@ OUTPUTS = tuple(dict.fromkeys(name for needed in KINDS.values() for names in nee
 SHARED = ("target", "valid", "image", "image_id", "image_size", "grid_size")
 ARRAYS = (*OUTPUTS, *SHARED, "group", "member_id")
 NAMES = ("class_names", "target_names", "uncertainty_names")
-ATTRIBUTES = ("version", "kind", "method", "domain", "unit", *NAMES, "align_corners")
+ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "quantity", *NAMES, "align_corners")
 # Codecs that only transform bytes. Others (numcodecs' "pickle") can run code, or are not ours to judge.
 SAFE_CODECS = {
     *("bytes", "endian", "transpose", "sharding_indexed", "vlen-utf8", "packbits", "shuffle", "astype", "delta"),
@@ -129,6 +129,7 @@ class PredictionStore:
     arrays: Mapping[str, Source] = field(repr=False, compare=False)
     complete: bool = True  # false if its writer was stopped
     coarse: CoarseLogits | None = field(default=None, repr=False, compare=False)
+    quantity: str | None = None  # what is predicted; "depth" has metrics of its own
 
     @property
     def has_images(self) -> bool:
@@ -206,7 +207,7 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
     if class_names is not None and len(class_names) != num_classes:
         raise InputError(f"{path}: {len(class_names)} class_names for {num_classes} classes; give one for each")
     target_names = _target_names(path, attributes, num_classes, shape)
-    texts = {name: attributes.get(name) for name in ("method", "domain", "unit")}
+    texts = {name: attributes.get(name) for name in ("method", "domain", "unit", "quantity")}
     return PredictionStore(
         path=path,
         kind=kind,

@@ -76,6 +76,7 @@ def write_store(
     method: str | None = None,
     domain: str | None = None,
     unit: str | None = None,
+    quantity: str | None = None,
     class_names: Sequence[str] | None = None,
     target_names: Sequence[str] | None = None,
     uncertainty_names: Sequence[str] | None = None,
@@ -89,6 +90,7 @@ def write_store(
     (classes), and uncertainty or confidence, (member, …), or (member, …, map) with uncertainty_names; image: photos for
     the report, uint8 (image, height, width, 3); align_corners: logits are on a coarse grid, (member, image, coarse row,
     coarse column, class), whose outermost points lie on the outermost pixels, or do not
+    quantity: "depth" where depths in metres are predicted, which have metrics of their own
     """
     path = _checked_path(path, overwrite=overwrite, resume=False)
     given = {"mean": mean, "variance": variance, "probs": probs, "logits": logits, "predicted": predicted}
@@ -97,7 +99,7 @@ def write_store(
     labels = {"group": group, "member_id": member_id, "image_id": image_id}
     arrays |= {name: _label_array(values) for name, values in labels.items() if values is not None}
     names = {"class_names": class_names, "target_names": target_names, "uncertainty_names": uncertainty_names}
-    attributes = _attributes(kind, method, domain, unit, names)
+    attributes = _attributes(kind, method, domain, unit, quantity, names)
     attributes |= {} if align_corners is None else {"align_corners": align_corners}
     sources = {name: memory_source(values) for name, values in arrays.items()}
     store = describe(path, Contents(sources, attributes, tuple(sources)))
@@ -139,6 +141,7 @@ class StoreWriter:
         method: str | None = None,
         domain: str | None = None,
         unit: str | None = None,
+        quantity: str | None = None,
         class_names: Sequence[str] | None = None,
         target_names: Sequence[str] | None = None,
         uncertainty_names: Sequence[str] | None = None,
@@ -169,7 +172,7 @@ class StoreWriter:
             if num_members is None or len(labels) != num_members:
                 raise InputError(f"{path}: {len(labels)} values of {name} for num_members={num_members}; give one each")
         names = {"class_names": class_names, "target_names": target_names, "uncertainty_names": uncertainty_names}
-        self._attributes = _attributes(kind, method, domain, unit, names)
+        self._attributes = _attributes(kind, method, domain, unit, quantity, names)
         self._maps = () if uncertainty_names is None else (len(uncertainty_names),)
         if align_corners is not None:
             if kind != "categorical":
@@ -555,9 +558,11 @@ def _attributes(
     method: str | None,
     domain: str | None,
     unit: str | None,
+    quantity: str | None,
     names: Mapping[str, Sequence[str] | None],
 ) -> dict[str, Any]:
     given: dict[str, Any] = {"version": VERSION, "kind": kind, "method": method, "domain": domain, "unit": unit}
+    given |= {"quantity": quantity}
     given |= {name: None if values is None else list(values) for name, values in names.items()}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -1,0 +1,28 @@
+"""Which device to compute on, by name."""
+
+from __future__ import annotations
+
+import re
+
+from epibench.errors import InputError
+
+
+def check_device(name: str, option: str = "device") -> str:
+    """Refuse words that name no device, without torch. option: what a message calls it."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise InputError(f"{option} '{name}' is unknown: give auto, cpu or cuda")
+    return name
+
+
+def resolve_device(name: str, option: str = "device") -> str:
+    """The device to compute on; `auto` takes a GPU if there is one."""
+    check_device(name, option)
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name != "cpu" and not torch.cuda.is_available():
+        raise InputError(f"{option} {name}: torch {torch.__version__} sees no CUDA device; give cpu or auto")
+    if name.startswith("cuda:") and int(name.removeprefix("cuda:")) >= torch.cuda.device_count():
+        raise InputError(f"{option} {name}: there are {torch.cuda.device_count()} CUDA devices, numbered from 0")
+    return name

@@ -1,0 +1,136 @@
+"""What `import epibench` gives: the commands as functions that return results."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from epibench.errors import InputError
+from epibench.members.formats import ModelFormat
+from epibench.members.given import GivenModel
+from epibench.progress import Reporter, Silent
+from epibench.recipes.dense import EvaluationOptions
+from epibench.recipes.settings import validated
+from epibench.results import RunResults
+from epibench.runs.asked import DEFAULT_NAME, open_models, python_domains, python_model
+from epibench.runs.folder import RunFolder
+from epibench.runs.given import GivenEvaluation, Question, check_folder
+from epibench.runs.train import Machine
+
+
+def evaluate(
+    models: Any,
+    data: Any,
+    *,
+    model_format: ModelFormat | Mapping[str, Any] | None = None,
+    in_domain: str | None = None,
+    task: Any = None,
+    classes: str | Path | Sequence[str] | None = None,
+    ignore_index: int | None = None,
+    unit: str | None = None,
+    depth: bool = False,
+    members: Sequence[int] | None = None,
+    draws: int = 16,
+    seed: int = 0,
+    mc_dropout: int = 0,
+    rate: float | None = None,
+    views: Sequence[str] = (),
+    out: str | Path | None = None,
+    device: str | None = None,
+    reporter: Reporter | None = None,
+    **evaluation: Any,
+) -> RunResults:
+    """How far the uncertainty of trained models can be trusted on these data, as a function of the number of members M.
+
+    models: one, several that are members of one ensemble, or such lists by name: modules, functions, or texts as
+    `hf:DIR`, `onnx:FILE`. data: a data set or DataLoader that yields dicts, tuples or `Batch`, or several by name, of
+    which the first, or `in_domain`, is what models were trained for and the others are shifted; or texts as
+    `camvid:DIR,split=val`. model_format: how models are fed and read (`ModelFormat`). classes: names, or a table.
+    depth: numbers are metres. mc_dropout: passes of each model with its own dropout; views: of each image, `flip`,
+    `scale`. out: a folder for results and a page, which then does only what is missing. evaluation: further options,
+    as precision="bf16", convention="gustafsson2020", window=(512, 512), pictures=4.
+    """
+    options = validated(EvaluationOptions, evaluation)
+    with ExitStack() as stack:
+        folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        check_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        machine = Machine.of(torch.device(device or _device_of(models)), None)
+        given = _models(models, model_format, task, machine)
+        before = _modes(given)
+        stack.callback(_restore, before)
+        domains = python_domains(data, in_domain, task, ignore_index, classes)
+        question = Question(
+            None if members is None else tuple(members),
+            draws,
+            seed,
+            mc_dropout,
+            rate,
+            tuple(views),
+            unit,
+            depth or task == "depth" or any(_is_depth(domain.identity) for domain in domains.values()),
+            options,
+        )
+        folder_of_run, shown = RunFolder(folder), reporter or Silent()
+        results = GivenEvaluation(given, domains, question, folder_of_run, machine, shown).run()
+        if out is not None:
+            from epibench.report import write_run_page
+
+            write_run_page([results], folder_of_run.report)
+        return results
+
+
+def _models(models: Any, model_format: Any, task: Any, machine: Machine) -> dict[str, list[GivenModel]]:
+    opened: dict[str, list[GivenModel]] = {}
+    for name, several in _lists(models).items():
+        if not several:
+            raise InputError(f"models: '{name}' has none; give at least one")
+        opened[name] = [
+            model
+            for number, each in enumerate(several)
+            for model in (
+                open_models(each, task, machine)
+                if isinstance(each, str)
+                else [python_model(each, number, model_format)]
+            )
+        ]
+    return opened
+
+
+def _lists(models: Any) -> dict[str, list[Any]]:
+    """Models by the names of their methods, each a list."""
+    named = models if isinstance(models, Mapping) else {DEFAULT_NAME: models}
+    return {str(name): list(given) if isinstance(given, list | tuple) else [given] for name, given in named.items()}
+
+
+def _device_of(models: Any) -> str:
+    """Where the first module lies; otherwise a GPU, if there is one."""
+    given = list(models.values()) if isinstance(models, Mapping) else [models]
+    flat = [
+        each for one in given for each in (one if isinstance(one, Sequence) and not isinstance(one, str) else [one])
+    ]
+    parameters = (next(each.parameters(), None) for each in flat if isinstance(each, nn.Module))
+    first = next((each for each in parameters if each is not None), None)
+    return str(first.device) if first is not None else "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _modes(given: Mapping[str, Sequence[GivenModel]]) -> list[tuple[nn.Module, bool]]:
+    """Modules of the user's, and those within, with their modes, which evaluation changes for a while."""
+    modules = [model.module for models in given.values() for model in models if model.module is not None]
+    return [(each, each.training) for module in modules for each in module.modules()]
+
+
+def _restore(modes: Sequence[tuple[nn.Module, bool]]) -> None:
+    for module, mode in modes:
+        module.training = mode
+
+
+def _is_depth(identity: Sequence[Any] | None) -> bool:
+    settings = identity[0] if identity else None
+    return isinstance(settings, dict) and settings.get("kind") in ("kitti", "virtual_kitti")
