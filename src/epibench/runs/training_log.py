@@ -52,7 +52,8 @@ class TrainingLog:
         self.kind, self.files = kind, files
         self.table = files if kind == "csv" else None
         self.note = files.path(f"{kind}.json")
-        self.logger, self.last = OPENED[kind](self, settings or {}) if kind in OPENED else (None, 0)
+        opened: Opened = OPENED[kind](self, settings or {}) if kind in OPENED else (None, 0)
+        self.logger, self.last = opened
         for row in rows:
             self.add(row)
 
@@ -108,7 +109,7 @@ Opened = tuple[Any, int]  # a logger, and the last step that it has
 
 def _tensorboard(log: TrainingLog, settings: Mapping[str, Any]) -> Opened:
     """All rows are written anew: those that a killed process had not yet written are in no file."""
-    from lightning.fabric.loggers import TensorBoardLogger
+    from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 
     version = f"{log.files.name}-tensorboard"
     for file in (log.files.folder / version).glob("events.out.tfevents.*"):
