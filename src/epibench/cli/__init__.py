@@ -1,4 +1,4 @@
-"""The command line: `epibench run`, `recipes`, `report`, `video`, `reference`, `score` and `data`.
+"""The command line: `epibench run`, `recipes`, `report`, `export`, `video`, `reference`, `score` and `data`.
 
 What a command needs is imported when it runs: help and complaints come at once.
 """
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from epibench import __version__
-from epibench.cli import data, recipes, reference, run, score, video
+from epibench.cli import data, export, recipes, reference, run, score, video
 from epibench.cli.console import printable
 from epibench.cli.options import Command
 from epibench.errors import InputError
@@ -44,6 +44,7 @@ app.command(cls=Command, short_help="Score predictions that any framework has sa
 app.command(cls=Command, short_help="Train, evaluate, report.")(run.run)
 app.command(cls=Command, short_help="List recipes, or write one in full.")(recipes.recipes)
 app.command(cls=Command, short_help="Sample the posterior of a toy problem.")(reference.reference)
+app.command(cls=Command, short_help="Write tables and figures for a paper.")(export.export)
 app.command(cls=Command, short_help="Show what a run predicts for a sequence of images.")(video.video)
 app.add_typer(data.commands, name="data")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
 from xml.etree.ElementTree import Element, fromstring
 
 from epibench.report.charts.lines import Decor, Layer, Series, line_chart
 from epibench.report.charts.svg import Axis, element, nice_axis
 from epibench.report.curve_figures import LARGEST, CurveParts, curve_parts, curve_switch
 from epibench.report.dense_section import cost_section, over_members, picture_books
-from epibench.report.entries import Entry, comparable, metric_names, scored_entries
+from epibench.report.entries import Entry, comparable, metric_names, scored_entries, title_with_unit
 from epibench.report.figures import (
     LARGE,
     Figure,
@@ -46,6 +45,10 @@ from epibench.results import ScoreResults
 LONGEST_NAME = 120
 PANEL_GAP, PANEL_TITLE = 16.0, 16.0
 KEY_COLUMN = 120.0  # of classes, in pixels
+TOY_LEGENDS = {  # as on the page
+    "gaussian": "mean, ± 1 and 2 std; dots are data, dashes the truth, thin lines the reference ± 2 std",
+    "categorical": "probability of class 0, blue 1 to orange 0; dots are data, the circle is the true boundary",
+}
 ARROWS = {"lower": " ↓", "higher": " ↑", "zero": "", "neither": ""}
 
 
@@ -120,14 +123,18 @@ def _problem_figures(runs: Sequence[Run]) -> Iterator[FigureFile]:
 def _entry_figures(entries: Sequence[Entry], name: str, where: str, with_curves: bool = True) -> Iterator[FigureFile]:
     """Every metric of some entries over M, and their curves at each M."""
     for metric in metric_names(entries):
-        figure = metric_figure(metric, entries, LARGE)
-        title = " · ".join(part for part in (figure.title + ARROWS[metric_info(metric).better], where) if part)
-        chart = figure.chart or _dots(metric, entries)
-        if chart is not None:
-            about = f"{figure.title} over M" if figure.chart else figure.title
-            yield FigureFile(slug(name, metric), f"{about}{_on(where)}", standalone(chart, title))
+        if drawing := metric_drawing(metric, entries, where):
+            yield FigureFile(slug(name, metric), f"{title_with_unit(metric, entries)} over M{_on(where)}", drawing)
     if with_curves:
         yield from _curve_files(curve_parts(entries, curve_switch(entries).options), name, where)
+
+
+def metric_drawing(metric: str, entries: Sequence[Entry], where: str) -> Drawing | None:
+    """A metric over M, or at the only one; None where there is no finite value."""
+    figure = metric_figure(metric, entries, LARGE)
+    title = " · ".join(part for part in (figure.title + ARROWS[metric_info(metric).better], where) if part)
+    chart = figure.chart or _dots(metric, entries)
+    return None if chart is None else standalone(chart, title)
 
 
 def _on(where: str) -> str:
@@ -173,7 +180,9 @@ def _layered(figure: Figure, name: str, title: str, where: str, names: bool = Tr
     for key in layers_of(figure.chart) or [""]:
         first = key.split(" ")[0]
         at = "" if not first else "the largest M of each" if first == LARGEST else m_equals(int(first))
-        drawing = standalone(figure.chart, " · ".join(part for part in (title, where, at) if part), key=key, names=names)
+        drawing = standalone(
+            figure.chart, " · ".join(part for part in (title, where, at) if part), key=key, names=names
+        )
         suffix = "largest-m" if first == LARGEST else f"m{first}" if first else ""
         yield FigureFile(slug(name, suffix), f"{title}{_on(where)}{f', at {at}' if at else ''}", drawing)
 
@@ -229,17 +238,19 @@ def _toy_pictures(runs: Sequence[Run], methods: Sequence[RunMethod]) -> Iterator
         for group in book["groups"]:
             for panel in group.panels:
                 title = panel.title if group.style is None else f"{group.title}, {panel.title}"
-                yield from _toy_files(panel, "" if len(runs) == 1 else run.name, title, book["shared"])
+                legend = TOY_LEGENDS[run.results.kind]
+                yield from _toy_files(panel, "" if len(runs) == 1 else run.name, title, book["shared"], legend)
 
 
-def _toy_files(panel: Panel, run: str, title: str, shared: str) -> Iterator[FigureFile]:
+def _toy_files(panel: Panel, run: str, title: str, shared: str, legend: str) -> Iterator[FigureFile]:
     if panel.chart is None:
         return
     keys = layers_of(panel.chart) or [""]
     for key in keys:
         example = f"example {key}" if len(keys) > 1 else ""
         drawing = standalone(panel.chart, title, key=key, shared=shared, names=False)
-        yield FigureFile(slug("picture", run, title, example), f"{title}{_on(example)}: what is predicted", drawing)
+        about = f"{title}{_on(example)}: {legend}"
+        yield FigureFile(slug("picture", run, title, example), about, drawing)
 
 
 def pictures_together(rows: Sequence[PanelRow], caption: str) -> Drawing:
@@ -295,5 +306,3 @@ def _class_key(group: Element, items: Element) -> tuple[float, float]:
 def figures_of(subject: Sequence[Run] | ScoreResults) -> Iterator[FigureFile]:
     """Every figure of runs, or of scored files, with names that differ."""
     return distinct(score_figures(subject) if isinstance(subject, ScoreResults) else run_figures(subject))
-
-

@@ -33,26 +33,48 @@ from epibench.results import ScoreResults
 TEXT_WIDTH, LETTER, SEPARATION = 345.0, 4.3, 8.0  # of an article, in points: what does not fit goes below
 ARROWS = {"lower": r" $\downarrow$", "higher": r" $\uparrow$", "zero": " (0 is ideal)", "neither": ""}
 DIRECTIONS = {"lower": r"$\downarrow$: lower is better", "higher": r"$\uparrow$: higher is better"}
+GREEK = dict(
+    zip(
+        "αβγδεζηθκλμνξπρστφχψωΔΣΩ",
+        [
+            r"\alpha",
+            r"\beta",
+            r"\gamma",
+            r"\delta",
+            r"\epsilon",
+            r"\zeta",
+            r"\eta",
+            r"\theta",
+            r"\kappa",
+            r"\lambda",
+            r"\mu",
+            r"\nu",
+            r"\xi",
+            r"\pi",
+            r"\rho",
+            r"\sigma",
+            r"\tau",
+            r"\phi",
+            r"\chi",
+            r"\psi",
+            r"\omega",
+            r"\Delta",
+            r"\Sigma",
+            r"\Omega",
+        ],
+        strict=True,
+    )
+)
+SIGNS = {"→": r"\to", "↓": r"\downarrow", "↑": r"\uparrow", "±": r"\pm", "×": r"\times", "−": "-", "·": r"\cdot"}
+SIGNS |= {"≤": r"\le", "≥": r"\ge", "≈": r"\approx", "‖": r"\Vert", "°": r"^{\circ}", "∞": r"\infty", "√": r"\surd"}
+SIGNS |= {"₁": "_1", "₂": "_2", "²": "^2", "³": "^3", "\u00b5": r"\mu", **GREEK}
 _SPECIAL = {
     **{letter: rf"\{letter}" for letter in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}", "`": r"\textasciigrave{}"},
-    **{"\u00a0": "~", "\u2007": r"\phantom{0}", "\u2008": r"\phantom{.}", "\n": " ", "'": r"\textquotesingle{}"},
-    **{"→": r"$\to$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "±": r"$\pm$", "×": r"$\times$", "−": "$-$"},
-    **{"≤": r"$\le$", "≥": r"$\ge$", "≈": r"$\approx$", "‖": r"$\Vert$", "·": r"$\cdot$", "°": r"$^{\circ}$"},
-    **{"–": "--", "—": "---", "…": r"\dots{}", "₁": "$_1$", "₂": "$_2$", "²": "$^2$", "³": "$^3$", "√": r"$\surd$"},
-    **{"“": "``", "”": "''", "‘": "`", "’": "'", "∞": r"$\infty$", "\u03c3": r"$\sigma$", "\u00b5": r"$\mu$"},
-    **{
-        letter: rf"$\{name}$"
-        for letter, name in zip(
-            "αβγδεζηθκλμνξπρτφχψωΔΣΩ",
-            (
-                "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi pi rho tau phi chi psi omega "
-                "Delta Sigma Omega"
-            ).split(),
-            strict=True,
-        )
-    },
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": r"\textasciigrave{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "'": r"\textquotesingle{}"},
+    **{'"': r"\textquotedbl{}", "\u00a0": "~", "\n": " ", "–": "--", "—": "---", "…": r"\dots{}"},
+    **{"“": "``", "”": "''", "‘": "`", "’": "'"},
+    **{letter: f"${sign}$" for letter, sign in SIGNS.items()},
 }
 _POWER = re.compile("×10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 _PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
@@ -94,7 +116,9 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
                 about = f"{title}: {view.name}"
                 name = slug(prefix, "kl", view.direction, view.region, view.convention)
                 yield table(name, about, ["kl"], entries, more=floor if floors else "")
-        labels = {domain.name: f"{domain.label} ({domain.role}{_size(domain)})" for domain in scored_domains(group, methods)}
+        labels = {
+            domain.name: f"{domain.label} ({domain.role}{_size(domain)})" for domain in scored_domains(group, methods)
+        }
         if not domains_of(group):
             summaries = [method.run.results.summary.get(method.name, {}) for method in methods]
             labels = {name: f"{name} of the training region" for summary in summaries for name in summary}
@@ -127,9 +151,17 @@ def table(
     rows = {metric: rows_over_members(metric, entries, columns) for metric in metrics}
     cells = [cell for of_metric in rows.values() for row in of_metric for cell in row["cells"]]
     marks = {mark: any(mark.strip() in cell.spread for cell in cells) for mark in (OVERLAP_MARK, TIE_MARK)}
-    lines = [f"% {_comment(about)}; needs \\usepackage{{booktabs}}", r"\begin{table}", r"  \centering", r"  \footnotesize"]
+    lines = [
+        f"% {_comment(about)}; needs \\usepackage{{booktabs}}",
+        r"\begin{table}",
+        r"  \centering",
+        r"  \footnotesize",
+    ]
     lines += [r"  \setlength{\tabcolsep}{4pt}"]
-    lines += [f"  \\caption{{{_caption(about, metrics, entries, convention, more, marks)}}}", f"  \\label{{tab:{name}}}"]
+    lines += [
+        f"  \\caption{{{_caption(about, metrics, entries, convention, more, marks)}}}",
+        f"  \\label{{tab:{name}}}",
+    ]
     most = _most_columns(entries, cells)
     parts = [columns[i : i + most] for i in range(0, len(columns), most)]
     for number, part in enumerate(parts):
@@ -137,7 +169,9 @@ def table(
         lines += [r"  \par\medskip"] if number else []
         lines += [f"  {line}" for line in _tabular(metrics, entries, rows, part, start, number == 0)]
     lines += [r"\end{table}", ""]
-    return TableFile(name, f"{about}: {listed([metric_info(metric).title for metric in metrics])} over M", "\n".join(lines))
+    return TableFile(
+        name, f"{about}: {listed([metric_info(metric).title for metric in metrics])} over M", "\n".join(lines)
+    )
 
 
 def _most_columns(entries: Sequence[Entry], cells: Sequence[TableCell]) -> int:
@@ -215,7 +249,9 @@ def _caption(
 ) -> str:
     """What is shown, over what, in what convention, and how to read it."""
     parts = [f"{escaped(about)}."]
-    spread = any(entry.stat(metric, m).std is not None for entry in entries for metric in metrics for m in entry.members)
+    spread = any(
+        entry.stat(metric, m).std is not None for entry in entries for metric in metrics for m in entry.members
+    )
     draws = escaped(listed([f"{entry.label} {_draws(entry)}" for entry in entries]))
     if spread:
         parts.append(rf"Mean $\pm$ standard deviation (of the population) over draws of $M$ members; draws: {draws}.")
@@ -240,8 +276,28 @@ def _draws(entry: Entry) -> str:
     return count(numbers[0]) if len(numbers) == 1 else f"{count(numbers[0])} to {count(numbers[-1])}"
 
 
+PREVIEW = r"""\documentclass{article}
+\usepackage[T1]{fontenc}
+\usepackage[utf8]{inputenc}
+\usepackage{textcomp}
+\usepackage{booktabs}
+\begin{document}
+%s
+\end{document}
+"""
+
+
 def preview(names: Sequence[str]) -> str:
     """A document that shows all tables."""
-    inputs = "\n".join(rf"\input{{{name}.tex}}" + "\n\\clearpage" for name in names)
-    head = "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage[utf8]{inputenc}\n\\usepackage{textcomp}\n"
-    return f"{head}\\usepackage{{booktabs}}\n\\usepackage[margin=2cm]{{geometry}}\n\\begin{{document}}\n{inputs}\n\\end{{document}}\n"
+    return PREVIEW % "\n".join(rf"\input{{{name}.tex}} \clearpage" for name in names)
+
+
+def tables_of(subject: Sequence[Run] | ScoreResults) -> Iterator[TableFile]:
+    """Every table of runs, or of scored files, with names that differ."""
+    seen: dict[str, int] = {}
+    for one in score_tables(subject) if isinstance(subject, ScoreResults) else run_tables(subject):
+        seen[one.name] = number = seen.get(one.name, 0) + 1
+        if number > 1:
+            name = f"{one.name}-{number}"
+            one = TableFile(name, one.about, one.text.replace(f"{{tab:{one.name}}}", f"{{tab:{name}}}"))
+        yield one

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 POINTS = 72 / 96  # of a pixel
 PER_INCH = 96.0
-FONTS = ("Arial", "Helvetica", "Liberation Sans", "Nimbus Sans")  # the first that is installed; narrow as those of pages
+FONTS = (
+    "Arial",
+    "Helvetica",
+    "Liberation Sans",
+    "Nimbus Sans",
+)  # the first that is installed; narrow as those of pages
 WIDE_FONT, SHRINK = "DejaVu Sans", 0.9  # comes with matplotlib and has every letter that we use, but is wider
 ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 ABOUT = {"Creator": "epibench", "Producer": None, "CreationDate": None}  # the same drawing gives the same file

@@ -92,7 +92,7 @@ def frame(results: Results, table: str = "draws") -> Any:
         raise InputError("frame() needs the package pandas: pip install pandas") from None
     columns = COLUMNS[table]
     made = pandas.DataFrame(rows_of(table, results), columns=columns)
-    types = {name: "Int64" for name in WHOLE} | {name: "float64" for name in ("x", "mean", "std", "value")}
+    types = {**dict.fromkeys(WHOLE, "Int64"), **dict.fromkeys(("x", "mean", "std", "value"), "float64")}
     return made.astype({name: kind for name, kind in types.items() if name in columns})
 
 
@@ -199,14 +199,13 @@ def _cost(results: Results, name: str | None) -> Iterator[Row]:
     for method, cost in results.cost.items():
         facts = results.methods.get(method)
         about = {"source": source, "problem": results.problem, "method": method, "label": facts and facts.label}
-        height, width = (cost.image_size or [None, None])[-2:]
         single = {
             "parameters": cost.parameters,
             "train_seconds": cost.train_seconds,
             "predict_seconds": cost.predict_seconds,
             "flops_per_pass": cost.flops,
-            "image_height": height,
-            "image_width": width,
+            "image_height": cost.image_size[0] if cost.image_size else None,
+            "image_width": cost.image_size[1] if cost.image_size else None,
         }
         yield from ({**about, "quantity": key, "value": value} for key, value in single.items() if value is not None)
         for m, image in cost.per_image.items():
