@@ -33,41 +33,13 @@ from epibench.results import ScoreResults
 TEXT_WIDTH, LETTER, SEPARATION = 345.0, 4.3, 8.0  # of an article, in points: what does not fit goes below
 ARROWS = {"lower": r" $\downarrow$", "higher": r" $\uparrow$", "zero": " (0 is ideal)", "neither": ""}
 DIRECTIONS = {"lower": r"$\downarrow$: lower is better", "higher": r"$\uparrow$: higher is better"}
-GREEK = dict(
-    zip(
-        "αβγδεζηθκλμνξπρστφχψωΔΣΩ",
-        [
-            r"\alpha",
-            r"\beta",
-            r"\gamma",
-            r"\delta",
-            r"\epsilon",
-            r"\zeta",
-            r"\eta",
-            r"\theta",
-            r"\kappa",
-            r"\lambda",
-            r"\mu",
-            r"\nu",
-            r"\xi",
-            r"\pi",
-            r"\rho",
-            r"\sigma",
-            r"\tau",
-            r"\phi",
-            r"\chi",
-            r"\psi",
-            r"\omega",
-            r"\Delta",
-            r"\Sigma",
-            r"\Omega",
-        ],
-        strict=True,
-    )
-)
+GREEK = {
+    letter: "\\" + unicodedata.name(letter).split()[-1].lower().replace("lamda", "lambda")
+    for letter in "αβγδεζηθκλμνξπρστφχψω"
+}
 SIGNS = {"→": r"\to", "↓": r"\downarrow", "↑": r"\uparrow", "±": r"\pm", "×": r"\times", "−": "-", "·": r"\cdot"}
 SIGNS |= {"≤": r"\le", "≥": r"\ge", "≈": r"\approx", "‖": r"\Vert", "°": r"^{\circ}", "∞": r"\infty", "√": r"\surd"}
-SIGNS |= {"₁": "_1", "₂": "_2", "²": "^2", "³": "^3", "\u00b5": r"\mu", **GREEK}
+SIGNS |= {"₁": "_1", "₂": "_2", "²": "^2", "³": "^3", "\u00b5": r"\mu", "Δ": r"\Delta", "Σ": r"\Sigma", **GREEK}
 _SPECIAL = {
     **{letter: rf"\{letter}" for letter in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": r"\textasciigrave{}"},
