@@ -35,6 +35,8 @@ def test_modules_that_recipes_need(module: str) -> None:
         ("recipes", "street-depth"),
         ("run", "street-depth", "--set", "typo=1"),
         ("data", "check", "typo"),
+        ("export", "--help"),
+        ("export", "typo", "--svg", "figures"),
     ],
     ids=" ".join,
 )

@@ -139,7 +139,11 @@ def test_a_frame_is_the_same_table(table: str) -> None:
 
 def test_a_frame_has_types_to_count_and_to_compute_with() -> None:
     frame = fake_results.three_categorical().frame()
-    assert (str(frame["M"].dtype), str(frame["class"].dtype), str(frame["value"].dtype)) == ("Int64", "Int64", "float64")
+    assert (str(frame["M"].dtype), str(frame["class"].dtype), str(frame["value"].dtype)) == (
+        "Int64",
+        "Int64",
+        "float64",
+    )
     means = frame[frame["metric"] == "miou"].groupby(["method", "M"])["value"].mean()
     assert means["ensemble", 8] == pytest.approx(fake_results.three_categorical().files[0].summary[8]["miou"].mean)
 
@@ -151,5 +155,7 @@ def test_without_pandas_one_line_says_what_to_install(monkeypatch) -> None:
 
 
 def test_an_unknown_table_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(InputError, match=r"^frame\('scores'\): there is no such table; give draws, summary, curves, cost$"):
+    with pytest.raises(
+        InputError, match=r"^frame\('scores'\): there is no such table; give draws, summary, curves, cost$"
+    ):
         fake_run.regression().frame("scores")
