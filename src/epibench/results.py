@@ -373,15 +373,30 @@ Results = TypeVar("Results", bound=Part)
 
 def load_results(path: Path) -> RunResults:
     """The results of a run, from its folder or from its results.json."""
+    file, text = _read(path)
+    return parse_results(RunResults, text, str(file))
+
+
+def load_any(path: Path) -> RunResults | ScoreResults:
+    """The results of a run, from its folder or file, or those that `epibench score --json` has written."""
+    file, text = _read(path)
+    try:
+        scored = "methods" not in (found := json.loads(text)) and isinstance(found.get("files"), list)
+    except (ValueError, RecursionError, AttributeError, TypeError):
+        scored = False
+    return parse_results(ScoreResults, text, str(file)) if scored else parse_results(RunResults, text, str(file))
+
+
+def _read(path: Path) -> tuple[Path, bytes]:
+    """A file of results, that of a run where a folder is given, and its text."""
     file = path / RESULTS_NAME if path.is_dir() else path
     try:
-        text = file.read_bytes()
+        return file, file.read_bytes()
     except FileNotFoundError:
         what = f"holds no {RESULTS_NAME}: has the run finished?" if path.is_dir() else "there is no such file or folder"
         raise InputError(f"{path}: {what}") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    return parse_results(RunResults, text, str(file))
 
 
 def parse_results(model: type[Results], text: bytes | str, where: str) -> Results:

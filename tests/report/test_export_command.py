@@ -51,7 +51,7 @@ def test_tables_of_runs_and_scored_files_together(export, given: Path, tmp_path:
     assert f"4 files in {tmp_path}" in said
     frame = pandas.read_csv(tmp_path / "summary.csv")
     assert set(frame["source"]) == {
-        *("street-depth", "toy-regression-momentum"),
+        *("street-depth-completion", "toy-regression-momentum"),
         *("preds/ensemble.zarr", "preds/mc_dropout.zarr"),
     }
 

@@ -19,7 +19,7 @@ from epibench.files import read_json, write_bytes, write_json
 from epibench.progress import Reporter
 from epibench.report import tidy
 from epibench.report.runs import Run, read_runs
-from epibench.results import RESULTS_NAME, RunResults, ScoreResults, parse_results
+from epibench.results import RunResults, ScoreResults, load_any
 
 Kind = Literal["csv", "latex", "svg", "pdf"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -48,26 +48,9 @@ class Subjects:
         return [*([self.runs] if self.runs else []), *self.scores]
 
 
-def read_results(path: Path) -> RunResults | ScoreResults:
-    """The results of a run, from its folder or file, or those that `score --json` has written."""
-    file = path / RESULTS_NAME if path.is_dir() else path
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        what = f"holds no {RESULTS_NAME}: has the run finished?" if path.is_dir() else "there is no such file or folder"
-        raise InputError(f"{path}: {what}") from None
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    found = read_json(file)
-    scored = found is not None and isinstance(found.get("files"), list) and "methods" not in found
-    if scored:
-        return parse_results(ScoreResults, content, str(file))
-    return parse_results(RunResults, content, str(file))
-
-
 def read_subjects(paths: Sequence[Path]) -> Subjects:
     """Everything that is to be exported, runs with names that differ."""
-    read = [(path, read_results(path)) for path in paths]
+    read = [(path, load_any(path)) for path in paths]
     runs = [(path, results) for path, results in read if isinstance(results, RunResults)]
     folders = [(path if path.is_dir() else path.parent).resolve().name for path, _ in runs]
     named = read_runs([results for _, results in runs], folders) if runs else []
