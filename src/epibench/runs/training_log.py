@@ -126,6 +126,7 @@ def _wandb(log: TrainingLog, settings: Mapping[str, Any]) -> Opened:
     for folder in log.run_folder.glob(f"wandb/offline-run-*-{known}") if known else ():
         if not any(folder.glob("*.synced")):
             shutil.rmtree(folder)
+    log.run_folder.mkdir(parents=True, exist_ok=True)  # W&B takes another one where it is missing
     with _reached("wandb", "log in with wandb login, set WANDB_MODE=offline, or take csv"):
         run: Any = wandb.init(
             name=log.name,
