@@ -81,6 +81,11 @@ def test_imports_point_upstream_only(path: Path) -> None:
     assert not later, f"{own} must not import {later}"
 
 
+def test_only_results_find_what_stands_above_them_by_its_name() -> None:
+    named = {path.name for path in SOURCES if 'import_module(f"epibench.' in path.read_text(encoding="utf-8")}
+    assert named == {"results.py"}
+
+
 def test_metrics_know_nothing_of_the_rest() -> None:
     imported = set().union(*(imported_parts(path) for path in (ROOT / "metrics").glob("*.py")))
     assert imported == {"conventions", "metrics", "parallel"}

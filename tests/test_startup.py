@@ -37,6 +37,8 @@ def test_modules_that_recipes_need(module: str) -> None:
         ("train", "typo"),
         ("evaluate", "nowhere"),
         ("data", "check", "typo"),
+        ("export", "--help"),
+        ("export", "typo", "--svg", "figures"),
     ],
     ids=" ".join,
 )

@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
@@ -182,7 +183,36 @@ class FileResults(Part):
     pictures: list[Picture] = []
 
 
-class ScoreResults(Part):
+def _shown_by(function: str) -> Any:
+    """A function of the report, which stands above results: found by its name, when results are to be shown."""
+    module, _, name = function.rpartition(".")
+    return getattr(import_module(f"epibench.report.{module}"), name)
+
+
+class Shown(Part):
+    """Results that a notebook shows, plots and takes as a table."""
+
+    def frame(self, table: Literal["draws", "summary", "curves", "cost"] = "draws") -> Any:
+        """A tidy table as a pandas DataFrame: one row for each method, domain, M, metric and draw.
+
+        `summary` has their mean, std and number, `curves` a row for each point of a curve, `cost` one for each
+        quantity.
+        """
+        return _shown_by("tidy.frame")(self, table)
+
+    def plot(self, name: str, domain: str | None = None, members: int | None = None) -> Any:
+        """A metric over M, `kl`, or a curve at an M (`coverage`, `sparsification_error`), as a drawing.
+
+        A notebook shows it; `save(path)` writes it as .svg or .pdf. domain: may be left out where there is one;
+        members: the M of a curve, by default the largest of each method.
+        """
+        return _shown_by("notebook.plot")(self, name, domain, members)
+
+    def _repr_html_(self) -> str:
+        return str(_shown_by("notebook.html")(self))
+
+
+class ScoreResults(Shown):
     """What `epibench score --json` writes."""
 
     version: Literal[1] = VERSION
@@ -320,7 +350,7 @@ KL = dict[str, dict[str, dict[str, dict[int, Stat]]]]  # by convention, directio
 KLDraws = dict[str, dict[str, dict[str, dict[int, Values]]]]
 
 
-class RunResults(GrownPart):
+class RunResults(GrownPart, Shown):
     """What a run writes; `kl`, `kl_draws` and `reference` are of toy problems, `domains` and what follows of images."""
 
     version: Literal[1] = VERSION

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from torch import Tensor
 from epibench.errors import InputError
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.runs.checkpoints import Checkpoints, load_tensors, save_tensors
-from epibench.runs.trainers import TrainingLog
 from epibench.training.network import FlatParameters
 from epibench.training.state import LogRow, TrainingState
 
@@ -252,30 +250,6 @@ def test_the_log_is_a_table_that_reads_back(tmp_path: Path) -> None:
     with files.path("csv").open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert tuple(LogRow(int(row["step"]), float(row["loss"]), float(row["rate"])) for row in rows) == LOG
-
-
-def test_the_table_is_written_whole_each_time(tmp_path: Path) -> None:
-    files = make_files(tmp_path)
-    log = TrainingLog("csv", files, 0)
-    for end in (1, 2):
-        log.write(LOG[:end])
-    log.close()
-    assert len(files.path("csv").read_text().splitlines()) == 3
-
-
-def test_no_log_writes_nothing(tmp_path: Path) -> None:
-    files = make_files(tmp_path)
-    log = TrainingLog("none", files, 0)
-    log.add(LOG[0])
-    log.write(LOG)
-    log.close()
-    assert not files.folder.exists()
-
-
-def test_tensorboard_is_asked_for_by_its_package(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(InputError, match=r"training\.log=tensorboard needs the package tensorboard"):
-        TrainingLog("tensorboard", make_files(tmp_path), 0)
 
 
 def test_training_that_began_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:

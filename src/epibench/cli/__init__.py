@@ -1,4 +1,4 @@
-"""The command line: `epibench run`, `train`, `evaluate`, `recipes`, `report`, `video`, `reference`, `score` and `data`.
+"""The command line: `epibench run`, `train`, `evaluate`, `score`, `report`, `export` and more, one file each.
 
 What a command needs is imported when it runs: help and complaints come at once.
 """
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from epibench import __version__
-from epibench.cli import data, evaluate, recipes, reference, run, score, train, video
+from epibench.cli import data, evaluate, export, recipes, reference, run, score, train, video
 from epibench.cli.console import printable
 from epibench.cli.options import Command
 from epibench.errors import InputError
@@ -46,6 +46,7 @@ app.command(cls=Command, short_help="Train the networks of a recipe.")(train.tra
 app.command(cls=Command, short_help="Evaluate what is trained.")(evaluate.evaluate)
 app.command(cls=Command, short_help="List recipes, or write one in full.")(recipes.recipes)
 app.command(cls=Command, short_help="Sample the posterior of a toy problem.")(reference.reference)
+app.command(cls=Command, short_help="Write tables and figures for a paper.")(export.export)
 app.command(cls=Command, short_help="Show what a run predicts for a sequence of images.")(video.video)
 app.add_typer(data.commands, name="data")
 

@@ -200,7 +200,7 @@ class TrainingOptions(Options):
     class_weights: tuple[Weight, ...] | Literal["rare"] | None = None
     precision: Annotated[Literal["auto", "32-true", "bf16-mixed"], InFull] = "auto"
     compile: bool = False
-    log: Literal["csv", "tensorboard", "none"] = "csv"
+    log: Literal["csv", "tensorboard", "wandb", "mlflow", "none"] = "csv"
     devices: int = Field(1, ge=1, le=1024)
 
     @field_validator("pad_colour", mode="before")

@@ -71,6 +71,11 @@ def render(template: str, styles: Sequence[str], switch_rules: Sequence[str], **
     )
 
 
+def fragment(template: str, **context: Any) -> Markup:
+    """A part of somebody else's page."""
+    return Markup(_environment().get_template(template).render(**context))
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(

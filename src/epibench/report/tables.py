@@ -51,7 +51,7 @@ def metric_tables(entries: Sequence[Entry]) -> list[dict[str, Any]]:
             if (info := metric_info(name)).group == group:
                 block = {"title": title_with_unit(name, entries), "better": BETTER_TEXT[info.better]}
                 meaning = f"{in_words(info.meaning, entries)} {_numerical_error(name, entries)}"
-                blocks.append({**block, "meaning": meaning, "rows": _rows(name, entries, columns)})
+                blocks.append({**block, "meaning": meaning, "rows": rows_over_members(name, entries, columns)})
         if blocks:
             width = spread_width(row["cells"] for block in blocks for row in block["rows"])
             tables.append({"title": group, "columns": columns, "spread_width": width, "blocks": blocks})
@@ -61,7 +61,7 @@ def metric_tables(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 def kl_table(entries: Sequence[Entry]) -> dict[str, Any]:
     """Every KL of one view, beside the noise floor; that of a point estimate is told in words."""
     columns = several_members(entries)
-    rows = _rows("kl", entries, columns)
+    rows = rows_over_members("kl", entries, columns)
     return {"columns": columns, "spread_width": spread_width(row["cells"] for row in rows), "rows": rows}
 
 
@@ -70,7 +70,7 @@ def spread_width(rows: Iterable[Sequence[TableCell]]) -> int:
     return max((len(cell.spread) for row in rows for cell in row if cell.spread.startswith("±")), default=0)
 
 
-def _rows(name: str, entries: Sequence[Entry], columns: Sequence[int]) -> list[dict[str, Any]]:
+def rows_over_members(name: str, entries: Sequence[Entry], columns: Sequence[int]) -> list[dict[str, Any]]:
     """Each method's numbers; aside: what chance would score, or the noise floor. only: in place of cells."""
     by_column = [_column(name, entries, m) for m in columns]
     rows = []

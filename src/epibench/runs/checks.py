@@ -23,7 +23,8 @@ from epibench.plans import evenly_spaced
 from epibench.recipes import DenseRecipe, Recipe
 from epibench.runs.domains import ImageData
 from epibench.runs.folder import RunFolder
-from epibench.runs.trainers import augment_of, check_log
+from epibench.runs.trainers import augment_of
+from epibench.runs.training_log import check_log
 from epibench.street import StreetDataset
 
 FEW_FRAMES = 5  # of each data set, when all that a recipe needs is checked

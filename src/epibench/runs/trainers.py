@@ -35,6 +35,7 @@ from epibench.runs.checkpoints import MADE_ANEW, Checkpoints, OtherSettingsError
 from epibench.runs.domains import classes_of
 from epibench.runs.folder import locked
 from epibench.runs.jobs import JobFailedError, Send, end_with
+from epibench.runs.training_log import TrainingLog
 from epibench.training import stacked
 from epibench.training.network import NetworkKeys, NetworkTraining, train_network
 from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
@@ -332,8 +333,9 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     machine = f"{fabric.device.type} ({precision_of(recipe, fabric.device)})"
     state, before = files.load_state(machine) or (None, 0.0)
     begun = time.perf_counter()
-    log = TrainingLog(recipe.training.log, files, 0 if state is None else state.step)
     rows: list[LogRow] = [] if state is None else list(state.log)
+    kind = recipe.training.log if fabric.is_global_zero else "none"
+    log = TrainingLog(kind, files, rows, recipe.training_settings(job.method))
 
     def add(row: LogRow) -> None:
         rows.append(row)
@@ -366,7 +368,7 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
             files.save_failure(text)
         raise DivergedNetworkError(text) from None
     finally:
-        log.close()
+        log.close(done=files.finished() is not None)
 
 
 def open_training_data(recipe: DenseRecipe) -> Samples:
@@ -452,46 +454,3 @@ def class_weights(recipe: DenseRecipe, members: Path) -> tuple[float, ...] | Non
     if counts is None:
         raise InputError(f"{counts_file(members)}: is missing or damaged; run the same command again")
     return rare_weights(counts)
-
-
-def check_log(kind: str) -> None:
-    """Say what is missing for a log of that kind."""
-    try:
-        if kind == "tensorboard":
-            from torch.utils.tensorboard import SummaryWriter  # noqa: F401
-    except ImportError:
-        needed = "needs the package tensorboard: pip install tensorboard, or take csv"
-        raise InputError(f"training.log=tensorboard {needed}") from None
-
-
-class TrainingLog:
-    """Losses and rates beside the weights: as a table, in TensorBoard's own files, or not at all.
-
-    The table is written whole, so that it never has a row twice; in TensorBoard rows after `step` are of a training
-    that was stopped.
-    """
-
-    def __init__(self, kind: str, files: Checkpoints, step: int):
-        check_log(kind)
-        self.table, self.curves = files if kind == "csv" else None, None
-        if kind == "tensorboard":
-            from torch.utils.tensorboard import SummaryWriter
-
-            writer: Any = SummaryWriter
-            self.curves = writer(files.folder / f"{files.name}-tensorboard", purge_step=step + 1)
-
-    def add(self, row: LogRow) -> None:
-        """Add a point to the curves."""
-        if self.curves is not None:
-            self.curves.add_scalar("loss", row.loss, row.step)
-            self.curves.add_scalar("rate", row.rate, row.step)
-
-    def write(self, rows: Sequence[LogRow]) -> None:
-        """Write the table of all rows so far, whenever the state of training is saved."""
-        if self.table is not None:
-            self.table.write_log(rows)
-
-    def close(self) -> None:
-        """Write what is left."""
-        if self.curves is not None:
-            self.curves.close()
