@@ -358,6 +358,8 @@ def test_stacked_networks_are_trained_beside_those_that_are_there(tmp_path: Path
         reporter, wanted = Silent(), small("toy-classification", *settings, f"ensemble.num_members={members}")
         grown = run_in(tmp_path / "run", wanted, reporter=reporter)
         assert reporter.trained == trained
+        there = {6: 3, 2: 2, 7: 6, 9: 7}[members]
+        assert f"ensemble: {there} of {members} networks trained already" in reporter.said
         assert sorted(path.stem for path in (tmp_path / "run" / "members" / "ensemble").iterdir()) == files
         fresh = run_in(tmp_path / f"fresh{members}", wanted)
         assert all(grown[name] == fresh[name] for name in ("methods", "summary", "draws", "pictures"))

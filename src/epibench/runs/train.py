@@ -124,8 +124,9 @@ def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
 def train_method(run: Run, name: str) -> Trained:
     """Train all networks of a method that are not trained yet."""
     jobs = jobs_of(run, name)
-    if finished := sum(len(job.networks) for job in jobs if job.ended):
-        run.reporter.say(f"{name}: {finished} of {run.recipe.method(name).num_trained} networks trained already")
+    number = run.recipe.method(name).num_trained
+    if finished := number - num_missing(run, name):
+        run.reporter.say(f"{name}: {finished} of {number} networks trained already")
     share_work(
         jobs,
         done=lambda job: job.ended,
@@ -138,7 +139,8 @@ def train_method(run: Run, name: str) -> Trained:
 
 def num_missing(run: Run, name: str) -> int:
     """How many networks of a method are not trained to the end, or not fitted to."""
-    return sum(len(job.networks) for job in jobs_of(run, name) if not job.ended)
+    wanted = range(run.recipe.method(name).num_trained)
+    return sum(network in wanted for job in jobs_of(run, name) if not job.ended for network in job.networks)
 
 
 def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
