@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from epibench.report.entries import ClassStyles, Entry, mean_error
-from epibench.report.metric_info import HEADLINES
+from epibench.report.metric_info import HEADLINES, metric_info
 from epibench.report.page import Option, Switch, layer_key
 from epibench.results import TRAIN_REGION, Cost, DomainFacts, MethodFacts, RunResults, Stat, printable
 from epibench.standard_errors import PoolSize
@@ -245,5 +245,6 @@ def featured(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> lis
 def _hardness(domain: EvalDomain, methods: Sequence[RunMethod]) -> tuple[float, float]:
     """The methods' mean error at their largest M, and the severity where that is the same or unknown."""
     entries = entries_on(methods, domain.name)
-    error = mean_error(headline_names(entries)[-1], entries)
+    name = next((name for name in headline_names(entries) if metric_info(name).group == "Accuracy"), None)
+    error = None if name is None else mean_error(name, entries)
     return -float("inf") if error is None else error, domain.severity or 0.0
