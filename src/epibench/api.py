@@ -6,6 +6,7 @@ import gc
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,8 +159,9 @@ def score(
     for number, given in enumerate(predictions):
         name = f"predictions {number}" if isinstance(given, Mapping) else os.fspath(given)
         store = store_in_memory(given, name) if isinstance(given, Mapping) else open_store(given)
+        maps = [uncertainty] if uncertainty is not None else store.uncertainty_names or [None]
         try:
-            scorers.append(prepare(store, settings))
+            scorers += [prepare(store, replace(settings, uncertainty=one)) for one in maps]
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
     if ignore_index is not None and all(scorer.store.num_classes is None for scorer in scorers):
