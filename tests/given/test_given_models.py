@@ -336,6 +336,36 @@ def test_a_depth_without_a_scale_is_refused() -> None:
     assert results.summary["given"]["data"][1]["mae"].mean < 1
 
 
+@pytest.mark.parametrize("word", ["confidence", "uncertainty"])
+def test_a_confidence_of_unknown_scale_is_scored_on_ranking_in_both_directions(word: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    data = []
+    for _ in range(4):
+        doubt = torch.rand(12, 16, generator=generator)
+        data.append((torch.stack([doubt] * 3), doubt * torch.randn(12, 16, generator=generator)))
+    results = evaluate(
+        lambda image: (0 * image[:, 0], 7 * image[:, 0] - 3), data, model_format=ModelFormat(spread=word)
+    )
+    assert results.kind == "ranking"
+    stats = results.summary["given"]["data"][1]
+    assert "nll" not in stats
+    right, wrong = ("ause", "ause_inverted") if word == "uncertainty" else ("ause_inverted", "ause")
+    assert stats[right].mean < stats[wrong].mean - 0.1
+    assert any("inverted" in note for note in results.methods["given"].notes) is (word == "confidence")
+
+
+def test_classes_with_a_confidence_of_their_own_are_ranked(networks: Networks) -> None:
+    def classes_and_confidence(image: Tensor) -> dict[str, Tensor]:
+        logits = upsampled(networks[0](image))
+        return {"classes": logits.argmax(1), "confidence": logits.softmax(1).amax(1)}
+
+    results = evaluate(classes_and_confidence, OutsideData(4), classes=NAMED, model_format={"spread": "confidence"})
+    plain = evaluate(networks[0], OutsideData(4), classes=NAMED)
+    ranked, full = results.summary["given"]["data"][1], plain.summary["given"]["data"][1]
+    assert ranked["miou"].mean == pytest.approx(full["miou"].mean)
+    assert ranked["ause"].mean < ranked["ause_inverted"].mean
+
+
 def test_a_pickled_model_is_refused_in_words(networks: Networks, tmp_path: Path, folders: Folders) -> None:
     torch.save(networks[0], tmp_path / "whole.pt")
     with pytest.raises(InputError, match="save the weights alone"):

@@ -48,7 +48,7 @@ def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, si
         maps = joined([pool.outputs(inputs, members, range(1), image_size) for members in parts])
         for rows in bands(maps.size, chunk_size(1, size, maps.num_classes, pool.device)):
             predictive = LIKELIHOODS[pool.kind].combine(maps.pixels(0, rows), weights)
-            _ = predictive.mean if pool.kind == "gaussian" else predictive.probs  # computed when it is asked for
+            _ = predictive.probs if pool.kind == "categorical" else predictive  # they are computed when asked for
         if pool.device.type == "cuda":
             torch.cuda.synchronize(pool.device)
 

@@ -23,8 +23,8 @@ from epibench.imported import error_in_words
 
 Side = Annotated[int, Field(ge=1, le=2**16)]
 Channels = Annotated[tuple[float, ...], Field(min_length=1)]
-# What models of others call the output that counts, where they return several by name.
-USUAL_OUTPUTS = {"categorical": ("logits", "out", "probs"), "gaussian": ("mean", "predicted_depth", "depth", "out")}
+# What models of others call the output that counts, where they return several by name: of classes, and of numbers.
+USUAL_OUTPUTS = {True: ("logits", "out", "probs", "classes"), False: ("mean", "predicted_depth", "depth", "out")}
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}  # Pillow's numbers
 SUM_TOLERANCE = 1e-3
 FAR_FROM_METRES = 20.0  # a depth that is so many times too large or too small, by its median, has no scale
@@ -41,7 +41,8 @@ class ModelFormat(BaseModel):
     Read: output: the name or number of what counts, where a model returns several. Classes: values are `logits` or
     `probs`, (image, class, row, column). Numbers: a mean (image, row, column), alone, or with its spread as a second
     channel or output, which is a `log_variance`, a `variance` or a `std`; factor: times which they are in the unit of
-    the data, as 0.001 for millimetres. align_corners: how a grid that is coarser than the image lies on it.
+    the data, as 0.001 for millimetres. A spread that is an `uncertainty` or a `confidence` of unknown scale, of numbers
+    or of classes, is scored on ranking alone. align_corners: how a grid that is coarser than the image lies on it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,9 +56,14 @@ class ModelFormat(BaseModel):
     resample: Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"] = "bilinear"
     output: str | int | None = None
     values: Literal["logits", "probs"] = "logits"
-    spread: Literal["log_variance", "variance", "std"] | None = None
+    spread: Literal["log_variance", "variance", "std", "uncertainty", "confidence"] | None = None
     factor: float = Field(1.0, gt=0, le=1e9)
     align_corners: bool = False
+
+    @property
+    def ranks(self) -> bool:
+        """Whether it gives no distribution, but an order of how sure it is."""
+        return self.spread in ("uncertainty", "confidence")
 
 
 def fed_image(image: Tensor, read_as: ModelFormat) -> Tensor:
@@ -87,12 +93,13 @@ def resized(images: Tensor, size: tuple[int, int], resample: int) -> Tensor:
 class GivenNetwork(nn.Module):
     """A model of the user's as the evaluation wants it: inputs by name in, named outputs (image, …, row, column) out.
 
-    model: a module, or anything that can be called.
+    model: a module, or anything that can be called; classes: whether it predicts classes, also where it only ranks.
     """
 
-    def __init__(self, model: Any, kind: str, read_as: ModelFormat, name: str):
+    def __init__(self, model: Any, kind: str, read_as: ModelFormat, name: str, classes: bool = False):
         super().__init__()
         self.model, self.kind, self.read_as, self.name = model, kind, read_as, name
+        self.classes = classes or kind == "categorical"
         self.align_corners = read_as.align_corners
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -112,6 +119,8 @@ class GivenNetwork(nn.Module):
 
     def read(self, returned: Any) -> dict[str, Tensor]:
         """What it stands for."""
+        if self.kind == "ranking":
+            return self._ranked(returned)
         if self.kind == "categorical":
             return {self.read_as.values: _as_map(self.chosen(returned), 4, self.name).float()}
         return self._numbers(returned)
@@ -126,7 +135,7 @@ class GivenNetwork(nn.Module):
             return returned
         name = self.read_as.output
         if isinstance(returned, Mapping):
-            usual = next((each for each in USUAL_OUTPUTS[self.kind] if each in returned), None)
+            usual = next((each for each in USUAL_OUTPUTS[self.classes] if each in returned), None)
             name = usual if name is None else name
             if name not in returned:
                 raise InputError(
@@ -157,6 +166,16 @@ class GivenNetwork(nn.Module):
         variance = spread.exp() if self.read_as.spread == "log_variance" else spread
         variance = variance.square() if self.read_as.spread == "std" else variance
         return {"mean": mean, "variance": variance * self.read_as.factor**2}
+
+    def _ranked(self, returned: Any) -> dict[str, Tensor]:
+        """What is predicted, and how sure it is in any scale; classes as numbers, or as what speaks for each."""
+        predicted, sure = self._with_spread(returned, self.chosen(returned))
+        order = _as_map(sure, 3, self.name).float()
+        name = str(self.read_as.spread)
+        if self.classes:
+            classes = predicted.argmax(1) if predicted.is_floating_point() else predicted
+            return {"predicted": _as_map(classes, 3, self.name).long(), name: order}
+        return {"mean": _as_map(predicted, 3, self.name).float() * self.read_as.factor, name: order}
 
     def _with_spread(self, returned: Any, mean: Tensor) -> tuple[Tensor, Tensor]:
         """The two outputs, or the two channels of one."""
@@ -221,6 +240,8 @@ def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None,
     for values in outputs.values():
         if not bool(torch.isfinite(values).all()):
             raise InputError(f"{network.name}: predicts NaN or infinite values for the first image")
+    if network.kind == "ranking":
+        return _check_ranking(network, outputs, first), 0
     if network.kind == "categorical":
         number = next(iter(outputs.values())).shape[1]
         return _check_classes(network, outputs, first, classes), number
@@ -260,6 +281,18 @@ def _check_classes(
     if key == "logits" and low >= 0 and sums < SUM_TOLERANCE:
         raise InputError(f"{name}: values=logits, but they are from 0 to 1 and sum to 1: give values=probs")
     return f"{values.shape[1]} classes at {_grid(values, first, network)}, {key} from {low:.3g} to {high:.3g}"
+
+
+def _check_ranking(network: GivenNetwork, outputs: Mapping[str, Tensor], first: Batch) -> str:
+    predicted, order = outputs.values()
+    if network.classes and predicted.shape[-2:] != first.target.shape[-2:]:
+        raise InputError(
+            f"{network.name}: predicts classes at {predicted.shape[-2]}×{predicted.shape[-1]}, which cannot be "
+            f"interpolated; let it predict them at the size of the target"
+        )
+    low, high = (float(each) for each in order.aminmax())
+    what = "classes" if network.classes else "numbers"
+    return f"{what} at {_grid(predicted, first, network)}, {network.read_as.spread} from {low:.3g} to {high:.3g}"
 
 
 def _check_numbers(network: GivenNetwork, outputs: Mapping[str, Tensor], first: Batch, depth: bool) -> str:

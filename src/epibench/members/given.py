@@ -88,6 +88,7 @@ class GivenPool(ImagePool):
     _: KW_ONLY
     passes: int = 0
     rate: float | None = None
+    classes: bool = False  # whether models predict classes, also where they only rank
     views: tuple[View, ...] = (View(),)
 
     def shares(self, member: Member) -> Member:
@@ -106,7 +107,7 @@ class GivenPool(ImagePool):
         """The model, opened."""
         given = self.models[member.network]
         model = given.open()
-        network = GivenNetwork(model, self.kind, given.read_as, given.name)
+        network = GivenNetwork(model, self.kind, given.read_as, given.name, self.classes)
         return network.to(self.device).eval()
 
     def passing(self, member: Member, images: range) -> AbstractContextManager[object]:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,6 +43,7 @@ from epibench.runs.images import (
 )
 from epibench.runs.run import commit
 from epibench.runs.train import Machine
+from epibench.standard_errors import points_backwards
 
 NAME = "evaluate"
 SETTINGS_NAME = "evaluation.json"
@@ -111,6 +113,10 @@ class GivenEvaluation:
             except InputError as error:
                 failed[drawn.name] = str(error)
                 self.reporter.say(f"{drawn.name} failed: {error}")
+        for name, each in evaluated.items():
+            each.facts.notes.extend(backwards(each, self.domains))
+            for note in each.facts.notes:
+                self.reporter.say(f"{name}: {note}")
         if not evaluated:
             raise InputError("; ".join(failed.values()))
         first = next(iter(evaluations.values()))
@@ -142,15 +148,23 @@ class GivenEvaluation:
         keep_results(self.folder.path, results)
         return results
 
-    @property
-    def kind(self) -> str:
-        """Classes have whole numbers as targets."""
+    @cached_property
+    def classes(self) -> bool:
+        """Whether targets are classes: whole numbers."""
         kinds = {name: domain.samples[0].target.is_floating_point() for name, domain in self.domains.items()}
         if len(set(kinds.values())) > 1:
             raise InputError(f"some domains have classes and others numbers as targets ({', '.join(kinds)})")
-        return "gaussian" if next(iter(kinds.values())) else "categorical"
+        return not next(iter(kinds.values()))
 
-    @property
+    @cached_property
+    def kind(self) -> str:
+        """What models predict."""
+        ranks = {model.read_as.ranks for models in self.models.values() for model in models}
+        if len(ranks) > 1:
+            raise InputError("some models give a distribution and others an order alone; evaluate them apart")
+        return "ranking" if ranks == {True} else "categorical" if self.classes else "gaussian"
+
+    @cached_property
     def maps(self) -> bool:
         """Whether targets are maps of pixels."""
         return all(min(domain.samples[0].target.shape) > 1 for domain in self.domains.values())
@@ -158,7 +172,7 @@ class GivenEvaluation:
     @property
     def problem(self) -> str:
         """What results call it."""
-        if self.kind == "categorical":
+        if self.classes:
             return "segmentation" if self.maps else "classification"
         return "depth-completion" if self.question.depth else "regression"
 
@@ -232,6 +246,7 @@ class GivenEvaluation:
             overlap=options.overlap,
             passes=passes,
             rate=question.rate,
+            classes=self.classes,
             views=views,
         )
         size = max(1, pool.num_bytes(pool.table.members[0]))
@@ -241,12 +256,14 @@ class GivenEvaluation:
     def checked(self, pool: GivenPool) -> ClassTable | None:
         """Let every model predict the first image, and say what it does; the classes that they predict."""
         first = stack([next(iter(self.domains.values())).samples[0]]).to(self.machine.device)
-        classes = self.named_classes(pool.models) if self.kind == "categorical" else None
+        classes = self.named_classes(pool.models) if self.classes else None
         for member, model in zip(pool.table.members, pool.models, strict=True):
             network = cast(GivenNetwork, pool.network(member))
             said, num_classes = check_model(network, first, classes, self.question.depth)
             self.reporter.say(f"{model.name}: {said}")
-            if self.kind == "categorical" and classes is None:
+            if self.classes and classes is None:
+                if not num_classes:
+                    raise InputError(f"{model.name}: nobody knows its classes; give their names as classes=[…]")
                 classes = numbered_classes(num_classes)
             if self.question.mc_dropout:
                 check_dropout(network, first.inputs, model.name, self.question.rate)
@@ -318,6 +335,22 @@ class GivenEvaluation:
         if self.kind == "gaussian" and all(model.read_as.spread is None for model in models):
             return ["The models give no spread of their own: all uncertainty is the spread between members."]
         return []
+
+
+def backwards(evaluated: ImagesEvaluated, domains: Mapping[str, GivenDomain]) -> list[str]:
+    """Where an uncertainty of unknown scale ranks errors better when it is turned round, in words."""
+    notes = []
+    for domain in domains:
+        summary = evaluated.summary.get(domain, {})
+        stats = summary[max(summary)] if summary else {}
+        if "ause_inverted" in stats:
+            given, inverted, noise, bound = (
+                cast(float | None, stats[f"ause{suffix}"].mean)
+                for suffix in ("", "_inverted", "_inverted_noise", "_inverted_bound")
+            )
+            if points_backwards(given, inverted, noise, bound or 0.0):
+                notes.append(f"On {domain} it is inverted: AUSE {given:.3g} as given, {inverted:.3g} turned round.")
+    return notes
 
 
 def check_folder(path: Path) -> None:
