@@ -34,8 +34,8 @@ class ModelFormat(BaseModel):
     """How a model is fed, and how what it returns is read.
 
     Fed: inputs: what it is called with, one argument each, by the names of the data (`image`, `sparse_depth`), by
-    default all that there is; `mapping`: one argument that holds all of them. An 8-bit image becomes floats from 0 to
-    `image_max`, its channels in `order`, less `mean`, divided by `std`; size: scaled to (height, width) first, by
+    default all that there is; `mapping`: one argument that holds all of them as they are. An 8-bit image becomes floats
+    from 0 to `image_max`, its channels in `order`, less `mean`, divided by `std`; size: scaled to (height, width) first, by
     `resample`. Inputs that are no 8-bit images are handed over as they are.
 
     Read: output: the name or number of what counts, where a model returns several. Classes: values are `logits` or
@@ -108,9 +108,9 @@ class GivenNetwork(nn.Module):
 
     def call(self, inputs: Mapping[str, Tensor]) -> Any:
         """What the model returns, as it is."""
-        fed = {name: self._fed(values) for name, values in inputs.items()}
         if self.read_as.inputs == "mapping":
-            return self.model(fed)
+            return self.model(inputs)
+        fed = {name: self._fed(values) for name, values in inputs.items()}
         names = self.read_as.inputs or tuple(fed)
         for name in names:
             if name not in fed:

@@ -21,6 +21,7 @@ from epibench.data.sets.folder import find_classes
 from epibench.data.source import Folders, Source, Task, default_cache
 from epibench.errors import InputError
 from epibench.files import fingerprint
+from epibench.interpolation import aligned_corners
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.members.model_files import WEIGHTS, hf_model, onnx_model, read_format, weights_model
@@ -103,9 +104,8 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     recipe = read_recipe(folder.recipe)
     if not isinstance(recipe, DenseRecipe):
         raise InputError(f"run:{path}: is of a toy problem, whose networks see points and no images")
-    name = str(settings.get("method", recipe.methods[0]))
-    if unknown := set(settings) - {"method"}:
-        raise InputError(f"run:{path}: '{sorted(unknown)[0]}' is unknown; there is method")
+    given = dict(settings)
+    name = str(given.pop("method", recipe.methods[0]))
     if name not in recipe.methods:
         raise InputError(f"run:{path}: has no method '{name}'; there are {', '.join(recipe.methods)}")
     if recipe.method(name).dropout:
@@ -114,7 +114,9 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     trained = collect_trained(run, name)
     classes = ImageData(recipe).classes
     build = recipe.builder(None if classes is None else classes.num_classes)
-    read_as = ModelFormat(inputs="mapping", align_corners=True, spread="log_variance")
+    own = {"inputs": "mapping", "align_corners": aligned_corners(build())}
+    own |= {} if recipe.likelihood == "categorical" else {"spread": "log_variance"}
+    read_as = read_format({**own, **given}, f"run:{path}")
     members = recipe.method(name).members(trained.networks).members
 
     def load(number: int) -> nn.Module:
@@ -127,7 +129,7 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
             f"run:{path}: {name} {number}",
             partial(load, number),
             read_as,
-            fingerprint("run", trained.fingerprints[trained.networks.index(member.network)], member.snapshot),
+            fingerprint("run", trained.fingerprints[trained.networks.index(member.network)], member.snapshot, given),
             classes,
             {"run": str(path), "method": name, "network": member.network},
         )

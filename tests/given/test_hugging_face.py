@@ -1,0 +1,144 @@
+"""Models of Hugging Face come out as their own processor and post-processing have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hf_networks import save_folder
+from outside_networks import NAMES, write_folder
+from PIL import Image
+from silent_reporter import Silent
+from torch import Tensor
+
+from epibench import evaluate
+from epibench.data.sets.folder import FolderSource
+from epibench.errors import InputError
+from epibench.metrics import ece
+from epibench.recipes import DenseRecipe, apply_settings, find_recipe
+from epibench.results import RunResults
+from epibench.runs.folder import RunFolder
+from epibench.runs.run import carry_out
+from epibench.runs.train import Machine
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("pictures"), 4, 0.3)
+
+
+def text(images: Path) -> str:
+    return f'folder:{images},images=images,labels=labels,classes=["dark","middle","light"]'
+
+
+def by_hand(folder: Path, images: Path) -> tuple[Tensor, Tensor]:
+    """Probabilities and classes of all labelled pixels, with the model's own processor and post-processing."""
+    model = transformers.SegformerForSemanticSegmentation.from_pretrained(folder).eval()
+    processor = transformers.SegformerImageProcessorPil.from_pretrained(folder)
+    probs, targets = [], []
+    for file in sorted((images / "images").iterdir()):
+        target = torch.from_numpy(np.asarray(Image.open(images / "labels" / file.name)).astype(np.int64))
+        with torch.inference_mode():
+            output = model(**processor(images=Image.open(file), return_tensors="pt"))
+        size = tuple(target.shape)
+        logits = torch.nn.functional.interpolate(output.logits, size=size, mode="bilinear", align_corners=False)[0]
+        (own,) = processor.post_process_semantic_segmentation(output, target_sizes=[size])
+        assert torch.equal(own, logits.argmax(0))
+        probs.append(logits.double().softmax(0)[:, target != 255].T)
+        targets.append(target[target != 255])
+    return torch.cat(probs), torch.cat(targets)
+
+
+@pytest.mark.parametrize("size", [(32, 48), None], ids=["resized", "as it is"])
+def test_a_segformer_scores_as_a_loop_with_its_own_post_processing(
+    size: tuple[int, int] | None, images: Path, tmp_path: Path
+) -> None:
+    folder = save_folder(tmp_path / "model", 0, NAMES, size)
+    results = evaluate(f"hf:{folder}", {"pictures": text(images)})
+    probs, target = by_hand(folder, images)
+    found = results.summary["given"]["pictures"][1]
+    one_hot = torch.nn.functional.one_hot(target, 3)
+    assert found["brier"].mean == pytest.approx(float((probs - one_hot).square().sum(1).mean()), abs=1e-6)
+    assert found["nll"].mean == pytest.approx(-float(probs.gather(1, target[:, None]).log().mean()), abs=1e-6)
+    assert found["ece"].mean == pytest.approx(float(ece(probs, target)), abs=1e-6)
+    assert found["miou"].mean == pytest.approx(miou(probs.argmax(1), target), abs=1e-6)
+    assert results.class_names == list(NAMES)
+
+
+def miou(predicted: Tensor, target: Tensor) -> float:
+    shares = []
+    for number in range(3):
+        union = ((predicted == number) | (target == number)).sum()
+        if union:
+            shares.append(float(((predicted == number) & (target == number)).sum() / union))
+    return float(np.mean(shares))
+
+
+def test_its_classes_are_matched_by_their_names(images: Path, tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "model", 0, ("light", "dark", "middle", "other"), None)
+    results = evaluate(f"hf:{folder}", {"pictures": text(images)})
+    assert sorted(results.domains["pictures"].class_names or []) == sorted(NAMES)
+    assert "left out: other of the model" in (results.domains["pictures"].classes or "")
+
+
+def test_several_models_with_dropout_of_their_own(images: Path, tmp_path: Path) -> None:
+    folders = [save_folder(tmp_path / str(seed), seed, NAMES, None) for seed in range(2)]
+    results = evaluate([f"hf:{folder}" for folder in folders], {"pictures": text(images)}, mc_dropout=2)
+    assert results.methods["given"].num_members == 2
+    assert results.methods["mc_dropout"].num_members == 4
+
+
+def test_a_relative_depth_is_refused(tmp_path: Path, images: Path) -> None:
+    config = transformers.DepthAnythingConfig(depth_estimation_type="relative")
+    config.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="relative depth"):
+        evaluate(f"hf:{tmp_path}", {"kitti": "kitti:nowhere"}, task="depth")
+
+
+def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path, images: Path) -> None:
+    with pytest.raises(InputError, match="hf:"):
+        evaluate(f"hf:{tmp_path}", {"pictures": text(images)})
+
+
+def test_a_recipe_trains_it_as_a_network_of_one_s_own_and_evaluates_it_with_its_corners(
+    images: Path, tmp_path: Path
+) -> None:
+    source = {"kind": "folder", "root": str(images), "classes": list(NAMES)}
+    recipe = apply_settings(
+        find_recipe("folder-segmentation"),
+        [
+            "network=hf_networks:SegFormer",
+            f"data.train={json(source)}",
+            f'data.domains={{"pictures": {json(source)}}}',
+            *('methods=["ensemble"]', "members=[1, 2]", "ensemble.num_members=2"),
+            *("training.epoch_steps=2", "ensemble.num_epochs=1", "ensemble.batch_size=2"),
+            *("training.crop=[16, 16]", "training.pad=false", "evaluation.pictures=0", "training.class_weights=null"),
+        ],
+    )
+    assert isinstance(recipe, DenseRecipe)
+    machine = Machine.of(torch.device("cpu"), 1)
+    results = carry_out(recipe, RunFolder(tmp_path / "run"), machine, Silent())
+    # The same members as given models, through a second way.
+    given = evaluate(f"run:{tmp_path / 'run'}", {"pictures": text(images)}, pictures=0)
+    for metric in ("brier", "nll", "miou"):
+        expected = mean(results, "ensemble", metric)
+        assert mean(given, "given", metric) == pytest.approx(expected, rel=1e-6)
+    aligned = evaluate(f"run:{tmp_path / 'run'},align_corners=true", {"pictures": text(images)}, pictures=0)
+    assert mean(aligned, "given", "brier") != mean(given, "given", "brier")
+
+
+def mean(results: RunResults, method: str, metric: str) -> float:
+    value = results.summary[method]["pictures"][2][metric].mean
+    assert isinstance(value, float)
+    return value
+
+
+def json(source: dict[str, object]) -> str:
+    import json as library
+
+    return library.dumps(FolderSource.model_validate(source).model_dump(mode="json"))
