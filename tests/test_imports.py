@@ -45,9 +45,9 @@ ORDER = [
     "runs",
     "published",
     "report",
+    "cli",
     "evaluating",
     "api",
-    "cli",
     "__main__",
 ]
 ROOT = Path(epibench.__file__).parent

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epibench.cli.console import reporter_of
 from epibench.errors import InputError
-from epibench.progress import Reporter, Silent
+from epibench.progress import Reporter
 
 if TYPE_CHECKING:
     from epibench.conventions import Convention
@@ -186,14 +187,3 @@ def as_texts(settings: Settings) -> list[str]:
     if isinstance(settings, str):
         raise InputError(f"settings: {settings!r} is one text; give a dict, or a list of texts as 'seed=3'")
     return list(settings)
-
-
-def reporter_of(progress: bool | Reporter) -> Reporter:
-    """Who hears of progress: nobody, the console, or who was given."""
-    if progress is False:
-        return Silent()
-    if progress is True:
-        from epibench.cli.console import ConsoleReporter
-
-        return ConsoleReporter()
-    return progress

@@ -1,4 +1,4 @@
-"""What `import epibench` gives: the commands as functions that return results."""
+"""`epibench.evaluate`: models and data of the user's, in one call."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from epibench.cli.console import reporter_of
 from epibench.errors import InputError
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
-from epibench.progress import Reporter, Silent
+from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
 from epibench.recipes.settings import validated
 from epibench.results import RunResults
@@ -43,7 +44,7 @@ def evaluate(
     views: Sequence[str] = (),
     out: str | Path | None = None,
     device: str | None = None,
-    reporter: Reporter | None = None,
+    progress: bool | Reporter = False,
     **evaluation: Any,
 ) -> RunResults:
     """How far the uncertainty of trained models can be trusted on these data, as a function of the number of members M.
@@ -53,8 +54,9 @@ def evaluate(
     which the first, or `in_domain`, is what models were trained for and the others are shifted; or texts as
     `camvid:DIR,split=val`. model_format: how models are fed and read (`ModelFormat`). classes: names, or a table.
     depth: numbers are metres. mc_dropout: passes of each model with its own dropout; views: of each image, `flip`,
-    `scale`. out: a folder for results and a page, which then does only what is missing. evaluation: further options,
-    as precision="bf16", convention="gustafsson2020", window=(512, 512), pictures=4.
+    `scale`. out: a folder for results and a page, which then does only what is missing. device: by default that of the
+    first module. progress: show bars and messages. evaluation: further options, as precision="bf16",
+    convention="gustafsson2020", window=(512, 512), pictures=4.
     """
     options = validated(EvaluationOptions, evaluation)
     with ExitStack() as stack:
@@ -77,7 +79,7 @@ def evaluate(
             depth or task == "depth" or any(_is_depth(domain.identity) for domain in domains.values()),
             options,
         )
-        folder_of_run, shown = RunFolder(folder), reporter or Silent()
+        folder_of_run, shown = RunFolder(folder), reporter_of(progress)
         results = GivenEvaluation(given, domains, question, folder_of_run, machine, shown).run()
         if out is not None:
             from epibench.report import write_run_page

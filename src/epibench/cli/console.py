@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 
+from epibench.progress import Advance, Reporter, Silent
+
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-    from epibench.progress import Advance
 
 T = TypeVar("T")
 NO_WIDTH = 10_000  # columns: wider than any table
@@ -126,3 +126,10 @@ def _bars(console: Console) -> Progress:
         TextColumn("{task.fields[note]}", markup=False),
     )
     return Progress(*columns, console=console, transient=True)
+
+
+def reporter_of(progress: bool | Reporter) -> Reporter:
+    """Who hears of progress: nobody, the console, or who was given."""
+    if progress is False:
+        return Silent()
+    return ConsoleReporter() if progress is True else progress

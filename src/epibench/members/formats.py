@@ -35,8 +35,8 @@ class ModelFormat(BaseModel):
 
     Fed: inputs: what it is called with, one argument each, by the names of the data (`image`, `sparse_depth`), by
     default all that there is; `mapping`: one argument that holds all of them as they are. An 8-bit image becomes floats
-    from 0 to `image_max`, its channels in `order`, less `mean`, divided by `std`; size: scaled to (height, width) first, by
-    `resample`. Inputs that are no 8-bit images are handed over as they are.
+    from 0 to `image_max`, its channels in `order`, less `mean`, divided by `std`; size: scaled to (height, width)
+    first, by `resample`. Inputs that are no 8-bit images are handed over as they are.
 
     Read: output: the name or number of what counts, where a model returns several. Classes: values are `logits` or
     `probs`, (image, class, row, column). Numbers: a mean (image, row, column), alone, or with its spread as a second

@@ -163,14 +163,13 @@ def module_fingerprint(module: nn.Module, read_as: ModelFormat) -> str:
 
 
 def parse_given_domains(texts: Sequence[str], task: Task | None) -> tuple[dict[str, GivenDomain], Task]:
-    """The domains that are named on a command line; the first is in-domain unless roles are given."""
+    """The domains that are named on a command line; the first is in-domain, unless its role is given."""
     named = parse_domains(texts)
     if not named:
         raise InputError("no data is given; give --on NAME=KIND:PATH, as --on val=camvid:DIR")
     task = task or _task(named)
-    roles = any(domain.role for domain in named)
     return {
-        domain.name: open_domain(domain, task, domain.role or ("shifted" if roles or number else "in-domain"))
+        domain.name: open_domain(domain, task, domain.role or ("shifted" if number else "in-domain"))
         for number, domain in enumerate(named)
     }, task
 
@@ -192,7 +191,7 @@ def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
     source: Source = DATA_SETS[settings["kind"]].model_validate(settings)
     samples = source.open(task, Folders(None, default_cache()), f"--on {domain.name}")
     identity = [source.model_dump(mode="json", exclude={"title"}), source.version, len(samples)]
-    return GivenDomain(samples, source.label, role, identity, source.shift, getattr(source, "mapping", None))
+    return GivenDomain(samples, domain.name, role, identity, source.shift, getattr(source, "mapping", None))
 
 
 def python_domains(
