@@ -77,6 +77,7 @@ def evaluate(
             tuple(views),
             unit,
             depth or task == "depth" or any(_is_depth(domain.identity) for domain in domains.values()),
+            None if out is None else Path(out).name,
             options,
         )
         folder_of_run, shown = RunFolder(folder), reporter_of(progress)

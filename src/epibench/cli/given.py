@@ -41,7 +41,7 @@ def evaluate_models(
     domains, task = parse_given_domains(on, task)
     given = parse_models(models, task, machine)
     make_folder(out)
-    question = Question(sizes, depth=task == "depth", evaluation=options, **asked)
+    question = Question(sizes, depth=task == "depth", name=out.name, evaluation=options, **asked)
     folder = RunFolder(out)
     results = GivenEvaluation(given, domains, question, folder, machine, reporter).run()
     publish(folder, results, reporter)

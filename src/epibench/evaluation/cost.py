@@ -27,7 +27,12 @@ def network_cost(network: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, 
     counter = FlopCounterMode(display=False)
     with torch.inference_mode(), counter:
         network(inputs)
-    return {"parameters": sum(each.numel() for each in network.parameters()), "flops": int(counter.get_total_flops())}
+    return {"parameters": num_parameters(network), "flops": int(counter.get_total_flops())}
+
+
+def num_parameters(network: nn.Module) -> int:
+    """How many numbers a network has learnt."""
+    return sum(each.numel() for each in network.parameters())
 
 
 def cost_per_image(

@@ -95,7 +95,10 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
 def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str]) -> dict[str, Any]:
     """The answer on one domain: a sentence, a card for each metric, and how confident the methods are."""
     verdicts = [verdict(name, entries) for name in names]
-    sizes = [(domain.num_images, "images"), (domain.num_pixels, f"valid {counted_in(entries)}")]
+    counted = counted_in(entries)
+    one = "image" if counted == "pixels" else "sample"
+    sizes = [(domain.num_images, one if domain.num_images == 1 else f"{one}s")]
+    sizes += [] if counted == "samples" else [(domain.num_pixels, f"valid {counted}")]
     return {
         "domain": domain,
         "size": ", ".join(f"{count(number)} {word}" for number, word in sizes if number is not None),

@@ -66,11 +66,13 @@ def render_run_page(results: Sequence[RunResults], names: Sequence[str] = ()) ->
     """The whole page as text."""
     runs = read_runs(results, names)
     sections = [_section(number, group) for number, group in enumerate(by_problem(runs))]
+    given = all("models" in run.results.recipe for run in runs)  # and nothing was trained
     return render(
         "run.html",
         ["page.css", "run.css", *(["dense.css"] if any(section["dense"] for section in sections) else [])],
         [rule for section in sections for rule in section["rules"]],
         title=listed([run.name for run in runs]) if len(runs) <= 3 else f"{len(runs)} runs",
+        command="epibench evaluate" if given else "epibench run",
         facts=_facts(runs[0]) if len(runs) == 1 else [],
         sections=sections,
         runs=[_run_facts(run) for run in runs],

@@ -21,6 +21,8 @@ PROBLEMS = {
     "toy-classification": "Toy classification",
     "depth-completion": "Depth completion",
     "segmentation": "Segmentation",
+    "regression": "Regression",
+    "classification": "Classification",
     "scored-gaussian": "Scored predictions: regression",
     "scored-categorical": "Scored predictions: classes",
     "scored-ranking": "Scored predictions: ranking alone",

@@ -29,7 +29,7 @@ from epibench.members.formats import GivenNetwork, check_model
 from epibench.members.given import GivenModel, GivenPool, View, check_dropout, given_members, make_views
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
-from epibench.results import MethodFacts, RunResults
+from epibench.results import Counted, MethodFacts, RunResults
 from epibench.runs.domains import DomainData
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
@@ -71,7 +71,8 @@ class Question:
     """What is asked of given models. members: the M that are drawn, by default powers of two and all.
 
     mc_dropout: passes of each model with its own dropout; rate: of that, None for what it has. views: of every image
-    (`flip`, `scale`). unit: of numbers; depth: whether they are metres of depth.
+    (`flip`, `scale`). unit: of numbers; depth: whether they are metres of
+    depth; name: of the page.
     """
 
     members: tuple[int, ...] | None = None
@@ -82,6 +83,7 @@ class Question:
     views: tuple[str, ...] = ()
     unit: str | None = None
     depth: bool = False
+    name: str | None = None
     evaluation: EvaluationOptions = field(default_factory=EvaluationOptions)
 
 
@@ -144,6 +146,7 @@ class GivenEvaluation:
             overlap={name: each.overlap for name, each in evaluated.items()},
             failed=failed,
             seconds=time.perf_counter() - begun,
+            counted=self.counted,
         ).with_checksum()
         keep_results(self.folder.path, results)
         return results
@@ -170,6 +173,13 @@ class GivenEvaluation:
         return all(min(domain.samples[0].target.shape) > 1 for domain in self.domains.values())
 
     @property
+    def counted(self) -> Counted:
+        """What one number of a target is called."""
+        if self.maps:
+            return "pixels"
+        return "samples" if all(each.samples[0].target.numel() == 1 for each in self.domains.values()) else "values"
+
+    @property
     def problem(self) -> str:
         """What results call it."""
         if self.classes:
@@ -180,7 +190,7 @@ class GivenEvaluation:
         """What was asked, as plain data."""
         question = self.question
         return {
-            "name": NAME,
+            "name": self.name,
             "seed": question.seed,
             "members": None if question.members is None else list(question.members),
             "draws": question.draws,
@@ -190,6 +200,11 @@ class GivenEvaluation:
             "domains": {name: [domain.role, *(domain.identity or [])] for name, domain in self.domains.items()},
             "evaluation": question.evaluation.model_dump(mode="json"),
         }
+
+    @property
+    def name(self) -> str:
+        """What the page is called: as the folder, where that has a name of the user's."""
+        return self.question.name or NAME
 
     def described(self, model: GivenModel) -> dict[str, Any]:
         """What a model is, and how it was fed and read, where that differs from the usual."""

@@ -20,7 +20,7 @@ from epibench.data.batch import Batch
 from epibench.data.classes import ClassTable
 from epibench.data.named import Role
 from epibench.errors import InputError
-from epibench.evaluation.cost import cost_per_image, network_cost
+from epibench.evaluation.cost import cost_per_image, network_cost, num_parameters
 from epibench.evaluation.loop import Evaluation, Progressed
 from epibench.evaluation.pictures import can_be_shown
 from epibench.evaluation.suite import SuiteSettings, metrics_of
@@ -181,6 +181,8 @@ class ImageEvaluation:
     def measure_cost(self, fitted: DrawnMethod, sample: Batch) -> Cost:
         """What one image costs."""
         pool = fitted.pool
+        if not self.maps:  # of a table, nobody asks what one row costs
+            return Cost(parameters=num_parameters(pool.plain_network()), train_seconds=0.0)
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
         height, width = sample.target.shape
         windows = pool.windows((height, width))
