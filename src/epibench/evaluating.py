@@ -6,12 +6,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
 
 from epibench.cli.console import reporter_of
+from epibench.data.classes import ClassTable
+from epibench.data.sets.folder import find_classes
+from epibench.data.source import Task
+from epibench.devices import resolve_device
 from epibench.errors import InputError
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
@@ -19,7 +23,8 @@ from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
 from epibench.recipes.settings import validated
 from epibench.results import RunResults
-from epibench.runs.asked import DEFAULT_NAME, open_models, python_domains, python_model
+from epibench.runs.asked import DEFAULT_NAME, open_models, python_domains, python_model, with_classes
+from epibench.runs.evaluations import all_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import GivenEvaluation, Question, check_folder
 from epibench.runs.train import Machine
@@ -54,20 +59,26 @@ def evaluate(
     which the first, or `in_domain`, is what models were trained for and the others are shifted; or texts as
     `camvid:DIR,split=val`. model_format: how models are fed and read (`ModelFormat`). classes: names, or a table.
     depth: numbers are metres. mc_dropout: passes of each model with its own dropout; views: of each image, `flip`,
-    `scale`. out: a folder for results and a page, which then does only what is missing. device: by default that of the
+    `scale`. out: a folder for results and a page, which then does only what is missing (data that are objects cannot be
+    known again, and are evaluated anew). device: by default that of the
     first module. progress: show bars and messages. evaluation: further options, as precision="bf16",
     convention="gustafsson2020", window=(512, 512), pictures=4.
     """
     options = validated(EvaluationOptions, evaluation)
+    if task is not None and task not in get_args(Task):
+        raise InputError(f"task: '{task}' is unknown; give {' or '.join(get_args(Task))}")
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        machine = Machine.of(torch.device(device or _device_of(models)), None)
-        given = _models(models, model_format, task, machine)
+        machine = Machine.of(
+            torch.device(_device_of(models) if device in (None, "auto") else resolve_device(str(device))), None
+        )
+        table = None if classes is None else find_classes(classes)
+        given = _models(models, model_format, task, machine, table)
         before = _modes(given)
         stack.callback(_restore, before)
-        domains = python_domains(data, in_domain, task, ignore_index, classes)
+        domains = python_domains(data, in_domain, task, ignore_index, table)
         question = Question(
             None if members is None else tuple(members),
             draws,
@@ -85,17 +96,22 @@ def evaluate(
         if out is not None:
             from epibench.report import write_run_page
 
-            write_run_page([results], folder_of_run.report)
+            evaluations, names = all_results(folder)
+            write_run_page(evaluations, folder_of_run.report, names)
         return results
 
 
-def _models(models: Any, model_format: Any, task: Any, machine: Machine) -> dict[str, list[GivenModel]]:
+def _models(
+    models: Any, model_format: Any, task: Any, machine: Machine, classes: ClassTable | None
+) -> dict[str, list[GivenModel]]:
     opened: dict[str, list[GivenModel]] = {}
     for name, several in _lists(models).items():
         if not several:
             raise InputError(f"models: '{name}' has none; give at least one")
+        if model_format is not None and any(isinstance(each, str) for each in several):
+            raise InputError("model_format: is for modules and functions; of a text, settings stand behind commas")
         opened[name] = [
-            model
+            model if classes is None or model.classes is not None else with_classes(model, classes)
             for number, each in enumerate(several)
             for model in (
                 open_models(each, task, machine)

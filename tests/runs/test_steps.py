@@ -64,9 +64,9 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
         done.trained.append(f"{job.method} {job.networks[0]}")
         train_large(job, *rest)
 
-    def counted_outputs(pool: NetworkPool, inputs: Any, members: slice, images: Any) -> Any:
+    def counted_outputs(pool: NetworkPool, inputs: Any, members: slice, images: Any, size: Any = None) -> Any:
         done.passes[pool.method] = done.passes.get(pool.method, 0) + len(images) * (members.stop - members.start)
-        return outputs(pool, inputs, members, images)
+        return outputs(pool, inputs, members, images, size)
 
     monkeypatch.setattr(trainers, "train_large", counted_training)
     monkeypatch.setattr(NetworkPool, "outputs", counted_outputs)
@@ -311,7 +311,7 @@ def test_evaluate_refuses_settings_of_training_by_their_names(folder, command_li
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "RUN is missing: give the folder of a run"),
+        ((), "give the folder of a run"),
         (("nowhere",), "nowhere: there is no such"),
         ((".",), "holds no run, as there is no recipe.json in it"),
         (("RUN", "--on", "wild=street:haze"), "--on wild: the run has another domain of that name (street, wild)"),

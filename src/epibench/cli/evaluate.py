@@ -63,6 +63,13 @@ def evaluate(
     if run is not None and model:
         raise InputError("give RUN or --model, not both; the members of a run as a model are --model run:FOLDER")
     if run is not None:
+        given = {"--task": task, "--mc-dropout": mc_dropout, "--tta": tta, "--members": members}
+        given |= {"--draws": draws != 16, "--seed": seed, "--out": out != EVALUATED}
+        if idle := [name for name, value in given.items() if value]:
+            raise InputError(
+                f"{idle[0]} is for --model; a run has settings, as --set draws=8, and its networks are models as "
+                f"--model run:{run}"
+            )
         evaluate_run(run, on or [], settings or [], device)
         return
     if not model:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 from torch.utils.data import default_collate as torch_collate
 
 from epibench.data.batch import Batch, Samples
@@ -101,6 +101,7 @@ class GivenSamples:
             raise InputError(f"{name}: has no samples")
         self.dataset, self.name, self.ignore_index = dataset, name, ignore_index
         self.classes: ClassTable | None = None
+        self.num_classes: int | None = None  # what targets must lie below, once it is known
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -113,7 +114,17 @@ class GivenSamples:
             raise
         except Exception as error:
             raise InputError(f"{name}: {error_in_words(error)}") from None
-        return as_batch(item, name, self.ignore_index)
+        return self._checked(as_batch(item, name, self.ignore_index), name)
+
+    def _checked(self, batch: Batch, name: str) -> Batch:
+        """Refuse targets that are no class."""
+        counted = batch.target[batch.valid]
+        if self.num_classes is not None and counted.numel() and int(counted.max()) >= self.num_classes:
+            raise InputError(
+                f"{name}: a target is {int(counted.max())}, and there are classes 0 to {self.num_classes - 1}; "
+                f"give ignore_index={int(counted.max())} if that means no class"
+            )
+        return batch
 
     def frame_id(self, index: int) -> str:
         """What a sample is called."""
@@ -126,8 +137,8 @@ class LoadedBatches(GivenSamples):
     def __init__(self, loader: DataLoader[Any], name: str, ignore_index: int = IGNORE_INDEX):
         if not hasattr(loader.dataset, "__len__"):
             raise InputError(f"{name}: its data set has no length; give one that has, so that progress can be shown")
-        if not isinstance(loader.sampler, SequentialSampler) and loader.batch_sampler is not None:
-            raise InputError(f"{name}: it shuffles its samples; give a DataLoader with shuffle=False")
+        if not _in_order(loader):
+            raise InputError(f"{name}: its samples do not come in their order; give a DataLoader with shuffle=False")
         super().__init__(loader.dataset, name, ignore_index)
         self.loader = loader
 
@@ -135,7 +146,8 @@ class LoadedBatches(GivenSamples):
         """From a sample on."""
         done = 0
         for item in self.loader:
-            batch = as_batch(item, f"{self.name}: batch at sample {done}", self.ignore_index, batched=True)
+            name = f"{self.name}: batch at sample {done}"
+            batch = self._checked(as_batch(item, name, self.ignore_index, batched=True), name)
             end = done + len(batch.target)
             if end > first:
                 skipped = max(0, first - done)
@@ -148,10 +160,16 @@ class LoadedBatches(GivenSamples):
         return batch.each(lambda tensor: tensor[0])
 
 
+def _in_order(loader: DataLoader[Any]) -> bool:
+    """Whether a loader yields all samples, one after another."""
+    gathers = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
+    return gathers and isinstance(loader.sampler, SequentialSampler) and not loader.drop_last
+
+
 def open_given(data: Any, name: str, ignore_index: int = IGNORE_INDEX) -> Samples:
     """A data set or a loader of the user's. A loader that only gathers samples is not needed: ours does that."""
     if isinstance(data, DataLoader):
-        if data.collate_fn is torch_collate and isinstance(data.sampler, SequentialSampler):
+        if data.collate_fn is torch_collate and _in_order(data):
             return GivenSamples(data.dataset, name, ignore_index)
         return LoadedBatches(data, name, ignore_index)
     return GivenSamples(data, name, ignore_index)

@@ -42,7 +42,8 @@ class ModelFormat(BaseModel):
     `probs`, (image, class, row, column). Numbers: a mean (image, row, column), alone, or with its spread as a second
     channel or output, which is a `log_variance`, a `variance` or a `std`; factor: times which they are in the unit of
     the data, as 0.001 for millimetres. A spread that is an `uncertainty` or a `confidence` of unknown scale, of numbers
-    or of classes, is scored on ranking alone. align_corners: how a grid that is coarser than the image lies on it.
+    or of classes, is scored on ranking alone. align_corners: how a grid that is coarser than the image lies on it; by
+    default as the model itself says in an attribute of that name, otherwise not aligned.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,7 +59,7 @@ class ModelFormat(BaseModel):
     values: Literal["logits", "probs"] = "logits"
     spread: Literal["log_variance", "variance", "std", "uncertainty", "confidence"] | None = None
     factor: float = Field(1.0, gt=0, le=1e9)
-    align_corners: bool = False
+    align_corners: bool | None = None
 
     @property
     def ranks(self) -> bool:
@@ -100,7 +101,8 @@ class GivenNetwork(nn.Module):
         super().__init__()
         self.model, self.kind, self.read_as, self.name = model, kind, read_as, name
         self.classes = classes or kind == "categorical"
-        self.align_corners = read_as.align_corners
+        said = getattr(model, "align_corners", False) if read_as.align_corners is None else read_as.align_corners
+        self.align_corners = bool(said)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Logits or probs, or mean and variance."""
@@ -136,14 +138,16 @@ class GivenNetwork(nn.Module):
         name = self.read_as.output
         if isinstance(returned, Mapping):
             usual = next((each for each in USUAL_OUTPUTS[self.classes] if each in returned), None)
-            name = usual if name is None else name
-            if name not in returned:
-                raise InputError(
-                    f"{self.name}: returns {', '.join(map(str, returned))}; say which of them counts, as output=NAME"
-                )
-            return _tensor(returned[name], self.name)
+            chosen = usual if name is None else str(name)
+            if chosen not in returned:
+                known = ", ".join(map(str, returned))
+                none = "" if name is None else f", and '{name}' is none of them"
+                raise InputError(f"{self.name}: returns {known}{none}; say which of them counts, as output=NAME")
+            return _tensor(returned[chosen], self.name)
         if isinstance(returned, Sequence) and returned:
-            number = 0 if name is None else int(name)
+            if name is None and len(returned) > 1 and self.read_as.spread is None:
+                raise InputError(f"{self.name}: returns {len(returned)} outputs; say which counts, as output=0")
+            number = int(name or 0) if str(name or 0).isdigit() else -1
             if not 0 <= number < len(returned):
                 raise InputError(f"{self.name}: returns {len(returned)} outputs; output={name} is none of them")
             return _tensor(returned[number], self.name)
@@ -227,6 +231,7 @@ def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None,
     first: a batch of one; classes: those that it should predict, None where nobody knows; depth: whether numbers are
     metres. Returns also how many classes it predicts, 0 for numbers.
     """
+    _refuse_idle_settings(network, first)
     try:
         with torch.inference_mode():
             returned = network.call(first.inputs)
@@ -246,6 +251,26 @@ def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None,
         number = next(iter(outputs.values())).shape[1]
         return _check_classes(network, outputs, first, classes), number
     return _check_numbers(network, outputs, first, depth), 0
+
+
+def _refuse_idle_settings(network: GivenNetwork, first: Batch) -> None:
+    """Settings of 8-bit images, where the model is fed something else, would do nothing."""
+    read_as = network.read_as
+    if read_as.mean is not None and max(map(abs, read_as.mean)) > read_as.image_max:
+        raise InputError(
+            f"{network.name}: its mean is {max(read_as.mean):g}, and images go up to {read_as.image_max:g}; give "
+            f"image_max=255 for a mean of 8-bit levels"
+        )
+    given = read_as.model_fields_set & {"image_max", "mean", "std", "order", "size"}
+    image = first.inputs.get("image")
+    if "size" in given and image is not None and tuple(image.shape[-2:]) == read_as.size:
+        given -= {"size"}
+    eight_bit = any(values.dtype == torch.uint8 and values.dim() == 4 for values in first.inputs.values())
+    if given and (read_as.inputs == "mapping" or not eight_bit):
+        raise InputError(
+            f"{network.name}: {', '.join(sorted(given))} act on 8-bit images alone, and it is fed what the data gives, "
+            f"as it is; leave them out, or give the data as 8-bit images"
+        )
 
 
 def _refuse_whole_numbers(network: GivenNetwork, returned: Any) -> None:
@@ -277,6 +302,10 @@ def _check_classes(
         raise InputError(
             f"{name}: values=probs, but they are {low:.3g} to {high:.3g} and sum to {float(total.mean()):.4g}: "
             f"are they logits? give values=logits"
+        )
+    if low >= 0 and high <= 1 and sums > SUM_TOLERANCE and high > low:
+        raise InputError(
+            f"{name}: all values are from 0 to 1 and do not sum to 1: a sigmoid of each class? Give what goes into it"
         )
     if key == "logits" and low >= 0 and sums < SUM_TOLERANCE:
         raise InputError(f"{name}: values=logits, but they are from 0 to 1 and sum to 1: give values=probs")

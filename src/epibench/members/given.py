@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from epibench.data.classes import ClassTable
 from epibench.errors import InputError
+from epibench.imported import error_in_words
 from epibench.members.formats import RESAMPLE, GivenNetwork, ModelFormat, resized
 from epibench.members.networks import ImagePool, Inputs, Outputs, image_size, pass_keys
 from epibench.methods.contract import Member, MemberTable
@@ -84,6 +85,8 @@ class GivenPool(ImagePool):
     all dropout, None for what the model has.
     """
 
+    in_parallel: ClassVar[bool] = False  # a model may keep something between its layers
+
     models: Sequence[GivenModel]
     _: KW_ONLY
     passes: int = 0
@@ -119,7 +122,14 @@ class GivenPool(ImagePool):
     def predict(self, member: Member, network: nn.Module, inputs: Inputs) -> Outputs:
         """What the model makes of the member's view."""
         view = self.views[member.snapshot]
-        outputs: Outputs = network(view.inputs(inputs))
+        try:
+            outputs: Outputs = network(view.inputs(inputs))
+        except InputError:
+            raise
+        except Exception as error:
+            shapes = ", ".join(f"{name} {tuple(values.shape)}" for name, values in inputs.items())
+            name = self.models[member.network].name
+            raise InputError(f"{name}: fails on an image ({shapes}): {error_in_words(error)}") from None
         return view.outputs(outputs)
 
 

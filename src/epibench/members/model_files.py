@@ -68,7 +68,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor], name: str) -> None:
     """Load a state dict whose names may all begin with the same words, as `module.` or `model.`."""
     own = network.state_dict()
-    prefix = _prefix(list(own), list(weights))
+    try:
+        prefix = _prefix(list(own), list(weights))
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
     if prefix is None:
         missing = [key for key in own if key not in weights]
         raise InputError(
@@ -77,7 +80,7 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], name: str) -
         )
     fitting = {key: weights[prefix + key] for key in own}
     further = [key for key in weights if key.startswith(prefix) and key[len(prefix) :] not in own]
-    if further and not prefix:
+    if further:
         raise InputError(
             f"{name}: does not fit {type(network).__name__}, which has no {some_of(further, SHOWN_KEYS)}; "
             f"is it another network, or one with other options?"
@@ -97,8 +100,12 @@ def _prefix(wanted: list[str], there: list[str]) -> str | None:
         return ""
     known = set(there)
     candidates = {key[: -len(wanted[0])] for key in there if key.endswith(wanted[0])}
-    whole = [prefix for prefix in candidates if all(prefix + key in known for key in wanted)]
-    return min(whole, key=len, default=None)
+    whole = sorted(prefix for prefix in candidates if all(prefix + key in known for key in wanted))
+    if len(whole) > 1 and "" not in whole:
+        raise InputError(
+            f"it holds several networks ({', '.join(whole)}); save the one that counts in a file of its own"
+        )
+    return whole[0] if whole else None
 
 
 def weights_model(path: Path, maker: str, options: Mapping[str, Any], read_as: ModelFormat) -> GivenModel:
@@ -199,7 +206,8 @@ def onnx_model(path: Path, settings: Mapping[str, Any]) -> GivenModel:
         raise InputError(f"onnx:{path}: there is no such file")
     size = OnnxModel(path).size
     read_as = read_format({"size": size, **settings}, f"onnx:{path}")
-    identity = fingerprint("onnx", file_digest(path), read_as.model_dump(mode="json"))
+    beside = sorted(path.parent.glob(f"{path.name}*"))  # large weights lie in files of their own
+    identity = fingerprint("onnx", [file_digest(each) for each in beside], read_as.model_dump(mode="json"))
     return GivenModel(f"onnx:{path}", partial(OnnxModel, path), read_as, identity, facts={"onnx": str(path)})
 
 
@@ -244,7 +252,7 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
             raise InputError(f"hf:{name}: {_one_line(error)}") from None
         return HuggingFaceModel(model)
 
-    read_as = read_format({**_processing(name, transformers), **settings}, f"hf:{name}")
+    read_as = read_format({**_processing(name, transformers, settings), **settings}, f"hf:{name}")
     folder = Path(name)
     identity = fingerprint("hf", file_digest(folder), read_as.model_dump(mode="json")) if folder.is_dir() else None
     facts = {"hf": name, "architecture": getattr(config, "architectures", None)}
@@ -279,8 +287,8 @@ def _hf_classes(config: Any) -> ClassTable | None:
     return None if generic or len(set(names)) < len(names) else table_of_names(tuple(names), "hf")
 
 
-def _processing(name: str, transformers: Any) -> dict[str, Any]:
-    """How its processor prepares images, from its config file; without one, images from 0 to 1."""
+def _processing(name: str, transformers: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """How its processor prepares images, from its config file, less what is given otherwise."""
     try:
         file = transformers.utils.cached_file(
             name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False
@@ -288,11 +296,18 @@ def _processing(name: str, transformers: Any) -> dict[str, Any]:
     except OSError:
         file = None
     if file is None:
+        if not {"mean", "image_max"} & set(given):
+            raise InputError(
+                f"hf:{name}: has no preprocessor_config.json, which says how images are fed; give mean=… and std=…, or "
+                f"image_max=1 for images from 0 to 1"
+            )
         return {}
     try:
         config = json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"hf:{name}: preprocessor_config.json cannot be read ({error})") from None
+    if not isinstance(config, dict):
+        raise InputError(f"hf:{name}: preprocessor_config.json holds no settings")
     settings: dict[str, Any] = {}
     if config.get("do_rescale", True):
         settings["image_max"] = 255 * float(config.get("rescale_factor", 1 / 255))
@@ -300,14 +315,16 @@ def _processing(name: str, transformers: Any) -> dict[str, Any]:
         settings["image_max"] = 255.0
     if config.get("do_normalize", True) and config.get("image_mean"):
         settings |= {"mean": tuple(config["image_mean"]), "std": tuple(config["image_std"])}
+    if "size" in given:
+        return settings
     if config.get("do_resize", True) and config.get("size") is not None:
         settings |= {"size": _hf_size(config, name)}
         numbers = {number: word for word, number in RESAMPLE.items()}
-        settings["resample"] = numbers.get(int(config.get("resample", 2)), "bilinear")
+        settings["resample"] = numbers.get(config.get("resample") or 2, "bilinear")
     if config.get("ensure_multiple_of") or config.get("do_pad") or config.get("do_center_crop"):
         raise InputError(
             f"hf:{name}: its processor pads, crops or rounds sizes, which is not understood; give size=[height, width] "
-            f"of what it is fed, and remove that from preprocessor_config.json"
+            f"of what it is fed"
         )
     return settings
 

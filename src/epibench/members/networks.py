@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +52,7 @@ class ImagePool(Pool):
     precision: torch.dtype = torch.float32
     window: Size | None = None
     overlap: float = 0.0
+    in_parallel: ClassVar[bool] = True  # several passes of one network can be made at once
     _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict)
 
     def load_network(self, member: Member) -> nn.Module:
@@ -106,6 +108,8 @@ class ImagePool(Pool):
         tasks = [(member, self.network(member)) for member in self.table.members[members]]
         size = size or image_size(inputs)
         windows = self.windows(size)
+        if len(windows) > 1 and any(values.shape[-2:] != size for values in inputs.values()):
+            raise InputError("window: inputs are not of the size of the target, and cannot be cut alike; leave it out")
 
         def predict(task: tuple[Member, nn.Module]) -> WindowMaps:
             parts = [inputs] if len(windows) == 1 else [cut(inputs, window) for window in windows]
@@ -113,13 +117,18 @@ class ImagePool(Pool):
             stacked = {name: torch.stack([each[name] for each in outputs], 1)[None] for name in outputs[0]}
             return WindowMaps(size, windows, stacked, aligned_corners(task[1]))
 
-        return joined(in_threads(predict, tasks) if self.device.type == "cpu" else [predict(task) for task in tasks])
+        at_once = self.in_parallel and self.device.type == "cpu"
+        return joined(in_threads(predict, tasks) if at_once else [predict(task) for task in tasks])
 
     def _predict(self, member: Member, network: nn.Module, inputs: Inputs, images: range) -> Outputs:
         autocast = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
         with torch.inference_mode(), autocast, self.passing(member, images):
             outputs = self.predict(member, network, inputs)
         return {name: values.contiguous() for name, values in outputs.items()}
+
+    def forget(self) -> None:
+        """Give the memory of all networks back."""
+        self._networks.clear()
 
     def network(self, member: Member) -> nn.Module:
         """The network of a member, loaded if it is not on the device."""

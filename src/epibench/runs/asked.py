@@ -6,10 +6,12 @@ import glob
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from epibench.data.batch import Samples
@@ -44,7 +46,7 @@ def parse_models(texts: Sequence[str], task: Task | None, machine: Machine) -> d
     models: dict[str, list[GivenModel]] = {}
     for text in texts:
         first = text.split(",", 1)[0]
-        named = NAMED.fullmatch(text) if "=" in first else None
+        named = NAMED.fullmatch(text) if "=" in first and not Path(first).exists() else None
         name, spec = (named[1], named[2]) if named else (DEFAULT_NAME, text)
         models.setdefault(name, []).extend(open_models(spec, task, machine))
     if not models:
@@ -59,18 +61,18 @@ def open_models(text: str, task: Task | None, machine: Machine) -> list[GivenMod
     kind, colon, path = first.partition(":")
     if kind == "hf" and colon:
         table = _classes(settings)
-        return [_with_classes(hf_model(path, task or "segmentation", settings), table)]
+        return [with_classes(hf_model(path, task or "segmentation", settings), table)]
     if kind == "run" and colon:
         return run_models(Path(path), settings, machine)
     table = _classes(settings)
     if kind == "onnx" and colon:
-        return [_with_classes(onnx_model(each, settings), table) for each in _files(path, place)]
+        return [with_classes(onnx_model(each, settings), table) for each in _files(path, place)]
     if Path(first).suffix in WEIGHTS:
         maker, options = settings.pop("network", None), settings.pop("options", {})
         if not isinstance(maker, str) or not isinstance(options, dict):
             raise InputError(f"{place}: weights need the network that they are of; give network=package.module:name")
         read_as = read_format(settings, place)
-        return [_with_classes(weights_model(each, maker, options, read_as), table) for each in _files(first, place)]
+        return [with_classes(weights_model(each, maker, options, read_as), table) for each in _files(first, place)]
     raise InputError(f"{place}: not understood; give {EXAMPLES}")
 
 
@@ -90,10 +92,12 @@ def _classes(settings: dict[str, Any]) -> ClassTable | None:
     return None if given is None else find_classes(given)
 
 
-def _with_classes(model: GivenModel, table: ClassTable | None) -> GivenModel:
+def with_classes(model: GivenModel, table: ClassTable | None) -> GivenModel:
+    """The model, said to predict these classes."""
     if table is None:
         return model
-    return GivenModel(model.name, model.open, model.read_as, model.fingerprint, table, model.facts)
+    identity = None if model.fingerprint is None else fingerprint(model.fingerprint, table.digest)
+    return replace(model, classes=table, fingerprint=identity)
 
 
 def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> list[GivenModel]:
@@ -155,8 +159,16 @@ def module_fingerprint(module: nn.Module, read_as: ModelFormat) -> str:
     digest = hashlib.sha256()
     for key, value in module.state_dict().items():
         digest.update(key.encode())
-        digest.update(value.detach().cpu().contiguous().flatten().numpy().tobytes())
-    return fingerprint(digest.hexdigest(), str(module), type(module).__qualname__, read_as.model_dump(mode="json"))
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    plain = [
+        [name, key, repr(value)]
+        for name, each in module.named_modules()
+        for key, value in sorted(vars(each).items())
+        if isinstance(value, int | float | str | tuple) and key != "training"
+    ]
+    return fingerprint(
+        digest.hexdigest(), str(module), type(module).__qualname__, plain, read_as.model_dump(mode="json")
+    )
 
 
 # Data
@@ -195,7 +207,7 @@ def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
 
 
 def python_domains(
-    data: Any, in_domain: str | None, task: Task | None, ignore_index: int | None, classes: Any
+    data: Any, in_domain: str | None, task: Task | None, ignore_index: int | None, table: ClassTable | None
 ) -> dict[str, GivenDomain]:
     """Data sets and loaders by name, or one; texts are data sets that recipes know."""
     given: Mapping[str, Any] = data if isinstance(data, Mapping) else {"data": data}
@@ -204,11 +216,14 @@ def python_domains(
     first = in_domain if in_domain is not None else next(iter(given))
     if first not in given:
         raise InputError(f"in_domain: there is no '{first}' among the data ({', '.join(given)})")
-    table = None if classes is None else find_classes(classes)
     domains = {}
     for name, each in given.items():
         role: Any = "in-domain" if name == first else "shifted"
         if isinstance(each, str):
+            if ignore_index is not None:
+                raise InputError(
+                    f"ignore_index: '{each}' has a class table, which says what is not counted; leave it out"
+                )
             opened, _ = parse_given_domains([f"{name}={each}"], task)
             domains[name] = _in_role(opened[name], role)
             continue
@@ -228,4 +243,4 @@ def _is_ours(data: Any) -> bool:
 
 
 def _in_role(domain: GivenDomain, role: Any) -> GivenDomain:
-    return GivenDomain(domain.samples, domain.label, role, domain.identity, domain.severity, domain.mapping)
+    return replace(domain, role=role)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 import uuid
@@ -19,11 +20,12 @@ from epibench.conventions import check_uncertainty
 from epibench.data.batch import LabelledSamples, Samples, stack
 from epibench.data.class_mapping import Relabelled, common_classes
 from epibench.data.classes import ClassTable, Pairs
-from epibench.data.given import numbered_classes
+from epibench.data.given import GivenSamples, numbered_classes
 from epibench.data.named import Role
 from epibench.errors import InputError
 from epibench.evaluation.scoring import EXACT_PIXELS
-from epibench.files import write_json
+from epibench.files import NAME as NAME_PATTERN
+from epibench.files import read_json, write_json
 from epibench.members.draws import default_sizes, make_draws
 from epibench.members.formats import GivenNetwork, check_model
 from epibench.members.given import GivenModel, GivenPool, View, check_dropout, given_members, make_views
@@ -48,7 +50,7 @@ from epibench.standard_errors import points_backwards
 NAME = "evaluate"
 SETTINGS_NAME = "evaluation.json"
 SHARE_OF_MEMORY = 0.3  # for the weights of members
-SMALL_TARGET, LARGE_BATCH = 64, 256  # samples with so few numbers go through in batches
+SMALL_INPUT, LARGE_BATCH = 4096, 256  # samples of so few numbers go through in batches
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,7 @@ class Question:
     """What is asked of given models. members: the M that are drawn, by default powers of two and all.
 
     mc_dropout: passes of each model with its own dropout; rate: of that, None for what it has. views: of every image
-    (`flip`, `scale`). unit: of numbers; depth: whether they are metres of
-    depth; name: of the page.
+    (`flip`, `scale`). unit: of numbers; depth: whether they are metres of depth; name: of the page.
     """
 
     members: tuple[int, ...] | None = None
@@ -104,14 +105,18 @@ class GivenEvaluation:
         check_uncertainty(kind, self.question.evaluation.uncertainty)
         if self.question.evaluation.convention == "gustafsson2020" and not self.maps:
             raise InputError("convention gustafsson2020 is defined for images; take pooled")
+        self.check_names()
         pools = [pool for name, models in self.models.items() for pool in self.pools(name, models)]
+        check_alike(pools)
         settings = self.settings()
+        check_same(self.folder.path / SETTINGS_NAME, settings)
         write_json(self.folder.path / SETTINGS_NAME, settings)
         failed, evaluated, evaluations = dict[str, str](), dict[str, ImagesEvaluated](), dict[str, ImageEvaluation]()
         for drawn, evaluation in pools:
             try:
                 evaluated[drawn.name] = evaluation.evaluate(drawn, failed)
                 evaluations[drawn.name] = evaluation
+                drawn.pool.forget()
             except InputError as error:
                 failed[drawn.name] = str(error)
                 self.reporter.say(f"{drawn.name} failed: {error}")
@@ -162,10 +167,13 @@ class GivenEvaluation:
     @cached_property
     def kind(self) -> str:
         """What models predict."""
-        ranks = {model.read_as.ranks for models in self.models.values() for model in models}
-        if len(ranks) > 1:
-            raise InputError("some models give a distribution and others an order alone; evaluate them apart")
-        return "ranking" if ranks == {True} else "categorical" if self.classes else "gaussian"
+        ranks = {model.read_as.spread for models in self.models.values() for model in models if model.read_as.ranks}
+        distributions = any(not model.read_as.ranks for models in self.models.values() for model in models)
+        if len(ranks) + distributions > 1:
+            raise InputError("some models give a distribution, an uncertainty or a confidence, others another of these")
+        if ranks and self.classes and ("scale" in self.question.views or self.question.evaluation.window):
+            raise InputError("classes that are ranked alone cannot be interpolated: leave out scale and window")
+        return "ranking" if ranks else "categorical" if self.classes else "gaussian"
 
     @cached_property
     def maps(self) -> bool:
@@ -186,6 +194,28 @@ class GivenEvaluation:
             return "segmentation" if self.maps else "classification"
         return "depth-completion" if self.question.depth else "regression"
 
+    def check_names(self) -> None:
+        """Names become files."""
+        for name in (*self.models, *self.domains):
+            if not NAME_PATTERN.fullmatch(name):
+                raise InputError(f"'{name}' cannot be a name: give letters, digits, '-' and '_'")
+        if self.question.mc_dropout < 0 or self.question.draws < 1:
+            raise InputError("mc_dropout and draws: give the number of passes, and at least one draw")
+
+    def check_views(self, models: Sequence[GivenModel]) -> None:
+        """Only images can be mirrored and scaled, and only what is predicted for their pixels mapped back."""
+        for name, domain in self.domains.items():
+            sample = domain.samples[0]
+            shapes = {tuple(values.shape[-2:]) for values in sample.inputs.values() if values.dim() == 3}
+            if len(shapes) != 1 or any(values.dim() != 3 for values in sample.inputs.values()):
+                raise InputError(
+                    f"views: {name} has inputs that are no images and have no mirror image; leave views out"
+                )
+            if not self.maps and sample.target.numel() > 1:
+                raise InputError(f"views: {name} has several numbers of a sample, which have no mirror image")
+        if "scale" in self.question.views and any(model.read_as.size is not None for model in models):
+            raise InputError("views: a model that is fed images of one size sees no other scale; leave out scale")
+
     def settings(self) -> dict[str, Any]:
         """What was asked, as plain data."""
         question = self.question
@@ -195,6 +225,9 @@ class GivenEvaluation:
             "members": None if question.members is None else list(question.members),
             "draws": question.draws,
             "passes": question.mc_dropout,
+            "rate": question.rate,
+            "depth": question.depth,
+            "unit": question.unit,
             "views": list(question.views),
             "models": {name: [self.described(each) for each in models] for name, models in self.models.items()},
             "domains": {name: [domain.role, *(domain.identity or [])] for name, domain in self.domains.items()},
@@ -223,9 +256,10 @@ class GivenEvaluation:
             self.options,
             {key: self.evaluated_domain(key, domain, classes) for key, domain in self.domains.items()},
             self.maps,
-            all(len(each.samples) * each.samples[0].target.numel() <= EXACT_PIXELS for each in self.domains.values()),
         )
         views = make_views(self.question.views)
+        if len(views) > 1:
+            self.check_views(models)
         several, alone = len(models) > 1, len(self.models) == 1
         label = ("Ensembling" if several else "One model") if alone else name
         wanted: list[tuple[str, str, int, tuple[View, ...]]] = [(name, label, 0, (View(),))]
@@ -242,8 +276,10 @@ class GivenEvaluation:
     def options(self) -> EvaluationOptions:
         """Those of the question; samples with few numbers go through together."""
         options = self.question.evaluation
-        small = all(domain.samples[0].target.numel() <= SMALL_TARGET for domain in self.domains.values())
-        return options.model_copy(update={"batch_size": LARGE_BATCH}) if small and options.batch_size == 1 else options
+        firsts = [domain.samples[0] for domain in self.domains.values()]
+        small = all(sum(values.numel() for values in each.inputs.values()) <= SMALL_INPUT for each in firsts)
+        chosen = "batch_size" in options.model_fields_set or not small
+        return options if chosen else options.model_copy(update={"batch_size": LARGE_BATCH})
 
     def make_pool(
         self, models: Sequence[GivenModel], passes: int = 0, views: tuple[View, ...] = (View(),)
@@ -294,12 +330,16 @@ class GivenEvaluation:
 
     def evaluated_domain(self, name: str, domain: GivenDomain, classes: ClassTable | None) -> EvaluatedDomain:
         """A domain in the classes that it shares with what models predict."""
+        exact = len(domain.samples) * domain.samples[0].target.numel() <= EXACT_PIXELS
         identity = [uuid.uuid4().hex] if domain.identity is None else list(domain.identity)
-        about = (domain.label, domain.role, identity, domain.severity)
+        identity += [exact, None if classes is None else list(classes.names), domain.mapping]
+        about = (domain.label, domain.role, identity, domain.severity, exact)
         own = getattr(domain.samples, "classes", None)
         if classes is None:
             return EvaluatedDomain(DomainData(domain.samples), *about)
         if not isinstance(own, ClassTable):  # its targets are numbers of the classes that models predict
+            if isinstance(domain.samples, GivenSamples):
+                domain.samples.num_classes = classes.num_classes
             return EvaluatedDomain(DomainData(domain.samples, classes), *about)
         try:
             common = common_classes(classes, own, domain.mapping)
@@ -307,6 +347,8 @@ class GivenEvaluation:
             raise InputError(f"{name}: {error}") from None
         if common.identity:
             return EvaluatedDomain(DomainData(domain.samples, own), *about)
+        if self.kind == "ranking":
+            raise InputError(f"{name}: has other classes than the models; those of a ranking cannot be put together")
         self.reporter.say(f"{name}: {common.about}")
         relabelled = Relabelled(cast(LabelledSamples, domain.samples), common)
         return EvaluatedDomain(DomainData(relabelled, relabelled.classes, common.groups, common.about), *about)
@@ -321,7 +363,10 @@ class GivenEvaluation:
         """A pool of these models, and the draws from it."""
         question, pool = self.question, self.make_pool(models, passes, views)
         largest = pool.num_members // len(models) if pool.group else pool.num_members
-        sizes = [size for size in question.members or default_sizes(largest) if size <= largest]
+        asked = question.members or default_sizes(largest)
+        sizes = [size for size in asked if size <= largest]
+        if sizes and len(sizes) < len(asked):
+            self.reporter.say(f"{name}: has {largest} members to draw from; larger M are left out")
         if not sizes:
             raise InputError(f"members: M = {min(question.members or ())} is impossible, {name} has {largest} members")
         draws = make_draws(
@@ -374,6 +419,34 @@ def check_folder(path: Path) -> None:
         raise InputError(f"--out {path} is a file: give a folder")
     if path.is_dir() and not (path / SETTINGS_NAME).exists() and any(path.iterdir()):
         raise InputError(f"--out {path} is not empty and holds no evaluation of models: give a new folder")
+
+
+def check_same(file: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse a folder with results of other models or data under the same names: they would be lost."""
+    before = read_json(file) or {}
+    for part in ("models", "domains"):
+        for name, there in before.get(part, {}).items():
+            now = json.loads(json.dumps(settings[part])).get(name)
+            more = part == "models" and now is not None and now[: len(there)] == there[: len(now)]
+            if now is not None and now != there and not more:
+                raise InputError(f"{file.parent}: holds results of another '{name}' of its {part}; give another folder")
+        if before.get(part) and not set(before[part]) & set(settings[part]):
+            raise InputError(f"{file.parent}: holds results of other {part} ({', '.join(before[part])}); give another")
+
+
+def check_alike(pools: Sequence[tuple[DrawnMethod, ImageEvaluation]]) -> None:
+    """Refuse methods of one name, and methods that would be scored in different classes and then compared."""
+    names = [drawn.name for drawn, _ in pools]
+    if len(set(names)) < len(names):
+        raise InputError(f"two methods have one name ({', '.join(names)}); give models other names")
+    for domain in pools[0][1].domains:
+        tables = {
+            drawn.name: table.names
+            for drawn, evaluation in pools
+            if (table := evaluation.domains[domain].data.classes) is not None
+        }
+        if len(set(tables.values())) > 1:
+            raise InputError(f"{', '.join(tables)}: share different classes with {domain}; evaluate them apart")
 
 
 def _joined(name: str, method: str, alone: bool) -> str:

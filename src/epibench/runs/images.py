@@ -95,6 +95,7 @@ class EvaluatedDomain:
     role: Role
     identity: Sequence[Any]
     severity: float | None = None
+    exact: bool = False  # pixels are so few that they are kept and sorted; then nothing is saved on the way
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,6 @@ class ImageEvaluation:
     options: EvaluationOptions
     domains: Mapping[str, EvaluatedDomain]
     maps: bool = True  # targets are maps of pixels, not single numbers
-    exact: bool = False  # pixels are so few that they are kept and sorted; then nothing is saved on the way
 
     def evaluate(self, fitted: DrawnMethod, failed: dict[str, str]) -> ImagesEvaluated:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
@@ -386,7 +386,7 @@ class DomainTask:
             self.evaluation.kind,
             options.convention,
             check_uncertainty(self.evaluation.kind, options.uncertainty),
-            exact=self.evaluation.exact,
+            exact=self.about.exact,
             num_images=len(self.data.samples),
             num_classes=self.classes,
             published=options.convention == "pooled" and self.evaluation.maps,
@@ -440,7 +440,7 @@ class DomainTask:
 
             def after_shard(images: int) -> None:
                 advance(images)
-                if evaluation.done.images < total and not self.evaluation.exact and pacer.due():
+                if evaluation.done.images < total and not self.about.exact and pacer.due():
                     with pacer:
                         notes = {"fingerprint": self.key, **asdict(evaluation.done)}
                         save_tensors(self.unfinished, evaluation.state(), notes)
