@@ -406,3 +406,94 @@ def test_a_picture_is_what_a_data_set_shows() -> None:
     image, classes = make_picture(0)
     assert image.shape == (*SIZE, 3)
     assert set(np.unique(classes)) <= {0, 1, 2, 255}
+
+
+def test_settings_that_would_do_nothing_are_refused(networks: Networks, folders: Folders) -> None:
+    assert "act on 8-bit images alone" in refused(networks[0], model_format={"mean": (0.5, 0.5, 0.5)})
+    assert "image_max=255" in refused(networks[0], texts(folders), model_format={"mean": (120.0, 120.0, 120.0)})
+    assert "settings stand behind commas" in refused("onnx:x.onnx", model_format={"image_max": 255})
+    assert "ignore_index" in refused(networks[0], texts(folders), ignore_index=7)
+
+
+def test_what_has_no_mirror_image_is_not_mirrored() -> None:
+    rows = [(torch.rand(3), torch.rand(())) for _ in range(3)]
+    assert "no mirror image" in refused(lambda x: x.sum(1), rows, views=["flip"])
+    several = [(torch.rand(3, 4, 4), torch.rand(2)) for _ in range(3)]
+    assert "no mirror image" in refused(lambda x: x[:, :2, 0, 0], several, views=["flip"])
+
+
+def test_windows_of_inputs_that_differ_from_targets_are_refused(networks: Networks) -> None:
+    data = [(torch.rand(3, 40, 56), torch.zeros(20, 28, dtype=torch.int64)) for _ in range(2)]
+    assert "leave it out" in refused(networks[0], data, window=(16, 16))
+
+
+def test_a_class_that_does_not_exist_is_named(networks: Networks) -> None:
+    image, classes = OutsideData(2)[0]
+    assert "ignore_index=33" in refused(networks[0], [(image, classes), (image, classes.where(classes != 1, 33))])
+
+
+def test_an_error_on_a_later_image_leaves_the_other_methods(networks: Networks, tmp_path: Path) -> None:
+    def picky(image: Tensor) -> Tensor:
+        if image.shape[-1] != SIZE[1]:
+            raise ValueError("a multiple of 28 is needed")
+        return networks[0](image)
+
+    image, classes = OutsideData(1)[0]
+    data = [(image, classes), (image[..., :20], classes[:, :20])]
+    results = evaluate({"picky": picky, "fine": networks[0]}, data, out=tmp_path)
+    assert list(results.methods) == ["fine"]
+    assert "a multiple of 28" in " ".join(results.failed.values())
+
+
+def test_names_become_files_and_are_checked(networks: Networks) -> None:
+    assert "cannot be a name" in refused({"../x": networks[0]})
+    assert "one name" in refused({"a": networks[0], "a_mc_dropout": networks[1]}, mc_dropout=2)
+
+
+def test_a_folder_of_other_models_is_not_overwritten(networks: Networks, folders: Folders, tmp_path: Path) -> None:
+    evaluate({"first": networks[0]}, texts(folders), out=tmp_path, pictures=0)
+    with pytest.raises(InputError, match="give another"):
+        evaluate({"second": networks[1]}, texts(folders), out=tmp_path, pictures=0)
+
+
+def test_other_classes_of_a_model_are_evaluated_anew(networks: Networks, folders: Folders, tmp_path: Path) -> None:
+    torch.save(networks[0].state_dict(), tmp_path / "a.pt")
+    models = [
+        f"{tmp_path}/a.pt,network=outside_networks:OutsideNetwork,classes={names}"
+        for names in ('["dark","middle","light"]', '["light","middle","dark"]')
+    ]
+    one, other = (evaluate(model, texts(folders), out=tmp_path / "out", pictures=0) for model in models)
+    brier = [each.summary["given"]["plain"][1]["brier"].mean for each in (one, other)]
+    assert brier[0] != brier[1]
+
+
+def test_weights_with_layers_that_the_network_lacks_are_refused(
+    networks: Networks, tmp_path: Path, folders: Folders
+) -> None:
+    weights = {f"module.{key}": value for key, value in networks[0].state_dict().items()}
+    torch.save({**weights, "module.more.weight": torch.zeros(1)}, tmp_path / "a.pt")
+    twice = {f"{who}.{key}": value for who in ("student", "teacher") for key, value in networks[0].state_dict().items()}
+    torch.save(twice, tmp_path / "b.pt")
+    for name, words in (("a", "has no module.more.weight"), ("b", "several networks")):
+        with pytest.raises(InputError, match=words):
+            evaluate(f"{tmp_path}/{name}.pt,network=outside_networks:OutsideNetwork", texts(folders))
+
+
+def test_a_loader_that_leaves_samples_out_is_refused(networks: Networks) -> None:
+    data = OutsideData(6)
+    for loader in (
+        DataLoader(data, batch_size=4, shuffle=True),
+        DataLoader(data, batch_size=4, drop_last=True),
+    ):
+        assert "do not come in their order" in refused(networks[0], loader)
+
+
+def test_a_module_says_how_its_corners_lie(networks: Networks) -> None:
+    network = copy.deepcopy(networks[0])
+    network.align_corners = True  # type: ignore[assignment]
+    expected = evaluate(networks[0], OutsideData(3), model_format={"align_corners": True})
+    assert_same(evaluate(network, OutsideData(3)), expected)
+
+
+def test_a_sigmoid_of_each_class_is_named(networks: Networks) -> None:
+    assert "a sigmoid of each class?" in refused(lambda image: networks[0](image).sigmoid())
