@@ -20,13 +20,11 @@ from epibench.errors import InputError
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.progress import Reporter
-from epibench.recipes.dense import EvaluationOptions
-from epibench.recipes.settings import validated
 from epibench.results import RunResults
 from epibench.runs.asked import DEFAULT_NAME, open_models, python_domains, python_model, with_classes
 from epibench.runs.evaluations import all_results
 from epibench.runs.folder import RunFolder
-from epibench.runs.given import GivenEvaluation, Question, check_folder
+from epibench.runs.given import GivenEvaluation, Question, check_folder, evaluation_options
 from epibench.runs.train import Machine
 
 
@@ -64,7 +62,7 @@ def evaluate(
     first module. progress: show bars and messages. evaluation: further options, as precision="bf16",
     convention="gustafsson2020", window=(512, 512), pictures=4.
     """
-    options = validated(EvaluationOptions, evaluation)
+    options = evaluation_options(evaluation)
     if task is not None and task not in get_args(Task):
         raise InputError(f"task: '{task}' is unknown; give {' or '.join(get_args(Task))}")
     with ExitStack() as stack:
@@ -85,7 +83,7 @@ def evaluate(
             seed,
             mc_dropout,
             rate,
-            tuple(views),
+            (views,) if isinstance(views, str) else tuple(views),
             unit,
             depth or task == "depth" or any(_is_depth(domain.identity) for domain in domains.values()),
             None if out is None else Path(out).name,

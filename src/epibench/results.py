@@ -211,6 +211,15 @@ class Shown(Part):
     def _repr_html_(self) -> str:
         return str(_shown_by("notebook.html")(self))
 
+    def __repr__(self) -> str:
+        """What they are of; all numbers would fill a hundred pages."""
+        if isinstance(self, RunResults):
+            name = self.recipe.get("name", self.problem)
+            return f"RunResults({name}: {', '.join(self.methods)} on {', '.join(self.domains) or self.problem})"
+        return f"{type(self).__name__}({', '.join(str(each.path) for each in getattr(self, 'files', []))})"
+
+    __str__ = __repr__
+
 
 class ScoreResults(Shown):
     """What `epibench score --json` writes."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from outside_networks import NAMES, SIZE, OutsideData, OutsideNetwork, make_picture
+from outside_networks import NAMES, SIZE, OutsideData, OutsideNetwork, make_picture, write_folder
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -497,3 +497,14 @@ def test_a_module_says_how_its_corners_lie(networks: Networks) -> None:
 
 def test_a_sigmoid_of_each_class_is_named(networks: Networks) -> None:
     assert "a sigmoid of each class?" in refused(lambda image: networks[0](image).sigmoid())
+
+
+def test_images_that_were_changed_are_evaluated_anew(networks: Networks, tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "data", 2)
+    data = {"plain": texts({"plain": root})["plain"]}
+    before = evaluate(networks[0], data, out=tmp_path / "out", pictures=0)
+    (root / "labels" / "000.png").write_bytes((root / "labels" / "001.png").read_bytes())
+    after = evaluate(networks[0], data, out=tmp_path / "again", pictures=0)
+    assert after.summary["given"]["plain"][1]["brier"].mean != before.summary["given"]["plain"][1]["brier"].mean
+    with pytest.raises(InputError, match="another 'plain'"):
+        evaluate(networks[0], data, out=tmp_path / "out", pictures=0)

@@ -30,7 +30,7 @@ Members = Annotated[
 
 
 def evaluate(
-    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="The folder of a run, instead of models.")] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="The folder of a run, instead of models.")] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(

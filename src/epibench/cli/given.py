@@ -13,11 +13,10 @@ from epibench.cli.options import make_folder, parse_sizes, resolve_device
 from epibench.cli.run import publish
 from epibench.data.source import Task
 from epibench.errors import InputError
-from epibench.recipes.dense import EvaluationOptions
-from epibench.recipes.settings import parse_setting, validated
+from epibench.recipes.settings import parse_setting
 from epibench.runs.asked import parse_given_domains, parse_models
 from epibench.runs.folder import RunFolder
-from epibench.runs.given import GivenEvaluation, Question, check_folder
+from epibench.runs.given import GivenEvaluation, Question, check_folder, evaluation_options
 from epibench.runs.train import Machine
 
 
@@ -35,7 +34,7 @@ def evaluate_models(
     if task is not None and task not in get_args(Task):
         raise InputError(f"--task '{task}' is unknown; give {' or '.join(get_args(Task))}")
     sizes = parse_sizes(members)
-    options = validated(EvaluationOptions, evaluation_settings(settings))
+    options = evaluation_options(evaluation_settings(settings))
     check_folder(out)
     machine, reporter = Machine.of(torch.device(resolve_device(device)), None), ConsoleReporter()
     domains, task = parse_given_domains(on, task)

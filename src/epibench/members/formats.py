@@ -133,8 +133,8 @@ class GivenNetwork(nn.Module):
 
     def chosen(self, returned: Any) -> Tensor:
         """The output that counts."""
-        if isinstance(returned, Tensor):
-            return returned
+        if isinstance(returned, Tensor | np.ndarray):
+            return torch.as_tensor(returned)
         name = self.read_as.output
         if isinstance(returned, Mapping):
             usual = next((each for each in USUAL_OUTPUTS[self.classes] if each in returned), None)
@@ -197,9 +197,9 @@ class GivenNetwork(nn.Module):
 
 
 def _tensor(value: Any, name: str) -> Tensor:
-    if not isinstance(value, Tensor):
+    if not isinstance(value, Tensor | np.ndarray):
         raise InputError(f"{name}: its output is {type(value).__name__}, no tensor")
-    return value
+    return torch.as_tensor(value)
 
 
 def _as_map(values: Tensor, axes: int, name: str) -> Tensor:

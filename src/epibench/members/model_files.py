@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import json
 import pickle
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -49,10 +50,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, AttributeError) as error:
-        about = " ".join(str(error).split())
-        said = "holds more than tensors, which only executing its code would load"
+        found = re.search(r"GLOBAL (\S+)", str(error))
+        what = f" ({found[1]})" if found else ""
         raise InputError(
-            f"{path}: {said} ({about[:160]}…); save the weights alone: torch.save(model.state_dict(), …)"
+            f"{path}: holds more than tensors{what}, which only executing its code would load; save the weights alone: "
+            f"torch.save(model.state_dict(), …)"
         ) from None
     except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
         raise InputError(f"{path}: not a readable file of weights ({str(error).splitlines()[0]})") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -202,8 +203,22 @@ def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
         settings["root"] = str(Path(settings["root"]).expanduser().absolute())
     source: Source = DATA_SETS[settings["kind"]].model_validate(settings)
     samples = source.open(task, Folders(None, default_cache()), f"--on {domain.name}")
-    identity = [source.model_dump(mode="json", exclude={"title"}), source.version, len(samples)]
+    identity = [source.model_dump(mode="json", exclude={"title"}), source.version, len(samples), state_of(source)]
     return GivenDomain(samples, domain.name, role, identity, source.shift, getattr(source, "mapping", None))
+
+
+def state_of(source: Source) -> str | None:
+    """Changes with any file below the folder of a data set, by its size and the time that it was written."""
+    root = getattr(source, "root", None)
+    if not isinstance(root, str) or not Path(root).is_dir():
+        return None
+    digest = hashlib.sha256()
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        for name in sorted(files):
+            stat = os.stat(os.path.join(folder, name))
+            digest.update(f"{folder}/{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def python_domains(

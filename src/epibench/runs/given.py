@@ -21,7 +21,7 @@ from epibench.data.batch import LabelledSamples, Samples, stack
 from epibench.data.class_mapping import Relabelled, common_classes
 from epibench.data.classes import ClassTable, Pairs
 from epibench.data.given import GivenSamples, numbered_classes
-from epibench.data.named import Role
+from epibench.data.named import Role, nearest
 from epibench.errors import InputError
 from epibench.evaluation.scoring import EXACT_PIXELS
 from epibench.files import NAME as NAME_PATTERN
@@ -31,6 +31,7 @@ from epibench.members.formats import GivenNetwork, check_model
 from epibench.members.given import GivenModel, GivenPool, View, check_dropout, given_members, make_views
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
+from epibench.recipes.settings import validated
 from epibench.results import Counted, MethodFacts, RunResults
 from epibench.runs.domains import DomainData
 from epibench.runs.evaluations import keep_results
@@ -419,6 +420,15 @@ def check_folder(path: Path) -> None:
         raise InputError(f"--out {path} is a file: give a folder")
     if path.is_dir() and not (path / SETTINGS_NAME).exists() and any(path.iterdir()):
         raise InputError(f"--out {path} is not empty and holds no evaluation of models: give a new folder")
+
+
+def evaluation_options(given: Mapping[str, Any]) -> EvaluationOptions:
+    """Options of an evaluation; an unknown one is an error that names the nearest."""
+    for name in given:
+        if name not in EvaluationOptions.model_fields:
+            known = EvaluationOptions.model_fields
+            raise InputError(f"'{name}' is no option here; the nearest is {nearest(name, known)} ({', '.join(known)})")
+    return validated(EvaluationOptions, given)
 
 
 def check_same(file: Path, settings: Mapping[str, Any]) -> None:
