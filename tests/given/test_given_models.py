@@ -508,3 +508,11 @@ def test_images_that_were_changed_are_evaluated_anew(networks: Networks, tmp_pat
     assert after.summary["given"]["plain"][1]["brier"].mean != before.summary["given"]["plain"][1]["brier"].mean
     with pytest.raises(InputError, match="another 'plain'"):
         evaluate(networks[0], data, out=tmp_path / "out", pictures=0)
+
+
+def test_a_table_may_be_two_arrays() -> None:
+    table = Table(50)
+    expected = evaluate(members_of(table), {"data": table}, model_format={"spread": "std"})
+    arrays = (table.x.numpy(), table.y.numpy())
+    assert_same(evaluate(members_of(table), arrays, model_format={"spread": "std"}), expected)
+    assert "50 inputs and 49 targets" in refused(members_of(table), (arrays[0], arrays[1][1:]))

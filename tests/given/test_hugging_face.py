@@ -100,6 +100,28 @@ def test_a_relative_depth_is_refused(tmp_path: Path, images: Path) -> None:
         evaluate(f"hf:{tmp_path}", {"kitti": "kitti:nowhere"}, task="depth")
 
 
+def test_a_metric_depth_is_evaluated_as_a_loop_has_it(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.GLPNConfig(
+        depths=[1, 1, 1, 1], hidden_sizes=[8, 8, 16, 16], num_attention_heads=[1, 1, 2, 2], decoder_hidden_size=8
+    )
+    model = transformers.GLPNForDepthEstimation(config).eval()
+    model.save_pretrained(tmp_path)
+    images = torch.randint(0, 256, (3, 3, 64, 96), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        predicted = model(pixel_values=images.float() / 255).predicted_depth
+    fine = torch.nn.functional.interpolate(predicted[:, None], (64, 96), mode="bilinear", align_corners=False)[:, 0]
+    target = fine + torch.randn(fine.shape, generator=torch.Generator().manual_seed(2))
+    data = [
+        ({"image": image, "sparse_depth": 0 * image[:1].float()}, y) for image, y in zip(images, target, strict=True)
+    ]
+    results = evaluate(f"hf:{tmp_path},image_max=1", data, task="depth")
+    expected = float((fine - target).double().square().mean().sqrt())
+    assert results.summary["given"]["data"][1]["rmse"].mean == pytest.approx(expected, rel=1e-5)
+    assert results.unit == "m"
+    assert "abs_rel" in results.summary["given"]["data"][1]
+
+
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path, images: Path) -> None:
     with pytest.raises(InputError, match="hf:"):
         evaluate(f"hf:{tmp_path}", {"pictures": text(images)})

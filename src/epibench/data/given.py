@@ -167,7 +167,14 @@ def _in_order(loader: DataLoader[Any]) -> bool:
 
 
 def open_given(data: Any, name: str, ignore_index: int = IGNORE_INDEX) -> Samples:
-    """A data set or a loader of the user's. A loader that only gathers samples is not needed: ours does that."""
+    """A data set or a loader of the user's, or its inputs and targets as two arrays.
+
+    A loader that only gathers samples is not needed: ours does that.
+    """
+    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(each, Tensor | np.ndarray) for each in data):
+        if len(data[0]) != len(data[1]):
+            raise InputError(f"{name}: has {len(data[0])} inputs and {len(data[1])} targets")
+        return GivenSamples(list(zip(*data, strict=True)), name, ignore_index)
     if isinstance(data, DataLoader):
         if data.collate_fn is torch_collate and _in_order(data):
             return GivenSamples(data.dataset, name, ignore_index)

@@ -254,7 +254,8 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
             raise InputError(f"hf:{name}: {_one_line(error)}") from None
         return HuggingFaceModel(model)
 
-    read_as = read_format({**_processing(name, transformers, settings), **settings}, f"hf:{name}")
+    fed = {"inputs": ("image",), **_processing(name, transformers, settings)}
+    read_as = read_format({**fed, **settings}, f"hf:{name}")
     folder = Path(name)
     identity = fingerprint("hf", file_digest(folder), read_as.model_dump(mode="json")) if folder.is_dir() else None
     facts = {"hf": name, "architecture": getattr(config, "architectures", None)}
