@@ -1,4 +1,4 @@
-"""What the commands do, as functions: `epibench.run`, `epibench.score`. They print nothing unless asked to."""
+"""What the commands do, as functions: `epibench.run`, `train` and `score`. They print nothing unless asked to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +137,7 @@ def score(
     """
     from epibench.conventions import check_convention
     from epibench.devices import resolve_device
-    from epibench.evaluation.scoring import ScoreSettings, prepare, score_results
+    from epibench.evaluation.scoring import ScoreSettings, score_results, scorers_of
     from epibench.store import open_store
     from epibench.store.memory import store_in_memory
 
@@ -160,11 +159,7 @@ def score(
     for number, given in enumerate(predictions):
         name = f"predictions {number}" if isinstance(given, Mapping) else os.fspath(given)
         store = store_in_memory(given, name) if isinstance(given, Mapping) else open_store(given)
-        maps = [uncertainty] if uncertainty is not None else store.uncertainty_names or [None]
-        try:
-            scorers += [prepare(store, replace(settings, uncertainty=one)) for one in maps]
-        except InputError as error:
-            raise InputError(f"{name}: {error}") from None
+        scorers += scorers_of(store, settings, name)
     if ignore_index is not None and all(scorer.store.num_classes is None for scorer in scorers):
         raise InputError("ignore_index is for classes; mask the targets of other predictions with 'valid'")
     reporter, scored = reporter_of(progress), []

@@ -83,7 +83,7 @@ def score(
     plans = plan or ["random"]
     if len(plans) not in (1, len(files)):
         raise InputError(f"--plan was given {len(plans)} times for {len(files)} files: give it once, or once per file")
-    from epibench.evaluation.scoring import ScoreSettings, prepare
+    from epibench.evaluation.scoring import ScoreSettings, scorers_of
     from epibench.store import open_store
 
     settings = ScoreSettings(
@@ -100,12 +100,7 @@ def score(
     # Every file is opened and checked before any is scored: a typing error costs seconds.
     scorers = []
     for file, each in zip(files, plans if len(plans) > 1 else plans * len(files), strict=True):
-        store = open_store(file)
-        maps = [uncertainty] if uncertainty is not None else store.uncertainty_names or [None]
-        try:
-            scorers += [prepare(store, replace(settings, plan=cast("Plan", each), uncertainty=one)) for one in maps]
-        except InputError as error:
-            raise InputError(f"{file}: {error}") from None
+        scorers += scorers_of(open_store(file), replace(settings, plan=cast("Plan", each)), file)
     if ignore_index is not None and all(scorer.store.num_classes is None for scorer in scorers):
         raise InputError("--ignore-index is for classes; mask the targets of other predictions with 'valid'")
     if in_domain is not None:

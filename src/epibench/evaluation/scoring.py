@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -161,6 +161,18 @@ def score_results(files: list[FileResults], settings: ScoreSettings, in_domain: 
         in_domain=in_domain,
         files=files,
     )
+
+
+def scorers_of(store: PredictionStore, settings: ScoreSettings, name: str) -> list[Scorer]:
+    """A scorer of each uncertainty that is asked for: of the one in the settings, or of every map of a ranking.
+
+    name: what to call the store in complaints.
+    """
+    maps = [settings.uncertainty] if settings.uncertainty is not None else store.uncertainty_names or [None]
+    try:
+        return [prepare(store, replace(settings, uncertainty=one)) for one in maps]
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:

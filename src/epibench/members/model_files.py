@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from epibench.data.classes import ClassTable, table_of_names
 from epibench.errors import InputError, some_of
 from epibench.files import fingerprint
-from epibench.imported import error_in_words, load_object, signature_error
 from epibench.members.formats import RESAMPLE, ModelFormat
 from epibench.members.given import GivenModel
+from epibench.networks.own import make_network
 
 PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 WEIGHTS = (*PICKLED, ".safetensors")
@@ -117,15 +117,7 @@ def weights_model(path: Path, maker: str, options: Mapping[str, Any], read_as: M
         raise InputError(f"{path}: there is no such file of weights")
 
     def build() -> nn.Module:
-        make = load_object(maker, "a network")
-        if problem := signature_error(make, options):
-            raise InputError(f"network={maker}: cannot be called with {', '.join(options) or 'nothing'} ({problem})")
-        try:
-            network = make(**options)
-        except Exception as error:
-            raise InputError(f"network={maker}: cannot be made: {error_in_words(error)}") from None
-        if not isinstance(network, nn.Module):
-            raise InputError(f"network={maker}: gives {type(network).__name__}; a network is an nn.Module")
+        network = make_network(maker, options, f"network={maker}:", f"network={maker}:")
         load_weights(network, read_weights(path), weights_name)
         return network
 

@@ -15,7 +15,6 @@ from epibench.data.sets import AnySource
 from epibench.data.source import Folders, Size, Task, default_cache
 from epibench.errors import InputError
 from epibench.files import NAME
-from epibench.imported import error_in_words, load_object, signature_error
 from epibench.recipes.experiment import Options, Recipe
 
 if TYPE_CHECKING:
@@ -132,19 +131,10 @@ class OwnNetwork(Options):
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
         """The network."""
-        from torch import nn
+        from epibench.networks.own import make_network
 
-        make = load_object(self.name, "a network")
         given = {**self.options} if num_classes is None else {"num_classes": num_classes, **self.options}
-        if problem := signature_error(make, given):
-            raise InputError(f"network.options: {self.name} cannot be called with {', '.join(given)} ({problem})")
-        try:
-            network = make(**given)
-        except Exception as error:
-            raise InputError(f"network.name: {self.name} cannot be made: {error_in_words(error)}") from None
-        if not isinstance(network, nn.Module):
-            raise InputError(f"network.name: {self.name} gives {type(network).__name__}; a network is an nn.Module")
-        return network
+        return make_network(self.name, given, f"network.name: {self.name}", f"network.options: {self.name}")
 
 
 def _with_kind(given: Any) -> Any:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
-from epibench import __version__
 from epibench.conventions import check_uncertainty
 from epibench.data.batch import LabelledSamples, Samples, stack
 from epibench.data.class_mapping import Relabelled, common_classes
@@ -37,6 +34,7 @@ from epibench.runs.domains import DomainData
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import (
+    SHARE_OF_MEMORY,
     DrawnMethod,
     EvaluatedDomain,
     ImageEvaluation,
@@ -44,13 +42,12 @@ from epibench.runs.images import (
     class_facts,
     pictures_on,
 )
-from epibench.runs.run import commit
+from epibench.runs.run import collected
 from epibench.runs.train import Machine
 from epibench.standard_errors import points_backwards
 
 NAME = "evaluate"
 SETTINGS_NAME = "evaluation.json"
-SHARE_OF_MEMORY = 0.3  # for the weights of members
 SMALL_INPUT, LARGE_BATCH = 4096, 256  # samples of so few numbers go through in batches
 
 
@@ -128,32 +125,23 @@ class GivenEvaluation:
         if not evaluated:
             raise InputError("; ".join(failed.values()))
         first = next(iter(evaluations.values()))
-        results = RunResults(
-            epibench=__version__,
-            torch=torch.__version__,
-            python=platform.python_version(),
-            commit=commit(),
-            device=torch.cuda.get_device_name(self.machine.device) if self.machine.device.type == "cuda" else "cpu",
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        results = collected(
+            self.machine,
+            evaluated,
+            failed,
+            begun,
             recipe=settings,
             changes=[],
             problem=self.problem,
-            kind=cast(Any, kind),
-            methods={name: each.facts for name, each in evaluated.items()},
-            summary={name: each.summary for name, each in evaluated.items()},
-            curves={name: each.curves for name, each in evaluated.items()},
-            draws={name: each.draws for name, each in evaluated.items()},
+            kind=kind,
             pictures={name: pictures_on(name, evaluated) for name in self.domains},
-            cost={name: each.cost for name, each in evaluated.items()},
             convention=self.question.evaluation.convention,
             unit="m" if self.question.depth else self.question.unit,
             **class_facts(self.scored_classes(first)),
             domains={name: first.domain_facts(name, evaluated) for name in self.domains},
             overlap={name: each.overlap for name, each in evaluated.items()},
-            failed=failed,
-            seconds=time.perf_counter() - begun,
             counted=self.counted,
-        ).with_checksum()
+        )
         keep_results(self.folder.path, results)
         return results
 

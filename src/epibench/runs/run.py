@@ -24,7 +24,7 @@ from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Machine, Run, Trained, collect_trained, num_missing, train_method
+from epibench.runs.train import Evaluated, Machine, Run, Trained, collect_trained, num_missing, train_method
 
 STEPS: tuple[Step, ...] = ("train", "evaluate")
 Done = TypeVar("Done")
@@ -107,27 +107,33 @@ def evaluate_trained(
     evaluated: dict[str, Any] = of_each(
         run, trained, lambda name: experiment.evaluate(name, trained[name], failed), failed
     )
-    device = run.machine.device
-    results = RunResults(
+    own = {"recipe": run.recipe.model_dump(mode="json"), "changes": changes(run.recipe)}
+    results = collected(run.machine, evaluated, failed, begun, **own, **experiment.results(evaluated))
+    keep_results(run.folder.path, results)
+    return results
+
+
+def collected(
+    machine: Machine, evaluated: Mapping[str, Evaluated], failed: dict[str, str], begun: float, **own: Any
+) -> RunResults:
+    """Results of what was evaluated, whatever it was, with where and when. own: what its kind of problem adds."""
+    device = machine.device
+    return RunResults(
         epibench=__version__,
         torch=torch.__version__,
         python=platform.python_version(),
         commit=commit(),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        recipe=run.recipe.model_dump(mode="json"),
-        changes=changes(run.recipe),
         methods={name: each.facts for name, each in evaluated.items()},
         summary={name: each.summary for name, each in evaluated.items()},
         curves={name: each.curves for name, each in evaluated.items()},
         draws={name: each.draws for name, each in evaluated.items()},
         cost={name: each.cost for name, each in evaluated.items()},
-        **experiment.results(evaluated),
+        **own,
         failed=failed,
         seconds=time.perf_counter() - begun,
     ).with_checksum()
-    keep_results(run.folder.path, results)
-    return results
 
 
 def experiment_of(run: Run) -> ImageExperiment | ToyExperiment:
