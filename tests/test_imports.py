@@ -26,6 +26,7 @@ ORDER = [
     "parallel",
     "randomness",
     "interpolation",
+    "kernels",
     "metrics",
     "likelihoods",
     "data.classes",

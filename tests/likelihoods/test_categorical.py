@@ -215,7 +215,7 @@ def judged_by_brute_force(probs: Tensor, target: list[int], draws: Draws) -> dic
     return {name: torch.tensor(rows, dtype=torch.float64) for name, rows in found.items()} | averaged
 
 
-JUDGES = {"by class": categorical._judge_by_class, "at once": categorical._judge_at_once}
+JUDGES = {"by class": categorical._judge_by_class, "in order": categorical._judge_in_order}
 
 
 @in_any_time
