@@ -114,7 +114,7 @@ def evaluate(
     with silenced_torch_threads():
         for block in blocks:
             cut = chunks(block, len(weights), weights.device)
-            while some := list(itertools.islice(cut, CHUNKS_AT_ONCE if weights.device.type == "cpu" else 1)):
+            while some := list(itertools.islice(cut, CHUNKS_AT_ONCE[weights.device.type])):
                 for observed in in_threads(observe, some):
                     suite.update(observed)
                 progress(sum(pixels.scanned for pixels in some))

@@ -19,9 +19,10 @@ CHOICE = "EPIBENCH_KERNELS"  # `plain`: do without
 OLDEST_CAPABILITY = (7, 0)
 
 
-def usable(tensor: Tensor) -> bool:
-    """Whether kernels can be used on a tensor: it is on a GPU that has them, and `plain` is not asked for."""
-    return tensor.is_cuda and os.environ.get(CHOICE) != "plain" and _available(tensor.device)
+def usable(where: Tensor | torch.device) -> bool:
+    """Whether kernels can be used on a tensor or device: it is a GPU that runs them, and `plain` is not asked for."""
+    device = where if isinstance(where, torch.device) else where.device
+    return device.type == "cuda" and os.environ.get(CHOICE) != "plain" and _available(device)
 
 
 def launching(tensor: Tensor) -> AbstractContextManager[object]:

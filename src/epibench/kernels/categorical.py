@@ -14,10 +14,11 @@ import triton.language as tl
 from torch import Tensor
 
 from epibench.kernels import launching
+from epibench.kernels.drawn import DrawnMembers
 
 PIXELS_OF_MEMBER = 256
 PIXELS_OF_DRAWS = 128
-DRAWS_AT_ONCE = 8
+UNROLLED = 4
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,15 @@ def _softmax(
     total = tl.zeros((BLOCK,), tl.float64)
     at = first
     for _ in range(classes):
-        total += tl.exp(tl.load(at, mask=there, other=0).to(tl.float64) - highest)
-        at += class_stride
-    at = first
-    for _ in range(classes):
         value = tl.exp(tl.load(at, mask=there, other=0).to(tl.float64) - highest)
-        tl.store(to, value / total, mask=there)
+        total += value
+        tl.store(to, value, mask=there)
         at += class_stride
         to += pixels
+    tl.debug_barrier()
+    for _ in range(classes):
+        to -= pixels
+        tl.store(to, tl.load(to, mask=there, other=0) / total, mask=there)
 
 
 @triton.jit
@@ -115,14 +117,15 @@ def _refined_softmax(
     total = tl.zeros((BLOCK,), tl.float64)
     at = first
     for _ in range(classes):
-        total += tl.exp(_between(at, below, beside, down, right).to(tl.float64) - highest)
-        at += class_stride
-    at = first
-    for _ in range(classes):
         value = tl.exp(_between(at, below, beside, down, right).to(tl.float64) - highest)
-        tl.store(to, value / total, mask=there)
+        total += value
+        tl.store(to, value, mask=there)
         at += class_stride
         to += pixels
+    tl.debug_barrier()
+    for _ in range(classes):
+        to -= pixels
+        tl.store(to, tl.load(to, mask=there, other=0) / total, mask=there)
 
 
 @triton.jit
@@ -140,70 +143,42 @@ def _lerp(start, end, share):
     return tl.where(share < 0.5, tl.fma(share, step, start), tl.fma(-step, 1 - share, end))
 
 
-@dataclass(frozen=True)
-class DrawnMembers:
-    """The members of every draw with their weights, (draw, number); what is missing has weight 0.
-
-    rows: (draw,) numbers of the draws, those with equally many members together.
-    """
-
-    rows: Tensor
-    sizes: Tensor
-    members: Tensor
-    weights: Tensor
-
-    @classmethod
-    def of(cls, weights: Tensor) -> DrawnMembers:
-        """The non-zero weights of each row of (draw, member), in the order of members."""
-        drawn = weights != 0
-        sizes = drawn.sum(1)
-        rows = torch.argsort(sizes, stable=True)
-        # Members of a draw come first, in their order; behind them its first one stands in, with weight 0.
-        order = torch.argsort((~drawn).to(torch.uint8), dim=1, stable=True)[:, : int(sizes.max())]
-        kept = weights.gather(1, order)
-        order = torch.where(kept != 0, order, order[:, :1])
-        tables = (rows, sizes[rows], order[rows], kept[rows])
-        return cls(*(table.to(dtype).contiguous() for table, dtype in zip(tables, cls._dtypes(), strict=True)))
-
-    @staticmethod
-    def _dtypes() -> tuple[torch.dtype, ...]:
-        return torch.int32, torch.int32, torch.int32, torch.float64
-
-
 def judge(
-    probs: Tensor, drawn: DrawnMembers, target: Tensor, with_entropy: bool
+    probs: Tensor, drawn: DrawnMembers, draws: int, target: Tensor, with_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Of every draw and pixel: confidence, predicted class, Brier score, probability of the target, and doubt.
 
     probs: (member, class, pixel) float64; doubt: the entropy, or 1 − confidence.
     """
-    (_, classes, pixels), draws = probs.shape, len(drawn.rows)
+    _, classes, pixels = probs.shape
     confidence, brier, own, doubt = (
         torch.empty((draws, pixels), dtype=torch.float64, device=probs.device) for _ in range(4)
     )
     predicted = torch.empty((draws, pixels), dtype=torch.int32, device=probs.device)
     if predicted.numel():
-        grid = (triton.cdiv(draws, DRAWS_AT_ONCE), triton.cdiv(pixels, PIXELS_OF_DRAWS))
+        groups, together = drawn.rows.shape
         probs = probs if probs.stride(2) == 1 else probs.contiguous()
         tables = (drawn.rows, drawn.sizes, drawn.members, drawn.weights, drawn.members.shape[1])
         with launching(probs):
-            _judge[grid](
-                probs, target, *tables, confidence, predicted, brier, own, doubt, draws, pixels, classes,
-                probs.stride(0), probs.stride(1), with_entropy, DRAWS_AT_ONCE, PIXELS_OF_DRAWS, enable_fp_fusion=False,
+            _judge[groups, triton.cdiv(pixels, PIXELS_OF_DRAWS)](
+                probs, target, *tables, confidence, predicted, brier, own, doubt, pixels, classes,
+                probs.stride(0), probs.stride(1), with_entropy, together, PIXELS_OF_DRAWS, UNROLLED, enable_fp_fusion=False,
             )  # fmt: skip
     return confidence, predicted, brier, own, doubt
 
 
 @triton.jit
 def _judge(
-    probs, target, rows, sizes, members, weights, most, confidences, predictions, briers, owns, doubts, draws, pixels,
+    probs, target, rows, sizes, members, weights, most, confidences, predictions, briers, owns, doubts, pixels,
     classes, member_stride, class_stride, ENTROPY: tl.constexpr, DRAWS: tl.constexpr, PIXELS: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):  # fmt: skip
-    draw = tl.program_id(0) * DRAWS + tl.arange(0, DRAWS)
+    group, draw = tl.program_id(0), tl.arange(0, DRAWS)
     pixel = tl.program_id(1).to(tl.int64) * PIXELS + tl.arange(0, PIXELS)
-    drawn, there = draw < draws, pixel < pixels
-    size = tl.max(tl.load(sizes + draw, mask=drawn, other=0), 0)
-    truth = tl.load(target + pixel, mask=there, other=-1)[None, :]
+    there = pixel < pixels
+    pixel = tl.minimum(pixel, pixels - 1)
+    size = tl.load(sizes + group)
+    truth = tl.load(target + pixel)[None, :]
     confidence = tl.full((DRAWS, PIXELS), -1, tl.float64)
     predicted = tl.zeros((DRAWS, PIXELS), tl.int32)
     brier = tl.zeros((DRAWS, PIXELS), tl.float64)
@@ -212,11 +187,15 @@ def _judge(
     of_label = probs + pixel
     for label in range(classes):
         average = tl.zeros((DRAWS, PIXELS), tl.float64)
-        for number in range(size):
-            member = tl.load(members + draw * most + number, mask=drawn, other=0).to(tl.int64)
-            weight = tl.load(weights + draw * most + number, mask=drawn, other=0)
-            prob = tl.load(of_label[None, :] + member[:, None] * member_stride, mask=there[None, :], other=0)
-            average = tl.fma(tl.broadcast_to(weight[:, None], (DRAWS, PIXELS)), prob, average)
+        for number in tl.range(size, loop_unroll_factor=UNROLL):
+            at = group * most + number
+            prob = tl.load(of_label + tl.load(members + at).to(tl.int64) * member_stride)
+            weight = tl.load(weights + at * DRAWS + draw)
+            average = tl.fma(
+                tl.broadcast_to(weight[:, None], (DRAWS, PIXELS)),
+                tl.broadcast_to(prob[None, :], (DRAWS, PIXELS)),
+                average,
+            )
         higher = average > confidence
         predicted = tl.where(higher, label, predicted)
         confidence = tl.where(higher, average, confidence)
@@ -231,8 +210,8 @@ def _judge(
         doubt = tl.where(doubt < 0, 0.0, doubt)
     else:
         doubt = tl.where(confidence > 1, 0.0, 1 - confidence)
-    at = tl.load(rows + draw, mask=drawn, other=0).to(tl.int64)[:, None] * pixels + pixel[None, :]
-    mask = drawn[:, None] & there[None, :]
+    row = tl.load(rows + group * DRAWS + draw).to(tl.int64)[:, None]
+    at, mask = row * pixels + pixel[None, :], (row >= 0) & there[None, :]
     tl.store(confidences + at, confidence, mask=mask)
     tl.store(predictions + at, predicted, mask=mask)
     tl.store(briers + at, brier, mask=mask)

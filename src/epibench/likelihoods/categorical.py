@@ -106,9 +106,10 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> CategoricalPredic
 
 def _judge_by_kernel(member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool) -> Judgement:
     """For a GPU with kernels: averaged probabilities are never written."""
-    from epibench.kernels.categorical import DrawnMembers, judge
+    from epibench.kernels.categorical import judge
+    from epibench.kernels.drawn import drawn_members
 
-    return Judgement(*judge(member_probs.movedim(2, 1), DrawnMembers.of(weights), target, with_entropy))
+    return Judgement(*judge(member_probs.movedim(2, 1), drawn_members(weights), len(weights), target, with_entropy))
 
 
 def _judge_in_order(member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool) -> Judgement:
