@@ -46,21 +46,22 @@ class Task:
     sets: int
     labelled: float
     classes: int | None = None
+    images: int = 1  # that are scored together, as the evaluator does it
 
 
 TASKS = {
     "segmentation": Task("categorical", (1024, 2048), 26, (1, 2, 4, 8, 16), 8, 0.875, 19),
-    "depth": Task("gaussian", (352, 1216), 33, (1, 2, 4, 8, 16, 32), 20, 0.3),
+    "depth": Task("gaussian", (352, 1216), 33, (1, 2, 4, 8, 16, 32), 20, 0.3, images=8),
 }
 TINY = {
     "segmentation": Task("categorical", (32, 64), 5, (1, 2, 4), 3, 0.875, 19),
-    "depth": Task("gaussian", (32, 64), 6, (1, 2, 4), 3, 0.3),
+    "depth": Task("gaussian", (32, 64), 6, (1, 2, 4), 3, 0.3, images=2),
 }
 
 
-def predicted(task: Task, device: str, sharpness: float) -> tuple[Batch, WindowMaps]:
+def predicted(task: Task, device: str, sharpness: float, seed: int) -> tuple[Batch, WindowMaps]:
     """An image without inputs, and what members predict for it."""
-    random = torch.Generator(device).manual_seed(0)
+    random = torch.Generator(device).manual_seed(seed)
     height, width = task.size
 
     def noise(*shape: int) -> Tensor:
@@ -88,14 +89,16 @@ def scoring(
     task: Task, device: str, sharpness: float, depth: bool
 ) -> tuple[Callable[[], Suite], Callable[[Suite], None]]:
     """What makes new metrics, and what scores the image with them."""
-    batch, maps = predicted(task, device, sharpness)
+    images = [predicted(task, device, sharpness, seed) for seed in range(task.images)]
     weights = make_draws(task.members, task.sizes, max_draws=task.sets).weights
     part = DrawnPart(slice(0, task.members), list(range(len(weights))), weights)
     weights = weights.to(device)
     uncertainty = LIKELIHOODS[task.kind].uncertainties[0]
-    settings = SuiteSettings(task.kind, "pooled", uncertainty, False, 1, task.classes, depth=depth)
+    settings = SuiteSettings(task.kind, "pooled", uncertainty, False, task.images, task.classes, depth=depth)
     predictor = SimpleNamespace(num_classes=task.classes, device=torch.device(device))
-    shard = ImageShard(cast(Any, predictor), [(range(1), batch)])
+    shard = ImageShard(
+        cast(Any, predictor), [(range(number, number + 1), batch) for number, (batch, _) in enumerate(images)]
+    )
 
     def make() -> Suite:
         suite = make_suite(weights, settings)
@@ -103,20 +106,20 @@ def scoring(
         return suite
 
     def score(suite: Suite) -> None:
-        evaluate(shard._pixel_blocks([maps], part), LIKELIHOODS[task.kind], weights, suite)
+        evaluate(shard._pixel_blocks([maps for _, maps in images], part), LIKELIHOODS[task.kind], weights, suite)
 
     return make, score
 
 
-def milliseconds(work: Callable[[], Any], device: str, repeats: int) -> list[float]:
-    """Times of `work`, after a run that does not count."""
+def milliseconds(work: Callable[[], Any], device: str, repeats: int, images: int) -> list[float]:
+    """Times of `work` on some images, for each of them, after a run that does not count."""
     times = []
     for _ in range(repeats + 1):
         synchronize(device)
         begun = time.perf_counter()
         work()
         synchronize(device)
-        times.append(1000 * (time.perf_counter() - begun))
+        times.append(1000 * (time.perf_counter() - begun) / images)
     return times[1:]
 
 
@@ -135,7 +138,8 @@ def compared(one: Suite, other: Suite) -> tuple[int, int, float]:
             all_counts += int((value != 0).sum())
         else:
             scale = value.abs().clamp(min=torch.finfo(value.dtype).tiny)
-            farthest = max(farthest, float(((value - second[name]).abs() / scale).max()))
+            apart = torch.where(value == second[name], 0, (value - second[name]).abs() / scale)
+            farthest = max(farthest, float(apart.max()))
     return differing, all_counts, farthest
 
 
@@ -148,7 +152,7 @@ def report(name: str, options: argparse.Namespace, sharpness: float) -> None:
         suites[way] = make()
         score(suites[way])
         suite = make()
-        times = milliseconds(lambda: score(suite), options.device, options.repeats)  # noqa: B023
+        times = milliseconds(lambda: score(suite), options.device, options.repeats, task.images)  # noqa: B023
         fastest[way] = min(times)
         print(f"  {way}: {min(times):.1f} ms per image (of {len(times)}: {min(times):.1f} … {max(times):.1f})")
     again = make()
@@ -159,13 +163,11 @@ def report(name: str, options: argparse.Namespace, sharpness: float) -> None:
     )
     print(f"sums by at most {farthest:.1e}; with kernels twice: {compared(suites['kernels'], again)}", flush=True)
     if options.profile:
-        for way in WAYS:
-            os.environ[kernels.CHOICE] = way
-            profile(lambda: score(suite), way, options.device)
+        profile(lambda: score(again), options.device)
 
 
-def profile(work: Callable[[], Any], way: str, device: str) -> None:
-    """Print which operations take the time of one image."""
+def profile(work: Callable[[], Any], device: str) -> None:
+    """Print which operations take the time of one run."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiled
 
@@ -178,7 +180,7 @@ def profile(work: Callable[[], Any], way: str, device: str) -> None:
     ]
     kernels_alone = [event for event in events if event.device_type.name == "CUDA"]
     total = sum(event.self_device_time_total for event in kernels_alone)
-    print(f"    {way}: {sum(event.count for event in kernels_alone):,} kernels, {total / 1000:.1f} ms on the device")
+    print(f"    {sum(event.count for event in kernels_alone):,} kernels, {total / 1000:.1f} ms on the device")
     for event in sorted(kernels_alone, key=lambda event: -event.self_device_time_total)[:14]:
         print(f"    {event.self_device_time_total / 1000:8.2f} ms {event.count:6,} × {event.key[:110]}", flush=True)
 
@@ -198,7 +200,8 @@ def main() -> None:
         for sharpness in (1.0, 5.0) if task.classes else (1.0,):
             draws = len(make_draws(task.members, task.sizes, max_draws=task.sets).sets)
             sharpened = f", logits × {sharpness:g}" if task.classes else ""
-            print(f"{name}: {task.size[0]} × {task.size[1]}, {task.members} members, {draws} draws{sharpened}")
+            size = f"{task.images} of {task.size[0]} × {task.size[1]}"
+            print(f"{name}: {size}, {task.members} members, {draws} draws{sharpened}")
             with torch.inference_mode():
                 report(name, options, sharpness)
 

@@ -18,7 +18,6 @@ from epibench.kernels.drawn import DrawnMembers
 
 PIXELS_OF_MEMBER = 256
 PIXELS_OF_DRAWS = 128
-UNROLLED = 4
 
 
 @dataclass(frozen=True)
@@ -74,11 +73,10 @@ def _softmax(
     first = values + member * member_stride + pixel * pixel_stride
     to = probs + member * classes * pixels + pixel
     at = first
-    highest = tl.load(at, mask=there, other=0)
+    highest = tl.load(at, mask=there, other=0).to(tl.float64)
     for _ in range(1, classes):
         at += class_stride
-        highest = tl.maximum(highest, tl.load(at, mask=there, other=0))
-    highest = highest.to(tl.float64)
+        highest = tl.maximum(highest, tl.load(at, mask=there, other=0).to(tl.float64))
     total = tl.zeros((BLOCK,), tl.float64)
     at = first
     for _ in range(classes):
@@ -158,44 +156,74 @@ def judge(
     if predicted.numel():
         groups, together = drawn.rows.shape
         probs = probs if probs.stride(2) == 1 else probs.contiguous()
-        tables = (drawn.rows, drawn.sizes, drawn.members, drawn.weights, drawn.members.shape[1])
         with launching(probs):
             _judge[groups, triton.cdiv(pixels, PIXELS_OF_DRAWS)](
-                probs, target, *tables, confidence, predicted, brier, own, doubt, pixels, classes,
-                probs.stride(0), probs.stride(1), with_entropy, together, PIXELS_OF_DRAWS, UNROLLED, enable_fp_fusion=False,
+                probs, target, *drawn.tables, pixels, classes, probs.stride(0), probs.stride(1),
+                confidence, predicted, brier, own, doubt,
+                with_entropy, together, PIXELS_OF_DRAWS, enable_fp_fusion=False,
             )  # fmt: skip
     return confidence, predicted, brier, own, doubt
 
 
 @triton.jit
 def _judge(
-    probs, target, rows, sizes, members, weights, most, confidences, predictions, briers, owns, doubts, pixels,
-    classes, member_stride, class_stride, ENTROPY: tl.constexpr, DRAWS: tl.constexpr, PIXELS: tl.constexpr,
-    UNROLL: tl.constexpr,
+    probs, target, rows, sizes, members, weights, most, pixels, classes, member_stride, class_stride,
+    confidences, predictions, briers, owns, doubts,
+    ENTROPY: tl.constexpr, DRAWS: tl.constexpr, PIXELS: tl.constexpr,
 ):  # fmt: skip
-    group, draw = tl.program_id(0), tl.arange(0, DRAWS)
-    pixel = tl.program_id(1).to(tl.int64) * PIXELS + tl.arange(0, PIXELS)
-    there = pixel < pixels
-    pixel = tl.minimum(pixel, pixels - 1)
-    size = tl.load(sizes + group)
+    row, pixel, there = tile_of(rows, pixels, DRAWS, PIXELS)
     truth = tl.load(target + pixel)[None, :]
+    confidence, predicted, brier, own, doubt = judged(
+        probs + pixel,
+        truth,
+        sizes,
+        members,
+        weights,
+        most,
+        classes,
+        member_stride,
+        class_stride,
+        ENTROPY,
+        DRAWS,
+        PIXELS,
+    )
+    at = row * pixels + pixel[None, :]
+    tl.store(confidences + at, confidence, mask=there)
+    tl.store(predictions + at, predicted, mask=there)
+    tl.store(briers + at, brier, mask=there)
+    tl.store(owns + at, own, mask=there)
+    tl.store(doubts + at, doubt, mask=there)
+
+
+@triton.jit
+def tile_of(rows, pixels, DRAWS: tl.constexpr, PIXELS: tl.constexpr):
+    """The draws (draw, 1) and pixels (pixel,) of a program, none beyond the last, and which of them there are."""
+    row = tl.load(rows + tl.program_id(0) * DRAWS + tl.arange(0, DRAWS)).to(tl.int64)[:, None]
+    pixel = tl.program_id(1).to(tl.int64) * PIXELS + tl.arange(0, PIXELS)
+    there = (row >= 0) & (pixel < pixels)[None, :]
+    return row, tl.minimum(pixel, pixels - 1), there
+
+
+@triton.jit
+def judged(
+    of_label, truth, sizes, members, weights, most, classes, member_stride, class_stride,
+    ENTROPY: tl.constexpr, DRAWS: tl.constexpr, PIXELS: tl.constexpr,
+):  # fmt: skip
+    """What the draws of a program make of its pixels, each (draw, pixel). of_label: where the first class is."""
+    group, draw = tl.program_id(0), tl.arange(0, DRAWS)
+    size = tl.load(sizes + group)
     confidence = tl.full((DRAWS, PIXELS), -1, tl.float64)
     predicted = tl.zeros((DRAWS, PIXELS), tl.int32)
     brier = tl.zeros((DRAWS, PIXELS), tl.float64)
     own = tl.zeros((DRAWS, PIXELS), tl.float64)
     doubt = tl.zeros((DRAWS, PIXELS), tl.float64)
-    of_label = probs + pixel
     for label in range(classes):
         average = tl.zeros((DRAWS, PIXELS), tl.float64)
-        for number in tl.range(size, loop_unroll_factor=UNROLL):
+        for number in tl.range(size, loop_unroll_factor=4):
             at = group * most + number
-            prob = tl.load(of_label + tl.load(members + at).to(tl.int64) * member_stride)
-            weight = tl.load(weights + at * DRAWS + draw)
-            average = tl.fma(
-                tl.broadcast_to(weight[:, None], (DRAWS, PIXELS)),
-                tl.broadcast_to(prob[None, :], (DRAWS, PIXELS)),
-                average,
-            )
+            prob = tl.load(of_label + tl.load(members + at).to(tl.int64) * member_stride)[None, :]
+            weight = tl.load(weights + at * DRAWS + draw)[:, None]
+            average = tl.fma(tl.broadcast_to(weight, (DRAWS, PIXELS)), tl.broadcast_to(prob, (DRAWS, PIXELS)), average)
         higher = average > confidence
         predicted = tl.where(higher, label, predicted)
         confidence = tl.where(higher, average, confidence)
@@ -210,10 +238,4 @@ def _judge(
         doubt = tl.where(doubt < 0, 0.0, doubt)
     else:
         doubt = tl.where(confidence > 1, 0.0, 1 - confidence)
-    row = tl.load(rows + group * DRAWS + draw).to(tl.int64)[:, None]
-    at, mask = row * pixels + pixel[None, :], (row >= 0) & there[None, :]
-    tl.store(confidences + at, confidence, mask=mask)
-    tl.store(predictions + at, predicted, mask=mask)
-    tl.store(briers + at, brier, mask=mask)
-    tl.store(owns + at, own, mask=mask)
-    tl.store(doubts + at, doubt, mask=mask)
+    return confidence, predicted, brier, own, doubt

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-DRAWS_AT_ONCE = 8
+DRAWS_AT_ONCE = 4
 _KNOWN = WeakTensorKeyDictionary()
 
 
@@ -48,4 +48,10 @@ class DrawnMembers:
         chosen = torch.argsort((~drawn).to(torch.uint8), dim=1, stable=True)[:, : int(sizes.max())]
         shares = padded.gather(2, chosen[:, None].expand(-1, together, -1)).movedim(1, 2)
         numbers = (each.to(weights.device, torch.int32) for each in (rows.view(-1, together), sizes, chosen))
-        return cls(*(each.contiguous() for each in numbers), shares.to(weights.device).contiguous())
+        group, size, member = (each.contiguous() for each in numbers)
+        return cls(group, size, member, shares.to(weights.device).contiguous())
+
+    @property
+    def tables(self) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
+        """As kernels take them; last how far the lists of members are apart."""
+        return self.rows, self.sizes, self.members, self.weights, self.members.shape[1]

@@ -25,10 +25,9 @@ def moments(mean: Tensor, variance: Tensor, drawn: DrawnMembers, draws: int) -> 
     drawn_mean, aleatoric, epistemic = (mean.new_empty((draws, pixels)) for _ in range(3))
     if drawn_mean.numel():
         groups, together = drawn.rows.shape
-        tables = (drawn.rows, drawn.sizes, drawn.members, drawn.weights, drawn.members.shape[1])
         with launching(mean):
             _moments[groups, triton.cdiv(pixels, PIXELS_OF_DRAWS)](
-                mean, variance, *tables, drawn_mean, aleatoric, epistemic, pixels, together, PIXELS_OF_DRAWS
+                mean, variance, *drawn.tables, drawn_mean, aleatoric, epistemic, pixels, together, PIXELS_OF_DRAWS
             )
     return drawn_mean, aleatoric, epistemic
 

@@ -26,9 +26,15 @@ def bin_index(keys: Tensor, bits: int) -> Tensor:
 def _bin_index(keys, index, number, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(keys + at, mask=at < number, other=0)
+    tl.store(index + at, bin_of(key, SHIFT), mask=at < number)
+
+
+@triton.jit
+def bin_of(key, SHIFT: tl.constexpr):
+    """The bin of keys ≥ 0 by the leading bits of their pattern as float32; 0 for zeros alone."""
     pattern = key.to(tl.float32).to(tl.int32, bitcast=True)
     above_zero = (key > 0).to(tl.int32)  # also where it underflows to float32
-    tl.store(index + at, tl.maximum((pattern + ((1 << SHIFT) - 1)) >> SHIFT, above_zero), mask=at < number)
+    return tl.maximum((pattern + ((1 << SHIFT) - 1)) >> SHIFT, above_zero)
 
 
 def accumulate(index: Tensor, copies: int, *tables: tuple[Tensor, Tensor | None]) -> None:
