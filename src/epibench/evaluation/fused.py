@@ -54,7 +54,8 @@ class FusedUpdates:
             return None
         if {name: type(metric) for name, metric in found.items()} != COVERED:
             return None
-        return cls(suite, layout_of(found))
+        layout = layout_of(found)
+        return cls(suite, layout) if found["ece_adaptive"].bits == layout.wide_bits else None
 
     def update(self, predictive: CategoricalPredictive, target: Tensor) -> bool:
         """Add pixels to all metrics; False, and nothing added, where some have scores that are not numbers ≥ 0."""
@@ -77,10 +78,7 @@ def layout_of(found: Mapping[str, Any]) -> Layout:
     """What the states of the metrics look like."""
     from epibench.kernels.tally import Layout
 
-    bits, adaptive = found["sparsification"].bits, found["ece_adaptive"].bits
-    if bits != adaptive:
-        raise ValueError(f"the metrics have bins of {bits} and of {adaptive} bits; a kernel fills bins of one size")
-    reliability = found["reliability"]
+    bits, reliability = found["sparsification"].bits, found["reliability"]
     return Layout(
         classes=reliability.num_classes,
         wide=ranking.num_bins(bits),

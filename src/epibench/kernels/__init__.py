@@ -38,6 +38,6 @@ def _available(device: torch.device) -> bool:
     capability = torch.cuda.get_device_capability(device)
     if capability < OLDEST_CAPABILITY:
         name = torch.cuda.get_device_name(device)
-        warnings.warn(f"Triton does not run on a {name}: plain operations score on it", stacklevel=3)
+        warnings.warn(f"Triton does not run on {name}: plain operations score on it", stacklevel=3)
         return False
     return True

@@ -56,7 +56,8 @@ class Pool:
 class Pixels:
     """A block of valid pixels, or points.
 
-    outputs: mean and variance (member, pixel), or probs or logits (member, pixel, class), dtype as predicted
+    outputs: mean and variance (member, pixel), or probs or logits (member, pixel, class), dtype as predicted; or, where
+        a kernel makes it of coarse logits, their softmax in float64, classes outermost in memory
     target: (pixel,) float64 (gaussian) or int64 (categorical)
     image: (pixel,) int64 number of the image, where there are images
     scanned: pixels that were gone through for this block, valid or not
