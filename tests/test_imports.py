@@ -26,6 +26,7 @@ ORDER = [
     "parallel",
     "randomness",
     "interpolation",
+    "kernels",
     "metrics",
     "likelihoods",
     "data.classes",
@@ -88,7 +89,7 @@ def test_only_results_find_what_stands_above_them_by_its_name() -> None:
 
 def test_metrics_know_nothing_of_the_rest() -> None:
     imported = set().union(*(imported_parts(path) for path in (ROOT / "metrics").glob("*.py")))
-    assert imported == {"conventions", "metrics", "parallel"}
+    assert imported == {"conventions", "kernels", "metrics", "parallel"}
 
 
 SCORE = """

@@ -215,7 +215,7 @@ def judged_by_brute_force(probs: Tensor, target: list[int], draws: Draws) -> dic
     return {name: torch.tensor(rows, dtype=torch.float64) for name, rows in found.items()} | averaged
 
 
-JUDGES = {"by class": categorical._judge_by_class, "at once": categorical._judge_at_once}
+JUDGES = {"by class": categorical._judge_by_class, "in order": categorical._judge_in_order}
 
 
 @in_any_time
@@ -233,8 +233,8 @@ def test_judging_equals_brute_force(way: str, seed: int, members: int, pixels: i
     target = torch.from_numpy(np.random.default_rng(seed).integers(0, classes, pixels))
     draws = make_draws(members, range(1, members + 1), seed=seed, max_draws=3)
     expected = judged_by_brute_force(probs, target.tolist(), draws)
-    names = ("confidence", "predicted", "brier", "entropy")
-    for name, values in zip(names, JUDGES[way](probs, draws.weights, target, True), strict=True):
+    expected["uncertainty"] = expected["entropy"]
+    for name, values in JUDGES[way](probs, draws.weights, target, True)._asdict().items():
         torch.testing.assert_close(values.double(), expected[name], rtol=1e-12, atol=1e-13)
 
 
@@ -281,9 +281,9 @@ def test_the_first_of_equal_classes_is_predicted(way: str) -> None:
 def test_more_classes_than_a_byte_can_number(way: str) -> None:
     probs = torch.eye(300, dtype=torch.float64)[None, [299, 255, 256, 0]]
     target = torch.tensor([299, 0, 256, 1])
-    _, predicted, brier, _ = JUDGES[way](probs, torch.ones((1, 1), dtype=torch.float64), target, True)
-    assert predicted.tolist() == [[299, 255, 256, 0]]
-    assert brier[0].tolist() == pytest.approx([0, 2, 0, 2], abs=1e-15)
+    judged = JUDGES[way](probs, torch.ones((1, 1), dtype=torch.float64), target, True)
+    assert judged.predicted.tolist() == [[299, 255, 256, 0]]
+    assert judged.brier[0].tolist() == pytest.approx([0, 2, 0, 2], abs=1e-15)
 
 
 @pytest.mark.parametrize("fast", [True, False])

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from epibench.evaluation.fused import FusedUpdates
 from epibench.evaluation.suite import MetricInputs, Suite, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS, Likelihood
 from epibench.members.draws import Draws
@@ -168,16 +169,21 @@ def evaluate(
 ) -> None:
     """Update the metrics of all draws with blocks of pixels; weights: (draw, member), rows sum to 1."""
 
-    def observe(pixels: Pixels) -> MetricInputs:
+    fused = FusedUpdates.of(suite, weights)
+
+    def observe(pixels: Pixels) -> MetricInputs | None:
         predictive = likelihood.combine(pixels.outputs, weights)
+        if fused and fused.update(predictive, pixels.target):
+            return None
         return suite.inputs_of(predictive, pixels.target, pixels.image)
 
     with silenced_torch_threads():
         for block in blocks:
             cut = chunks(block, len(weights), weights.device)
-            while some := list(itertools.islice(cut, CHUNKS_AT_ONCE)):
+            while some := list(itertools.islice(cut, CHUNKS_AT_ONCE[weights.device.type])):
                 for observed in in_threads(observe, some):
-                    suite.update(observed)
+                    if observed is not None:
+                        suite.update(observed)
                 progress(sum(pixels.scanned for pixels in some))
 
 

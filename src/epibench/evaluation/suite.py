@@ -51,12 +51,12 @@ class Suite:
 
     def __init__(self, suite: dict[str, StreamingMetric], settings: SuiteSettings):
         self.metrics = MetricCollection(cast(dict[str, Any], suite), compute_groups=False)
-        self._observe, self._uncertainty = METRIC_INPUTS[settings.kind], settings.uncertainty
-        self._published = settings.published
+        self.settings = settings
+        self._observe = METRIC_INPUTS[settings.kind]
 
     def inputs_of(self, predictive: Any, target: Tensor, image: Tensor | None) -> MetricInputs:
         """What the metrics may ask for of these pixels, by name; it may be called from several threads."""
-        observed = self._observe(predictive, target, self._uncertainty)
+        observed = self._observe(predictive, target, self.settings.uncertainty)
         return observed if image is None else {**observed, "image": image}
 
     def update(self, observed: MetricInputs) -> None:
@@ -68,7 +68,7 @@ class Suite:
         for _, metric in self.metrics.items():  # where nothing was seen, all is NaN
             cast(StreamingMetric, metric).mark_updated()
         values: dict[str, Tensor] = self.metrics.compute()
-        if self._published:
+        if self.settings.published:
             for _, metric in self.metrics.items():
                 values |= cast(StreamingMetric, metric).as_published()
         # torchmetrics drops the draw axis of a single draw.

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from epibench import kernels
+
 CategoricalUncertainty = Literal["entropy", "mutual_information", "confidence"]
 
 # With AVX-512, NumPy's exp and log in float64 are two and three times as fast as PyTorch's.
@@ -54,12 +56,13 @@ class CategoricalPredictive:
     def judge(self, target: Tensor, uncertainty: CategoricalUncertainty = "entropy") -> Judgement:
         """All that metrics ask of each pixel, in one go and without holding `probs`. target: (pixel,)."""
         with_entropy = check_uncertainty(uncertainty) != "confidence"
-        judge = _judge_at_once if self.member_probs.is_cuda else _judge_by_class
-        confidence, predicted, brier, doubt = judge(self.member_probs, self.weights, target, with_entropy)
+        judge = _judge_in_order if self.member_probs.is_cuda else _judge_by_class
+        if kernels.usable(self.member_probs):
+            judge = _judge_by_kernel
+        judgement = judge(self.member_probs, self.weights, target, with_entropy)
         if uncertainty == "mutual_information":
-            doubt = self._without_members_entropy(doubt)
-        own = self.member_probs.gather(2, target.expand(len(self.member_probs), -1)[:, :, None])[:, :, 0]
-        return Judgement(confidence, predicted, brier, self.weights @ own, doubt)
+            return judgement._replace(uncertainty=self._without_members_entropy(judgement.uncertainty))
+        return judgement
 
     def _without_members_entropy(self, total: Tensor) -> Tensor:
         epistemic = (total - self.weights @ entropy(self.member_probs)).clamp_(min=0)
@@ -80,34 +83,66 @@ class Judgement(NamedTuple):
 def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> CategoricalPredictive:
     """The predictive of every draw at once.
 
-    outputs: `probs` or `logits`, (member, pixel, class); weights: (draw, member), rows sum to 1.
+    outputs: `probs` or `logits`, (member, pixel, class), or `softmax`, probabilities of logits in float64 with classes
+    outermost in memory; weights: (draw, member), rows sum to 1.
     """
+    if "softmax" in outputs:
+        probs = outputs["softmax"]
+        return CategoricalPredictive(probs, weights.to(probs.device, torch.float64))
     values = outputs["logits" if "logits" in outputs else "probs"].movedim(2, 1).contiguous()
+    if "logits" in outputs and kernels.usable(values):
+        from epibench.kernels.categorical import softmax
+
+        return CategoricalPredictive(softmax(values).movedim(1, 2), weights.to(values.device, torch.float64))
     probs = torch.empty(values.shape, dtype=torch.float64, device=values.device)
     if "logits" not in outputs:
         probs.copy_(values).clamp_(min=0)  # stored probabilities may lie below 0 by their rounding
     elif probs.numel():
         torch.sub(values, values.amax(1, keepdim=True).to(torch.float64), out=probs)
         _in_place("exp", probs)
-        probs /= probs.sum(1, keepdim=True)
+        probs /= _sum_in_order(probs)[:, None] if probs.is_cuda else probs.sum(1, keepdim=True)
     return CategoricalPredictive(probs.movedim(1, 2), weights.to(probs.device, torch.float64))
 
 
-def _judge_at_once(
-    member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """For a GPU: few passes over averaged probabilities of all classes."""
-    probs = CategoricalPredictive(member_probs, weights).probs
-    confidence, predicted = probs.max(2)
-    doubt = entropy(probs) if with_entropy else (1 - confidence).clamp_(min=0)
-    index = target.expand(len(weights), -1)[:, :, None]
-    probs.scatter_add_(2, index, -torch.ones_like(probs[:, :, :1]))
-    return confidence, predicted, torch.linalg.vector_norm(probs, dim=2).square_(), doubt
+def _judge_by_kernel(member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool) -> Judgement:
+    """For a GPU with kernels: averaged probabilities are never written."""
+    from epibench.kernels.categorical import judge
+    from epibench.kernels.drawn import drawn_members
+
+    return Judgement(*judge(member_probs.movedim(2, 1), drawn_members(weights), len(weights), target, with_entropy))
 
 
-def _judge_by_class(
-    member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _judge_in_order(member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool) -> Judgement:
+    """For a GPU without: members and classes are added one after another, so that a kernel can do the same.
+
+    1 − confidence, or an entropy near 0, is all rounding error of sums: in another order, pixels would change bins.
+    """
+    members = member_probs.movedim(2, 1)
+    probs = members.new_zeros((len(weights), *members.shape[1:]))
+    for draw, row in enumerate(weights.tolist()):
+        for member, weight in enumerate(row):
+            if weight:
+                probs[draw].add_(members[member], alpha=weight)
+    confidence, predicted = probs.max(1)
+    doubt = _sum_in_order(torch.special.entr(probs)) if with_entropy else 1 - confidence
+    index = target.expand(len(weights), -1)[:, None]
+    own = probs.gather(1, index)[:, 0]
+    probs.scatter_add_(1, index, -torch.ones_like(probs[:, :1]))
+    brier = torch.zeros_like(own)
+    for label in range(probs.shape[1]):
+        brier.addcmul_(probs[:, label], probs[:, label])
+    return Judgement(confidence, predicted, brier, own, doubt.clamp_(min=0))
+
+
+def _sum_in_order(values: Tensor) -> Tensor:
+    """Sums over the second axis, one value after another."""
+    total = values[:, 0].clone()
+    for number in range(1, values.shape[1]):
+        total += values[:, number]
+    return total
+
+
+def _judge_by_class(member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool) -> Judgement:
     """For a CPU: one class after the other, so that all that is held is (draw, pixel) and stays in the cache."""
     classes = member_probs.shape[2]
     probs = torch.empty((len(weights), len(target)), dtype=torch.float64)
@@ -124,7 +159,8 @@ def _judge_by_class(
         probs -= (target == label).to(torch.float64)
         brier.addcmul_(probs, probs)
     doubt = doubt.clamp_(min=0) if with_entropy else (1 - confidence).clamp_(min=0)
-    return confidence, predicted.to(torch.int64), brier, doubt
+    own = member_probs.gather(2, target.expand(len(member_probs), -1)[:, :, None])[:, :, 0]
+    return Judgement(confidence, predicted.to(torch.int64), brier, weights @ own, doubt)
 
 
 def entropy(probs: Tensor) -> Tensor:

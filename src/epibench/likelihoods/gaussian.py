@@ -10,6 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from epibench import kernels
+
 FINITE_LOG_VARIANCE = 20.0  # of images: e^±20 stays finite, also in float32, whatever a broken network says
 GaussianUncertainty = Literal["total", "aleatoric", "epistemic"]
 
@@ -50,6 +52,13 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> GaussianPredictiv
     """
     mean, variance = (outputs[name].to(torch.float64) for name in ("mean", "variance"))
     weights = weights.to(mean.device, torch.float64)
+    if kernels.usable(mean):
+        from epibench.kernels.drawn import drawn_members
+        from epibench.kernels.gaussian import moments
+
+        return GaussianPredictive(
+            *moments(mean, variance, drawn_members(weights), len(weights)), mean, variance, weights
+        )
     drawn = weights @ mean
     epistemic = variance_of_means(mean, drawn, weights)
     return GaussianPredictive(drawn, weights @ variance, epistemic, mean, variance, weights)

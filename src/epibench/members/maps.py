@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from epibench import kernels
 from epibench.interpolation import grid_positions
 
 Size = tuple[int, int]
@@ -96,6 +97,23 @@ class WindowMaps(Maps):
         """Outputs at full resolution, (member, row, column), or (member, class, row, column)."""
         return {name: self._upsampled(values[members, index], rows) for name, values in self.values.items()}
 
+    def pixels(self, index: int, rows: slice, kept: Tensor | None = None) -> dict[str, Tensor]:
+        """As every map's; where a kernel can, the probabilities of logits as `softmax`: these are never written."""
+        logits = self.values.get("logits")
+        if logits is None or len(self.windows) > 1 or logits.shape[-2:] == self.size or not kernels.usable(logits):
+            return super().pixels(index, rows, kept)
+        from epibench.kernels.categorical import Refinement, refined_softmax
+
+        if kept is None:
+            kept = torch.arange((rows.stop - rows.start) * self.size[1], dtype=torch.int32, device=logits.device)
+        axes = ((range(rows.start, rows.stop), 0), (range(self.size[1]), 1))
+        down, right = (
+            GridPoints.of(pixels, logits.shape[axis - 2], self.size[axis], self.align_corners, logits.device)
+            for pixels, axis in axes
+        )
+        where = Refinement(kept, self.size[1], *down, *right)
+        return {"softmax": refined_softmax(logits[:, index, 0], where).movedim(1, 2)}
+
     def refined(self, probs: bool = False) -> WindowMaps:
         """The same at the size of the images; probs: as probabilities."""
         images = range(next(iter(self.values.values())).shape[1])
@@ -146,6 +164,24 @@ class GroupedMaps(Maps):
         return {"probs": torch.where(total > 0, probs / total, 1 / len(self.groups))}
 
 
+class GridPoints(NamedTuple):
+    """Where pixels of one axis lie on its coarse grid: the number of the point below, and the share of the next."""
+
+    lower: Tensor
+    share: Tensor
+
+    @classmethod
+    def of(cls, pixels: range, coarse: int, fine: int, align_corners: bool, device: torch.device) -> GridPoints:
+        """Of some pixels of an axis with `fine` of them, on a grid of `coarse` points."""
+        positions = grid_positions(pixels, coarse, fine, align_corners, device)
+        lower = positions.floor().long().clamp(max=max(0, coarse - 2))
+        return cls(lower, positions - lower)
+
+    def upper(self, coarse: int) -> Tensor:
+        """The number of the next point."""
+        return (self.lower + 1).clamp(max=coarse - 1)
+
+
 def upsampled_rows(coarse: Tensor, size: Size, rows: slice, align_corners: bool = True) -> Tensor:
     """Some rows of values on a coarse grid, (…, row, column), interpolated to an image, bilinear.
 
@@ -153,14 +189,15 @@ def upsampled_rows(coarse: Tensor, size: Size, rows: slice, align_corners: bool 
     """
     if coarse.shape[-2:] == size:
         return coarse[..., rows, :]
-    height = coarse.shape[-2]
-    positions = grid_positions(range(rows.start, rows.stop), height, size[0], align_corners, coarse.device)
-    lower = positions.floor().long().clamp(max=max(0, height - 2))
-    upper = (lower + 1).clamp(max=height - 1)
-    share = (positions - lower).to(coarse.dtype)[:, None]
-    band = torch.lerp(coarse.index_select(-2, lower), coarse.index_select(-2, upper), share)
+    points = GridPoints.of(range(rows.start, rows.stop), coarse.shape[-2], size[0], align_corners, coarse.device)
+    upper, share = points.upper(coarse.shape[-2]), points.share.to(coarse.dtype)[:, None]
+    band = torch.lerp(coarse.index_select(-2, points.lower), coarse.index_select(-2, upper), share)
     if band.shape[-1] == size[1]:
         return band
+    if band.is_cuda:  # in the same way: a kernel can follow it to the last bit
+        points = GridPoints.of(range(size[1]), coarse.shape[-1], size[1], align_corners, coarse.device)
+        upper, share = points.upper(coarse.shape[-1]), points.share.to(coarse.dtype)
+        return torch.lerp(band.index_select(-1, points.lower), band.index_select(-1, upper), share)
     flat = band.reshape(-1, 1, *band.shape[-2:])
     wide = functional.interpolate(flat, (band.shape[-2], size[1]), mode="bilinear", align_corners=align_corners)
     return wide.view(*band.shape[:-1], size[1])

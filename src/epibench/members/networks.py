@@ -344,7 +344,7 @@ class ImageShard:
 
     def _pixel_blocks(self, predicted: list[Maps], part: DrawnPart) -> Iterator[Pixels]:
         """The valid pixels, in blocks of as many as are scored at once."""
-        most = CHUNKS_AT_ONCE * chunk_size(
+        most = CHUNKS_AT_ONCE[self.predictor.device.type] * chunk_size(
             len(part.weights), part.num_members, self.predictor.num_classes or 1, self.predictor.device
         )
         pieces, size = list[Pixels](), 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from epibench import kernels
 from epibench.members.draws import Draws
 from epibench.plans import Plan
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 # Elements (draw × pixel × class) that are scored at once: 16 MiB in float64; on a GPU enough to fill it.
 CHUNK = {"cpu": 2**21, "cuda": 2**27}
-CHUNKS_AT_ONCE = 2
+CHUNKS_AT_ONCE = {"cpu": 2, "cuda": 1}
+# With kernels on a GPU: the part of its memory that a chunk may take, and bytes of each pixel for each draw.
+KERNEL_MEMORY = 1 / 8
+DRAW_BYTES = 80
 
 
 class Pool:
@@ -52,7 +56,8 @@ class Pool:
 class Pixels:
     """A block of valid pixels, or points.
 
-    outputs: mean and variance (member, pixel), or probs or logits (member, pixel, class), dtype as predicted
+    outputs: mean and variance (member, pixel), or probs or logits (member, pixel, class), dtype as predicted; or, where
+        a kernel makes it of coarse logits, their softmax in float64, classes outermost in memory
     target: (pixel,) float64 (gaussian) or int64 (categorical)
     image: (pixel,) int64 number of the image, where there are images
     scanned: pixels that were gone through for this block, valid or not
@@ -143,6 +148,9 @@ def parts_of(pool: Pool, draws: Draws) -> list[DrawnPart]:
 
 def chunk_size(num_draws: int, num_members: int, num_classes: int, device: torch.device) -> int:
     """How many pixels are scored at once."""
+    if num_classes > 1 and kernels.usable(device):  # averaged probabilities are not held, those of members are
+        memory = KERNEL_MEMORY * torch.cuda.get_device_properties(device).total_memory
+        return max(1, int(memory / (8 * num_members * num_classes + DRAW_BYTES * num_draws)))
     return max(1, CHUNK[device.type] // (max(num_draws, num_members) * max(1, num_classes)))
 
 

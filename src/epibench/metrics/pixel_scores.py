@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from epibench import kernels
+
 # Sums of densities below this have lost digits to underflow.
 SMALLEST_DENSITY = 1e-280
 INTERVAL_ALPHA = 0.1
@@ -62,6 +64,10 @@ def mixture_crps(means: Tensor, variances: Tensor, weights: Tensor, target: Tens
     is evaluated once for all draws. Shapes as in `mixture_nll`.
     """
     means, variances, weights = (tensor.to(torch.float64) for tensor in (means, variances, weights))
+    if kernels.usable(means):
+        from epibench.kernels import gaussian
+
+        return gaussian.mixture_crps(means, variances, weights, target)
     score = weights @ expected_distance(target - means, variances)
     for first in range(means.shape[0]):
         drawn = torch.nonzero(weights[:, first]).flatten()

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from epibench import kernels
+
 INFINITY_PATTERN = 0x7F800000
 # Rounding a float64 key to float32 can carry it over an edge by half a unit in the last place.
 ROUNDING = 2.0**-23
@@ -43,6 +45,10 @@ def order_key(values: Tensor) -> Tensor:
 
 def bin_index(keys: Tensor, bits: int) -> Tensor:
     """The bin of each key ≥ 0, int32; bin b holds ]edge(b−1), edge(b)], and exact zeros are alone in bin 0."""
+    if kernels.usable(keys):
+        from epibench.kernels import histograms
+
+        return histograms.bin_index(keys, bits)
     shift = 31 - bits
     pattern = keys.to(torch.float32, copy=True).view(torch.int32)
     index = pattern.add_((1 << shift) - 1).bitwise_right_shift_(shift)
@@ -63,6 +69,9 @@ def accumulate(index: Tensor, *tables: tuple[Tensor, Tensor | None]) -> None:
     """
     draws, bins = tables[0][0].shape
     copies = max(1, min(GPU_COPIES, GPU_COUNTERS // (draws * bins))) if index.is_cuda else 1
+    if kernels.usable(index):
+        _accumulate_at_once(index, copies, *tables)
+        return
     if copies > 1:
         # Neighbouring GPU threads count in different copies of a table, and do not wait for each other.
         index = index + torch.arange(index.shape[1], device=index.device) % copies * bins
@@ -75,6 +84,18 @@ def accumulate(index: Tensor, *tables: tuple[Tensor, Tensor | None]) -> None:
             table += spread.scatter_add_(1, index, values).view(draws, copies, bins).sum(1)
         else:
             table.scatter_add_(1, index, values)
+
+
+def _accumulate_at_once(index: Tensor, copies: int, *tables: tuple[Tensor, Tensor | None]) -> None:
+    """The same by a kernel, which sees each pixel once."""
+    from epibench.kernels import histograms
+
+    draws, bins = tables[0][0].shape
+    spread = [table if copies == 1 else table.new_zeros((draws, copies * bins)) for table, _ in tables]
+    histograms.accumulate(index, copies, *((into, values) for into, (_, values) in zip(spread, tables, strict=True)))
+    if copies > 1:
+        for into, (table, _) in zip(spread, tables, strict=True):
+            table += into.view(draws, copies, bins).sum(1)
 
 
 def count_correct(index: Tensor, counts: Tensor, hits: Tensor, correct: Tensor) -> None:

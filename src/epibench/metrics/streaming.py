@@ -34,7 +34,7 @@ Array = Tensor | npt.NDArray[Any] | list[Any] | SupportsFloat
 # Pieces whose temporaries stay in the processor's cache, long enough that Python costs little; on a GPU, pieces large
 # enough to fill it.
 CPU_PIECE = 2**17
-GPU_PIECE = 2**25
+GPU_PIECE = 2**26
 TRIED_ON = "1.9.0"  # the version of torchmetrics
 PRIVATE_ATTRIBUTES = ("_computed", "_defaults", "_forward_cache", "_should_unsync", "_to_sync", "_update_count")
 

@@ -1,0 +1,139 @@
+"""Categorical metrics of all draws from one kernel, which judges pixels and counts them in one go.
+
+The states are those that the metrics' own updates would leave: counts equal, sums to their rounding. What a kernel does
+not cover is updated by the metrics themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from torch import Tensor
+
+from epibench import kernels, metrics
+from epibench.evaluation.suite import Suite
+from epibench.likelihoods.categorical import CategoricalPredictive
+from epibench.metrics import per_class, ranking
+from epibench.metrics.checks import check_numbers
+from epibench.metrics.streaming import StreamingMetric
+
+if TYPE_CHECKING:
+    from epibench.kernels.tally import Layout, Tally
+
+COVERED = {
+    "sparsification": metrics.Sparsification,
+    "reliability": metrics.ConfidenceCalibration,
+    "ece_adaptive": metrics.AdaptiveConfidenceCalibration,
+    "miou": metrics.MeanIoU,
+    "brier": metrics.BrierScore,
+    "nll": metrics.CategoricalNLL,
+    "class_scores": metrics.ClassScores,
+    "class_sparsification": metrics.ClassSparsification,
+}
+# Its counts of (true class, predicted class, bin of confidence) stay small up to so many.
+MOST_CLASSES = 64
+RIGHT = 32  # bits below those that count what is right
+
+
+@dataclass(frozen=True)
+class FusedUpdates:
+    """Updates of a suite's categorical metrics."""
+
+    suite: Suite
+    layout: Layout
+
+    @classmethod
+    def of(cls, suite: Suite, weights: Tensor) -> FusedUpdates | None:
+        """None where kernels cannot be used, or where the metrics are not those that they cover."""
+        settings, found = suite.settings, dict(suite.metrics.items())
+        if not kernels.usable(weights) or settings.kind != "categorical" or settings.exact:
+            return None
+        if settings.uncertainty == "mutual_information" or not 0 < (settings.num_classes or 0) <= MOST_CLASSES:
+            return None
+        if {name: type(metric) for name, metric in found.items()} != COVERED:
+            return None
+        layout = layout_of(found)
+        return cls(suite, layout) if found["ece_adaptive"].bits == layout.wide_bits else None
+
+    def update(self, predictive: CategoricalPredictive, target: Tensor) -> bool:
+        """Add pixels to all metrics; False, and nothing added, where some have scores that are not numbers ≥ 0."""
+        from epibench.kernels.drawn import drawn_members
+        from epibench.kernels.tally import tally
+
+        check_numbers(target, self.layout.classes, "target", label=True)
+        probs, weights = predictive.member_probs.movedim(2, 1), predictive.weights
+        with_entropy = self.suite.settings.uncertainty == "entropy"
+        counted = tally(probs, drawn_members(weights), len(weights), target, with_entropy, self.layout)
+        if bool((counted.joint.flatten(1).sum(1) != len(target)).any()):
+            return False
+        increments = states_of(counted)
+        for name, metric in self.suite.metrics.items():
+            add(cast(StreamingMetric, metric), increments[name])
+        return True
+
+
+def layout_of(found: Mapping[str, Any]) -> Layout:
+    """What the states of the metrics look like."""
+    from epibench.kernels.tally import Layout
+
+    bits, reliability = found["sparsification"].bits, found["reliability"]
+    return Layout(
+        classes=reliability.num_classes,
+        wide=ranking.num_bins(bits),
+        wide_bits=bits,
+        narrow=per_class.NUM_BINS,
+        narrow_bits=per_class.BITS,
+        narrow_first=per_class.FIRST,
+        bins=reliability.bins,
+    )
+
+
+def add(metric: StreamingMetric, increments: Mapping[str, Tensor]) -> None:
+    """Add to the states of a metric, by their names."""
+    for state, increment in increments.items():
+        setattr(metric, state, getattr(metric, state) + increment)
+    metric.mark_updated()
+    metric.forget_result()
+
+
+def states_of(counted: Tally) -> dict[str, dict[str, Tensor]]:
+    """What every metric has to add to its states, by their names."""
+    joint, doubt = counted.joint, counted.count("doubt")
+    confusion = joint.sum(3)
+    class_counts = confusion.sum(2)
+    class_brier = counted.sum("class_loss").reshape(*class_counts.shape, -1).sum(2)
+    pixels = class_counts.sum(1)
+    return {
+        "sparsification": _by_uncertainty(counted, ""),
+        "reliability": {
+            "bin_counts": joint.sum(1).flatten(1),
+            "bin_correct": joint.diagonal(dim1=1, dim2=2).movedim(2, 1).flatten(1),
+            "bin_confidence": counted.confidence.sum(1).flatten(1),
+        },
+        "ece_adaptive": {
+            "doubt_counts": doubt & (2**RIGHT - 1),
+            "doubt_correct": doubt >> RIGHT,
+            "doubt_sums": counted.sum("doubt"),
+        },
+        "miou": {"confusion": confusion.flatten(1)},
+        "brier": {"brier_sum": class_brier.sum(1), "brier_count": pixels},
+        "nll": {
+            "nll_sum": counted.sum("finite_nll")[:, 0],
+            "nll_count": pixels,
+            "nll_infinite": counted.count("infinite")[:, 0],
+        },
+        "class_scores": {"class_counts": class_counts, "class_brier": class_brier, "class_nll": counted.nll},
+        "class_sparsification": _by_uncertainty(counted, "class_"),
+    }
+
+
+def _by_uncertainty(counted: Tally, of: str) -> dict[str, Tensor]:
+    return {
+        f"{of}uncertainty_counts": counted.count(f"{of}uncertainty"),
+        f"{of}uncertainty_losses": counted.sum(f"{of}uncertainty_losses"),
+        f"{of}uncertainty_squares": counted.sum(f"{of}uncertainty_squares"),
+        f"{of}loss_counts": counted.count(f"{of}loss"),
+        f"{of}loss_losses": counted.sum(f"{of}loss"),
+    }
