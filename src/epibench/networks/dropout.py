@@ -253,6 +253,24 @@ def drop_elements(values: Tensor, keys: Tensor, place: int, rate: float) -> Tens
     return _drop(windows, _drops(keys, place, tuple(windows.shape[1:]), rate), rate).reshape(values.shape)
 
 
+@torch.library.custom_op("epibench::drop_elements", mutates_args=())
+def _opaque_drop(values: Tensor, keys: Tensor, place: int, rate: float) -> Tensor:
+    return drop_elements(values, keys, place, rate)
+
+
+@_opaque_drop.register_fake
+def _(values: Tensor, keys: Tensor, place: int, rate: float) -> Tensor:
+    return torch.empty_like(values)
+
+
+def compilable_drop(values: Tensor, keys: Tensor, place: int, rate: float) -> Tensor:
+    """The same as `drop_elements`; to a compiler it is one operation that it cannot look into."""
+    if torch.compiler.is_compiling():
+        result: Tensor = _opaque_drop(values, keys, place, rate)
+        return result
+    return drop_elements(values, keys, place, rate)
+
+
 def _threshold(rate: float) -> int:
     """An element is dropped where its 16 bits are below."""
     return round(rate * 2**16)

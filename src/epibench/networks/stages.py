@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from epibench.networks.dropout import drop_elements
+from epibench.networks.dropout import compilable_drop
 
 State = tuple[Tensor, ...]
 Step = Callable[[Any], Any]  # the first step of a network takes its inputs, the last one gives its raw outputs
@@ -55,8 +55,9 @@ class DropoutPasses:
     rate: float
 
     @classmethod
-    def of(cls, network: nn.Module, places: Sequence[str], rate: float) -> DropoutPasses | None:
-        """None where the network has no stages, or dropout acts within one of them."""
+    def of(cls, network: nn.Module, rate: float) -> DropoutPasses | None:
+        """With dropout after the network's `dropout_places`; None where it has no stages, or one is within a stage."""
+        places: Sequence[str] = getattr(network, "dropout_places", ())
         if not isinstance(network, Staged) or not places or not 0 < rate < 1:
             return None
         named = network.stages()
@@ -75,7 +76,7 @@ class DropoutPasses:
         """Raw outputs of the pass that the keys of its images name; the state is left as it was."""
         for place, part in enumerate(self.parts[1:]):
             *others, last = state
-            state = part((*others, drop_elements(last, keys, place, self.rate)))
+            state = part((*others, compilable_drop(last, keys, place, self.rate)))
         raw: Tensor = state  # type: ignore[assignment]  # the last part ends in raw outputs
         return raw
 
