@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Iterator
@@ -32,9 +33,11 @@ def copied_ahead(batches: Iterator[Batch], device: torch.device) -> Iterator[tup
     if device.type != "cuda":
         yield from ((batch.to(device), int(batch.valid.sum())) for batch in batches)
         return
+    first = list(itertools.islice(batches, 1))  # the loader starts its processes here, and not in a thread
     waiting: queue.Queue[_Copied | BaseException | None] = queue.Queue(AHEAD)
     stopped = threading.Event()
-    thread = threading.Thread(target=_copy, args=(batches, device, waiting, stopped), daemon=True)
+    following = itertools.chain(first, batches)
+    thread = threading.Thread(target=_copy, args=(following, device, waiting, stopped), daemon=True)
     thread.start()
     try:
         while (copied := waiting.get()) is not None:
@@ -47,6 +50,8 @@ def copied_ahead(batches: Iterator[Batch], device: torch.device) -> Iterator[tup
             while not waiting.empty():
                 waiting.get_nowait()
             thread.join(0.05)
+        if hasattr(batches, "close"):
+            batches.close()  # ends the loader's processes
 
 
 def _taken(copied: _Copied, device: torch.device) -> Batch:
@@ -79,6 +84,3 @@ def _copy(
         waiting.put(None)
     except BaseException as error:  # it is the reader's to see
         waiting.put(error)
-    finally:
-        if hasattr(batches, "close"):
-            batches.close()  # ends the loader's processes

@@ -116,7 +116,8 @@ class _Graph:
                 function(*own)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        # The thread that copies batches may go on meanwhile.
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.outputs, self.form = pytree.tree_flatten(function(*own))
 
     def __call__(self, tensors: list[Tensor]) -> Any:

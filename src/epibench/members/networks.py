@@ -183,7 +183,7 @@ class NetworkPool(ImagePool):
     _: KW_ONLY
     speed: Speed = PLAIN
     loaded_at_once: int = 1
-    _compiled: CompiledNetwork | None = None
+    compiled: CompiledNetwork | None = field(default=None, init=False)  # once it was tried
 
     def shares(self, member: Member) -> Member:
         """Passes of one network share it."""
@@ -251,9 +251,9 @@ class NetworkPool(ImagePool):
         if not self.speed.any and not self.splits:
             return super().predictions(members, inputs, images)
         groups = [list(group) for _, group in itertools.groupby(members, self.shares)]
-        if self.speed.any and self._compiled is None:
-            self._compiled = self._tried(groups[0], inputs, images)
-        return [outputs for group in groups for outputs in self._of_network(group, inputs, images, self._compiled)]
+        if self.speed.any and self.compiled is None:
+            self.compiled = self._tried(groups[0], inputs, images)
+        return [outputs for group in groups for outputs in self._of_network(group, inputs, images, self.compiled)]
 
     def _tried(self, group: Sequence[Member], inputs: Inputs, images: range) -> CompiledNetwork:
         """The compiled network, if it predicts the first images as the plain one does."""

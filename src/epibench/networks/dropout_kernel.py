@@ -27,19 +27,20 @@ TYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST = 2**30  # elements of a row: their numbers, and those of a block that reaches beyond, have 32 bits
 
 
-def _fused(
-    values_pointer: Any,
-    result_pointer: Any,
-    keys_pointer: Any,
-    channels: Any,
-    pixels: Any,
-    windows: Any,
-    place: Any,
-    below: Any,
-    slope: Any,
+# Triton reads the annotations: only constants may have one.
+def _fused(  # type: ignore[no-untyped-def]
+    values_pointer,
+    result_pointer,
+    keys_pointer,
+    channels,
+    pixels,
+    windows,
+    place,
+    below,
+    slope,
     inner: tl.constexpr,
     outer: tl.constexpr,
-) -> None:
+):
     """One block of a row of the batch; memory holds (pixel, channel), elements are counted as (channel, pixel)."""
     pixel = tl.program_id(0) * outer + tl.arange(0, outer)[:, None]
     channel = tl.program_id(1) * inner + tl.arange(0, inner)[None, :]
