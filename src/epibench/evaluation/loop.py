@@ -17,7 +17,7 @@ from epibench.evaluation.fused import FusedUpdates
 from epibench.evaluation.suite import MetricInputs, Suite, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS, Likelihood
 from epibench.members.draws import Draws
-from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, chunk_size, now
+from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, Stopwatch, chunk_size
 from epibench.parallel import in_threads, silenced_torch_threads
 
 Progress = Callable[[int], None]
@@ -70,15 +70,19 @@ class Evaluation:
 
         after_stretch: what to do with the state of a stretch, instead of adding it to those before.
         """
+        device, watching = self.predictor.device, self.predictor.watching
         for shard in self.predictor.shards(self.done.images, self.parts):
+            forward, scoring = Stopwatch(device), Stopwatch(device)
+            watched = watching.seconds if watching else 0.0
             for part, weights, suite in zip(self.parts, self.weights, self.suites, strict=True):
-                begun, watched = now(self.predictor.device), self.predictor.watching_seconds
-                blocks = shard.blocks(part)  # members run here; their outputs are upsampled within the scoring time
-                predicted = now(self.predictor.device)
-                evaluate(blocks, LIKELIHOODS[self.settings.kind], weights, suite, after_pixels)
-                self.done.forward_seconds += predicted - begun - (self.predictor.watching_seconds - watched)
-                self.done.scoring_seconds += now(self.predictor.device) - predicted
+                with forward:
+                    blocks = shard.blocks(part)  # members run here; their outputs are upsampled within the scoring time
+                with scoring:
+                    evaluate(blocks, LIKELIHOODS[self.settings.kind], weights, suite, after_pixels)
                 after_draws(len(part.draws))
+            # The one place where anybody waits for a GPU.
+            self.done.scoring_seconds += scoring.seconds
+            self.done.forward_seconds += forward.seconds - ((watching.seconds if watching else 0.0) - watched)
             self.done.images += shard.num_images
             self.done.pixels += shard.num_pixels
             if self.predictor.ends_stretch(self.done.images):

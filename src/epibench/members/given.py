@@ -117,7 +117,7 @@ class GivenPool(ImagePool):
         """With the dropout of the model, in its passes."""
         if not self.passes:
             return nullcontext()
-        return SeededDropout(pass_keys(self.seed, "given", member, images, self.device), self.rate)
+        return SeededDropout(pass_keys(self.seed, "given", [member], images, self.device)[0], self.rate)
 
     def predict(self, member: Member, network: nn.Module, inputs: Inputs) -> Outputs:
         """What the model makes of the member's view."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -18,11 +22,14 @@ from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.interpolation import aligned_corners
 from epibench.likelihoods import LIKELIHOODS
+from epibench.members.ahead import copied_ahead
+from epibench.members.compiled import OPTIONS, PLAIN, CompiledNetwork, Speed, check_equal, failure
 from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, joined, whole, windows_over
-from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, Pool, PoolOnData, chunk_size, now
+from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, Pool, PoolOnData, Stopwatch, chunk_size
 from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.networks.resnet import fold_batch_norm
+from epibench.networks.stages import DropoutPasses, Staged, State, repeated
 from epibench.parallel import in_threads
 from epibench.training.state import Weights
 
@@ -32,6 +39,7 @@ NumberedBatch = tuple[range, Batch]  # images with their numbers in the domain
 # Pixels of a shard, which all members see before the next: enough to fill a GPU; with many members or classes, fewer.
 SHARD_PIXELS = {"cpu": 2**18, "cuda": 2**22}
 FEW_MAPS = 32
+PASS_PIXELS = 2**21  # passes of one network go through a GPU together, up to so many pixels
 
 
 @dataclass
@@ -104,27 +112,44 @@ class ImagePool(Pool):
 
         size: that of the targets, by default that of the images.
         """
-        # Networks are loaded one after another, before threads begin.
-        tasks = [(member, self.network(member)) for member in self.table.members[members]]
+        chosen = self.table.members[members]
+        self.load_all(chosen)  # before threads begin
         size = size or image_size(inputs)
         windows = self.windows(size)
         if len(windows) > 1 and any(values.shape[-2:] != size for values in inputs.values()):
             raise InputError("window: inputs are not of the size of the target, and cannot be cut alike; leave it out")
+        parts = [inputs] if len(windows) == 1 else [cut(inputs, window) for window in windows]
+        by_window = [self.predictions(chosen, part, images) for part in parts]
 
-        def predict(task: tuple[Member, nn.Module]) -> WindowMaps:
-            parts = [inputs] if len(windows) == 1 else [cut(inputs, window) for window in windows]
-            outputs = [self._predict(*task, part, images) for part in parts]
+        def maps_of(member: Member, outputs: Sequence[Outputs]) -> WindowMaps:
             stacked = {name: torch.stack([each[name] for each in outputs], 1)[None] for name in outputs[0]}
-            return WindowMaps(size, windows, stacked, aligned_corners(task[1]))
+            return WindowMaps(size, windows, stacked, aligned_corners(self.network(member)))
 
+        return joined([maps_of(*each) for each in zip(chosen, zip(*by_window, strict=True), strict=True)])
+
+    def predictions(self, members: Sequence[Member], inputs: Inputs, images: range) -> list[Outputs]:
+        """What each member predicts for a window of images."""
+
+        def predict(task: tuple[Member, nn.Module]) -> Outputs:
+            member, network = task
+            with self.predicting(), self.passing(member, images):
+                return contiguous(self.predict(member, network, inputs))
+
+        tasks = [(member, self.network(member)) for member in members]
         at_once = self.in_parallel and self.device.type == "cpu"
-        return joined(in_threads(predict, tasks) if at_once else [predict(task) for task in tasks])
+        return in_threads(predict, tasks) if at_once else [predict(task) for task in tasks]
 
-    def _predict(self, member: Member, network: nn.Module, inputs: Inputs, images: range) -> Outputs:
+    @contextmanager
+    def predicting(self) -> Iterator[None]:
+        """Without gradients, in the precision of the pool; it holds for its thread."""
         autocast = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
-        with torch.inference_mode(), autocast, self.passing(member, images):
-            outputs = self.predict(member, network, inputs)
-        return {name: values.contiguous() for name, values in outputs.items()}
+        with torch.inference_mode(), autocast:
+            yield
+
+    def load_all(self, members: Sequence[Member]) -> None:
+        """Load the networks that are not on the device."""
+        for member in members:
+            self.network(member)
 
     def forget(self) -> None:
         """Give the memory of all networks back."""
@@ -145,14 +170,20 @@ class ImagePool(Pool):
 class NetworkPool(ImagePool):
     """Members that are networks trained here, snapshots of them, or passes of them with dropout.
 
-    load: the weights of a member. rate: of dropout, 0 for none; the masks of a pass are a function of (seed, method,
-    network, pass, image).
+    load: the weights of a member; loaded_at_once: files that are read at the same time. rate: of dropout, 0 for none;
+    the masks of a pass are a function of (seed, method, network, pass, image). Passes of one network share what comes
+    before the first dropout. speed: whether networks are compiled or recorded; then the first ones are compared with
+    the plain network.
     """
 
     build: Callable[[], nn.Module]
     load: Callable[[Member], Weights]
     method: str
     rate: float = 0.0
+    _: KW_ONLY
+    speed: Speed = PLAIN
+    loaded_at_once: int = 1
+    compiled: CompiledNetwork | None = field(default=None, init=False)  # once it was tried
 
     def shares(self, member: Member) -> Member:
         """Passes of one network share it."""
@@ -164,23 +195,43 @@ class NetworkPool(ImagePool):
 
     def num_bytes(self, member: Member) -> int:
         """All networks are built alike."""
-        return sum(int(each.nbytes) for each in self.build().state_dict().values())
+        return sum(int(each.nbytes) for each in self.skeleton.state_dict().values())
+
+    @cached_property
+    def skeleton(self) -> nn.Module:
+        """A network as it is built; one that has stages has no memory for its weights."""
+        network = self.build()
+        return without_weights(network) if isinstance(network, Staged) else network
+
+    @property
+    def splits(self) -> bool:
+        """Whether the passes of a network share a part of it."""
+        return DropoutPasses.of(self.skeleton, self.rate) is not None
 
     def passing(self, member: Member, images: range) -> AbstractContextManager[object]:
         """With dropout, if the method has any."""
         if not self.rate:
             return nullcontext()
-        keys = pass_keys(self.seed, self.method, member, images, self.device)
+        keys = pass_keys(self.seed, self.method, [member], images, self.device)[0]
         # With places of its own the network has hooks that know the rate, and they alone act; otherwise its own dropout
         # acts at the rate.
         places = getattr(next(iter(self._networks.values())), "dropout_places", ())
         return SeededDropout(keys, by_mode=True) if places else SeededDropout(keys, self.rate)
 
+    def load_all(self, members: Sequence[Member]) -> None:
+        """Load the networks that are not on the device, several at once."""
+        missing = [name for name in dict.fromkeys(map(self.shares, members)) if name not in self._networks]
+        if self.loaded_at_once > 1 and len(missing) > 1 and self.num_bytes(missing[0]):  # the skeleton is there
+            with ThreadPoolExecutor(self.loaded_at_once) as executor:
+                self._networks.update(zip(missing, executor.map(self.load_network, missing), strict=True))
+        super().load_all(members)
+
     def load_network(self, member: Member) -> nn.Module:
         """A new network with the weights of a member."""
-        network = self.build()
+        empty = isinstance(self.skeleton, Staged)
+        network = copy.deepcopy(self.skeleton) if empty else self.build()
         try:
-            network.load_state_dict(dict(self.load(member)))
+            network.load_state_dict(dict(self.load(member)), assign=empty)
         except RuntimeError as error:
             reason = str(error).splitlines()[-1].strip()
             raise InputError(f"{self.method}: the weights of network {member.network} do not fit ({reason})") from None
@@ -188,16 +239,105 @@ class NetworkPool(ImagePool):
         if self.device.type == "cuda":
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.rate and (places := getattr(network, "dropout_places", ())):
-            insert_dropout(network, places, self.rate)
+            hooks = insert_dropout(network, places, self.rate)
+            for hook in hooks if self.splits else ():  # they have seen that the places are there
+                hook.remove()
         if self.precision == torch.float32:  # in mixed precision it gains nothing
             fold_batch_norm(network)
         return network
 
+    def predictions(self, members: Sequence[Member], inputs: Inputs, images: range) -> list[Outputs]:
+        """What each member predicts for a window of images."""
+        if not self.speed.any and not self.splits:
+            return super().predictions(members, inputs, images)
+        groups = [list(group) for _, group in itertools.groupby(members, self.shares)]
+        if self.speed.any and self.compiled is None:
+            self.compiled = self._tried(groups[0], inputs, images)
+        return [outputs for group in groups for outputs in self._of_network(group, inputs, images, self.compiled)]
 
-def pass_keys(seed: int, method: str, member: Member, images: range, device: torch.device) -> Tensor:
-    """The keys of the dropout masks of a pass, one for each image."""
-    names = (method, member.network, "pass", member.number)
-    return torch.tensor([randomness.key(seed, *names, image) for image in images], device=device)
+    def _tried(self, group: Sequence[Member], inputs: Inputs, images: range) -> CompiledNetwork:
+        """The compiled network, if it predicts the first images as the plain one does."""
+        if self.rate and not self.splits:
+            raise InputError(
+                f"{OPTIONS}: {self.method} drops within the stages of this network, or it has none, and such passes "
+                "cannot be compiled (docs/networks.md); leave these options out"
+            )
+        plain = self._of_network(group, inputs, images, None)
+        try:
+            compiled = CompiledNetwork.like(self.network(group[0]), self.rate, self.speed)
+            found = self._of_network(group, inputs, images, compiled)
+        except (InputError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # compilers raise anything
+            raise failure(error) from error
+        for fast, expected in zip(found, plain, strict=True):
+            check_equal(fast, expected, self.precision)
+        return compiled
+
+    def _of_network(
+        self, members: Sequence[Member], inputs: Inputs, images: range, compiled: CompiledNetwork | None
+    ) -> list[Outputs]:
+        """What members that share a network predict."""
+        name = self.shares(members[0])
+        network = self.network(name)
+        if compiled is not None:
+            compiled.hold(name, network)
+        if not self.rate:
+            with self.predicting():
+                return [self._outputs((compiled.forward if compiled else network)(inputs))]
+        passes = compiled or DropoutPasses.of(network, self.rate)
+        assert passes is not None
+        keys = pass_keys(self.seed, self.method, members, images, self.device)
+
+        def share(given: Inputs) -> State:
+            with self.predicting():
+                return passes.shared(given)
+
+        def go_on(several: Tensor) -> list[Outputs]:
+            with self.predicting():
+                outputs = self._outputs(passes.rest(repeated(state, len(several)), several.flatten()))
+            split = {key: values.view(*several.shape, *values.shape[1:]) for key, values in outputs.items()}
+            return [{key: values[number] for key, values in split.items()} for number in range(len(several))]
+
+        alone = self.device.type != "cpu" or compiled is not None
+        state = share(inputs) if alone else in_threads(share, [inputs])[0]
+        batched = keys.view(-1, self._passes_at_once(len(members), inputs), len(images)).unbind()
+        done = [go_on(each) for each in batched] if alone else in_threads(go_on, batched)
+        return [outputs for each in done for outputs in each]
+
+    def _passes_at_once(self, passes: int, inputs: Inputs) -> int:
+        """Passes that are made in one batch: a part of all that leaves no rest, so that batches are of one size."""
+        height, width = image_size(inputs)
+        pixels = len(next(iter(inputs.values()))) * height * width
+        most = max(1, PASS_PIXELS // pixels) if self.device.type == "cuda" else 1
+        return max(number for number in range(1, passes + 1) if passes % number == 0 and number <= most)
+
+    def _outputs(self, raw: Tensor) -> Outputs:
+        return contiguous(LIKELIHOODS[self.kind].image_outputs(raw.float()))
+
+
+def contiguous(outputs: Outputs) -> Outputs:
+    """The same, in the order of their axes in memory."""
+    return {name: values.contiguous() for name, values in outputs.items()}
+
+
+def without_weights(network: nn.Module) -> nn.Module:
+    """The same network whose parameters and saved buffers take up no memory, to be loaded by assignment."""
+    for module in network.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = nn.Parameter(parameter.to("meta"), requires_grad=False)
+        for name, buffer in module._buffers.items():
+            if buffer is not None and name not in module._non_persistent_buffers_set:
+                module._buffers[name] = buffer.to("meta")
+    return network
+
+
+def pass_keys(seed: int, method: str, members: Sequence[Member], images: range, device: torch.device) -> Tensor:
+    """The keys of the dropout masks of passes, (pass, image)."""
+    named = [(method, member.network, "pass", member.number) for member in members]
+    keys = [[randomness.key(seed, *names, image) for image in images] for names in named]
+    return torch.tensor(keys, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def image_size(inputs: Inputs) -> Size:
@@ -252,10 +392,11 @@ class NetworksOnImages(PoolOnData):
     class_groups: Sequence[Sequence[int]] | None = None
     stretch: int | None = None
     stop: int | None = None
-    watching_seconds: float = 0.0  # of the observers
+    watching: Stopwatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.device = self.pool.device
+        self.watching = Stopwatch(self.device)
 
     @property
     def num_images(self) -> int:
@@ -268,7 +409,7 @@ class NetworksOnImages(PoolOnData):
 
     def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[ImageShard]:
         """Batches on the device, gathered until there is enough to do at once, or a stretch ends."""
-        gathered, size = list[NumberedBatch](), 0
+        gathered, size, pixels = list[NumberedBatch](), 0, 0
         maps = max(part.num_members for part in parts) * (self.num_classes or 1)
         enough = SHARD_PIXELS[self.device.type] // max(1, maps // FEW_MAPS)
         pin, numbers = self.device.type == "cuda", range(first, self.stop or len(self.samples))
@@ -277,22 +418,21 @@ class NetworksOnImages(PoolOnData):
             if isinstance(self.samples, LoadedBatches)
             else batches(InOrder(self.samples), numbers, self.batch_size, self.workers, pin, uneven=True)
         )
-        for batch in loaded:
-            gathered.append((range(first, first + len(batch.target)), batch.to(self.device, non_blocking=True)))
-            first, size = first + len(batch.target), size + batch.target.numel()
+        for batch, valid in copied_ahead(loaded, self.device):
+            gathered.append((range(first, first + len(batch.target)), batch))
+            first, size, pixels = first + len(batch.target), size + batch.target.numel(), pixels + valid
             if size >= enough or self.ends_stretch(first):
-                yield ImageShard(self, gathered)
-                gathered, size = [], 0
+                yield ImageShard(self, gathered, pixels)
+                gathered, size, pixels = [], 0, 0
         if gathered:
-            yield ImageShard(self, gathered)
+            yield ImageShard(self, gathered, pixels)
 
     def show(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Let observers see what members predict; the time that they take is not that of the members."""
         if self.observers:
-            begun = now(self.device)
-            for observer in self.observers:
-                observer.see(batch, images, members, maps)
-            self.watching_seconds += now(self.device) - begun
+            with self.watching:
+                for observer in self.observers:
+                    observer.see(batch, images, members, maps)
 
     def in_domain_classes(self, maps: WindowMaps) -> Maps:
         """Outputs in the classes that the domain knows."""
@@ -312,20 +452,16 @@ class NetworksOnImages(PoolOnData):
 
 @dataclass(frozen=True)
 class ImageShard:
-    """Some batches of images."""
+    """Some batches of images. num_pixels: those of them that are valid."""
 
     predictor: NetworksOnImages
     batches: list[NumberedBatch]
+    num_pixels: int
 
     @property
     def num_images(self) -> int:
         """Images of all batches."""
         return sum(len(images) for images, _ in self.batches)
-
-    @property
-    def num_pixels(self) -> int:
-        """Valid pixels of all batches."""
-        return sum(int(batch.valid.sum()) for _, batch in self.batches)
 
     def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
         """Run the part's members; their outputs are refined band by band as pixels are asked for."""

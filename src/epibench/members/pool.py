@@ -103,7 +103,7 @@ class PoolOnData(ABC):
 
     pool: Pool
     device: torch.device = torch.device("cpu")
-    watching_seconds: float = 0.0  # went into showing outputs to others so far: not time of the members
+    watching: Stopwatch | None = None  # of showing outputs to others, which is not time of the members
 
     @property
     @abstractmethod
@@ -154,8 +154,49 @@ def chunk_size(num_draws: int, num_members: int, num_classes: int, device: torch
     return max(1, CHUNK[device.type] // (max(num_draws, num_members) * max(1, num_classes)))
 
 
-def now(device: torch.device) -> float:
-    """The time when the device has done all that it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
+Mark = float | torch.cuda.Event
+
+
+class Stopwatch:
+    """Seconds that a device spends within it, added up.
+
+    On a GPU the ends are events on its stream, which are read when somebody asks: until then nobody waits for it.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self._seconds = 0.0
+        self._open: list[tuple[Mark, Mark]] = []
+
+    def __enter__(self) -> Stopwatch:
+        self._begun = mark(self.device)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.append((self._begun, mark(self.device)))
+
+    @property
+    def seconds(self) -> float:
+        """All so far; it waits for the device."""
+        self._seconds += sum(seconds_between(*ends) for ends in self._open)
+        self._open.clear()
+        return self._seconds
+
+
+def mark(device: torch.device) -> Mark:
+    """This moment in the work of the device."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def seconds_between(begun: Mark, ended: Mark) -> float:
+    """The seconds between two marks of a device; it waits for the second."""
+    if isinstance(begun, float) or isinstance(ended, float):
+        assert isinstance(begun, float)
+        assert isinstance(ended, float)
+        return ended - begun
+    ended.synchronize()
+    return float(begun.elapsed_time(ended)) / 1e3

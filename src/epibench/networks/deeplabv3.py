@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from epibench.errors import InputError
 from epibench.networks.resnet import NARROWEST, FarConv2d, ResNet, initialise, load_backbone
+from epibench.networks.stages import State, Step
 
 # What published weights were trained with: mean and standard deviation of the channels, images being from 0 to 1 or
 # from 0 to 255.
@@ -82,10 +84,22 @@ class DeepLabV3(nn.Module):
 
         inputs: `image`, (image, 3, height, width) uint8.
         """
-        image = inputs["image"].flip(1) if self.blue_first else inputs["image"]
-        image = (image.to(self.image_mean.dtype) - self.image_mean) / self.image_std
-        logits: Tensor = self.logits(self.pyramid(self.backbone(image)))
+        logits: Tensor = self.logits(self.pyramid(self.backbone(self._normalised(inputs))))
         return logits.float()
+
+    def stages(self) -> dict[str, Step]:
+        """The stem, every residual block, the pyramid, and the logits (`networks.stages`)."""
+        modules = {name: self.get_submodule(name) for name in map("backbone.{}".format, self.backbone.block_names())}
+        return {
+            "backbone.stem": lambda inputs: (self.backbone.stem(self._normalised(inputs)),),
+            **{name: partial(_applied, module) for name, module in modules.items()},
+            "pyramid": partial(_applied, self.pyramid),
+            "logits": lambda state: self.logits(state[-1]).float(),
+        }
+
+    def _normalised(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        image = inputs["image"].flip(1) if self.blue_first else inputs["image"]
+        return (image.to(self.image_mean.dtype) - self.image_mean) / self.image_std
 
     def _named_places(self, places: str | Sequence[str]) -> tuple[str, ...]:
         """The modules that dropout follows; those that are given by name are looked up when it is inserted."""
@@ -94,6 +108,10 @@ class DeepLabV3(nn.Module):
         blocks = self.backbone.block_names()
         known = {"stages": [f"stages.{stage}" for stage in range(4)], "blocks": blocks[-LAST_BLOCKS:]}
         return tuple(f"backbone.{name}" for name in known[one_of("dropout_places", places, known)])
+
+
+def _applied(module: nn.Module, state: State) -> State:
+    return (module(state[-1]),)
 
 
 class Pyramid(nn.Module):

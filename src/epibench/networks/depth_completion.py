@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch.nn import functional
 
 from epibench.errors import InputError
 from epibench.networks.resnet import BasicBlock, make_stage
+from epibench.networks.stages import State, Step
 
 SLOPE = 0.2  # of the leaky ReLUs
 DEEPEST = 16  # the encoder's coarsest resolution is 1/16
@@ -38,6 +40,8 @@ class DepthCompletion(nn.Module):
     with its skips; or with `decoder`, only what the decoder puts into those; or modules by their names.
     """
 
+    luma: Tensor
+
     def __init__(
         self,
         width: int = 32,
@@ -54,6 +58,8 @@ class DepthCompletion(nn.Module):
         named = PLACES[dropout_places] if isinstance(dropout_places, str) else dropout_places
         self.dropout_places = tuple(named)
         self.grey, self.anchored, self.levels = grey, anchored, 255 / image_max
+        # Not in the state dict: it is no weight. On the device from the start, so that no pass waits for a copy.
+        self.register_buffer("luma", torch.tensor(LUMA, dtype=torch.float64).view(1, 3, 1, 1), persistent=False)
         sizes = (2 * width, 2 * width, 4 * width, 8 * width, 16 * width, 16 * width)  # stem, four stages, the deepest
         self.image_stem = conv_layer(1 if grey else 3, width)
         self.depth_stem = conv_layer(2 if anchored else 1, width)
@@ -79,25 +85,53 @@ class DepthCompletion(nn.Module):
 
         inputs: `image`, (image, 3, height, width) uint8, and `sparse_depth`, (image, 1, height, width) in metres.
         """
+        state = self._stems(inputs)
+        for layer in self.encoder:
+            state = _encoded(layer, state)
+        for layer, join in zip(self.decoder, self.joined, strict=True):
+            state = _joined(join, _decoded(layer, state))
+        return self._heads(state)
+
+    def stages(self) -> dict[str, Step]:
+        """The stems, every layer of the encoder, those of the decoder and its joints, the heads (`networks.stages`)."""
+        steps: dict[str, Step] = {"depth_stem": self._stems}
+        for number, layer in enumerate(self.encoder):
+            steps[f"encoder.{number}"] = partial(_encoded, layer)
+        for number, (layer, join) in enumerate(zip(self.decoder, self.joined, strict=True)):
+            steps |= {f"decoder.{number}": partial(_decoded, layer), f"joined.{number}": partial(_joined, join)}
+        return {**steps, "log_variance": self._heads}
+
+    def _stems(self, inputs: Mapping[str, Tensor]) -> State:
+        """Sparse depth as it came, depth in every pixel if the network is anchored, and features."""
         image, sparse = inputs["image"].to(self.mean.weight.dtype) / self.levels, inputs["sparse_depth"]
         if self.grey:
-            image = (image * image.new_tensor(LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
-        height, width = image.shape[-2:]
-        image, sparse = (_filled(each) for each in (image, sparse))
-        anchor = spread(sparse) if self.anchored else None
-        depth = sparse if anchor is None else torch.cat((sparse, anchor), 1)
-        features = torch.cat((self.image_stem(image), self.depth_stem(depth)), 1)
-        kept = [features]
-        for layer in self.encoder:
-            kept.append(layer(kept[-1]))
-        features = kept.pop()
-        for layer, join in zip(self.decoder, self.joined, strict=True):
-            features = join(layer(features), kept.pop())
+            image = (image * self.luma.to(image.dtype)).sum(1, keepdim=True)
+        image, filled = (_filled(each) for each in (image, sparse))
+        anchors = (spread(filled),) if self.anchored else ()
+        features = torch.cat((self.image_stem(image), self.depth_stem(torch.cat((filled, *anchors), 1))), 1)
+        return (sparse, *anchors, features)
+
+    def _heads(self, state: State) -> Tensor:
+        (height, width), features = state[0].shape[-2:], state[-1]
         with torch.autocast(features.device.type, enabled=False):  # 8 bits of a mean of 60 m are steps of 25 cm
             features = features.float()
             mean = MEAN_SCALE * self.mean(features)
-            raw = torch.cat((mean if anchor is None else anchor + mean, self.log_variance(features)), 1)
+            raw = torch.cat((state[1] + mean if self.anchored else mean, self.log_variance(features)), 1)
         return raw[..., :height, :width]
+
+
+def _encoded(layer: nn.Module, state: State) -> State:
+    """What the encoder has put out so far is kept for the decoder."""
+    return (*state, layer(state[-1]))
+
+
+def _decoded(layer: nn.Module, state: State) -> State:
+    return (*state[:-1], layer(state[-1]))
+
+
+def _joined(join: nn.Module, state: State) -> State:
+    """The last features with the skip before them."""
+    return (*state[:-2], join(state[-1], state[-2]))
 
 
 class Concatenation(nn.Module):

@@ -24,6 +24,7 @@ from torch.utils.hooks import RemovableHandle
 
 from epibench import randomness
 from epibench.errors import InputError
+from epibench.networks.dropout_kernel import can_fuse, fused_dropout
 
 # Words of a place: 2⁴⁰ hold the mask of 2⁴² elements per image, and 2²³ places fit into the counter.
 _PLACE = 2**40
@@ -139,11 +140,14 @@ class SeededDropout(TorchFunctionMode):
             if input.dim() < 2:
                 raise InputError(f"dropout of channels: expected (image, channel, …), got shape {tuple(input.shape)}")
             shape = shape[:2] + (1,) * (len(shape) - 2)
-        drops = _drops(self._keys_on(input.device), place, tuple(shape), rate)
+        keys = self._keys_on(input.device)
         if inplace or flavour.inplace:
-            _drop(windows, drops, rate, alpha=flavour.alpha, inplace=True)
+            _drop(windows, _drops(keys, place, tuple(shape), rate), rate, alpha=flavour.alpha, inplace=True)
             return input
-        return _drop(windows, drops, rate, alpha=flavour.alpha).reshape(input.shape)
+        if flavour == _Flavour() and not unbatched:
+            return drop_elements(input, keys, place, rate)
+        dropped = _drop(windows, _drops(keys, place, tuple(shape), rate), rate, alpha=flavour.alpha)
+        return dropped.reshape(input.shape)
 
     def _windows(self, input: Tensor) -> Tensor:
         """A view of (image · window, …) as (image, window, …)."""
@@ -153,7 +157,7 @@ class SeededDropout(TorchFunctionMode):
                 f"dropout on a tensor of shape {tuple(input.shape)} within SeededDropout of {images} keys: the first "
                 "axis must be that of the images, or a multiple of it (the windows of each image together)"
             )
-        return input.view(images, len(input) // images, *input.shape[1:])
+        return _in_windows(input, images)
 
     def _keys_on(self, device: torch.device) -> Tensor:
         if self._keys.device != device:
@@ -233,6 +237,45 @@ def _drop(values: Tensor, drops: Tensor, rate: float, *, alpha: bool = False, in
     return result.masked_fill_(drops, instead)
 
 
+def _in_windows(values: Tensor, images: int) -> Tensor:
+    return values.view(images, len(values) // images, *values.shape[1:])
+
+
+def drop_elements(values: Tensor, keys: Tensor, place: int, rate: float) -> Tensor:
+    """Dropout of elements of (image · window, …) values, by the masks that `dropout_mask` gives; 0 < rate.
+
+    keys: (image,) int64, on the device of the values. On a GPU in one kernel, where Triton is there and no gradient is
+    asked for.
+    """
+    if rate < 1 and can_fuse(values):
+        return fused_dropout(values, keys, place, _threshold(rate), 1 / (1 - rate))
+    windows = _in_windows(values, len(keys))
+    return _drop(windows, _drops(keys, place, tuple(windows.shape[1:]), rate), rate).reshape(values.shape)
+
+
+@torch.library.custom_op("epibench::drop_elements", mutates_args=())
+def _opaque_drop(values: Tensor, keys: Tensor, place: int, rate: float) -> Tensor:
+    return drop_elements(values, keys, place, rate)
+
+
+@_opaque_drop.register_fake
+def _(values: Tensor, keys: Tensor, place: int, rate: float) -> Tensor:
+    return torch.empty_like(values)
+
+
+def compilable_drop(values: Tensor, keys: Tensor, place: int, rate: float) -> Tensor:
+    """The same as `drop_elements`; to a compiler it is one operation that it cannot look into."""
+    if torch.compiler.is_compiling():
+        result: Tensor = _opaque_drop(values, keys, place, rate)
+        return result
+    return drop_elements(values, keys, place, rate)
+
+
+def _threshold(rate: float) -> int:
+    """An element is dropped where its 16 bits are below."""
+    return round(rate * 2**16)
+
+
 def _drops(keys: Tensor, place: int, shape: tuple[int, ...], rate: float) -> Tensor:
     """What is dropped, (image, *shape) bool.
 
@@ -240,7 +283,7 @@ def _drops(keys: Tensor, place: int, shape: tuple[int, ...], rate: float) -> Ten
     place · 2⁴⁰ + ⌊e / 4⌋, lowest bits first. It is dropped where they, as a signed number plus 32,768, are below
     round(rate · 65,536), so that the probability is the rate to within 2⁻¹⁷.
     """
-    below = round(rate * 2**16)
+    below = _threshold(rate)
     if below == 2**16:
         return torch.ones((), dtype=torch.bool, device=keys.device).expand(len(keys), *shape)
     size = math.prod(shape)

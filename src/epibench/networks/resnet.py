@@ -374,7 +374,9 @@ def _fold(conv: Conv, norm: nn.BatchNorm2d) -> None:
     bias = 0.0 if conv.bias is None else conv.bias.double()
     shift = 0.0 if norm.bias is None else norm.bias.double()
     outputs = (1, -1, 1, 1) if isinstance(conv, nn.ConvTranspose2d) else (-1, 1, 1, 1)
-    with torch.no_grad():
-        conv.weight.copy_(conv.weight.double() * scale.view(outputs))
-        folded = (bias - norm.running_mean.double()) * scale + shift
-        conv.bias = nn.Parameter(folded.to(conv.weight.dtype), requires_grad=conv.weight.requires_grad)
+    with torch.no_grad():  # new tensors: those that were there may be the caller's, or lie in a file
+        for name, folded in (
+            ("bias", (bias - norm.running_mean.double()) * scale + shift),
+            ("weight", conv.weight.double() * scale.view(outputs)),
+        ):
+            setattr(conv, name, nn.Parameter(folded.to(conv.weight.dtype), requires_grad=conv.weight.requires_grad))

@@ -239,12 +239,16 @@ class EvaluationOptions(Options):
     """How members are evaluated. store: also write all predictions; pictures: images of each domain that are drawn.
 
     window: networks see parts of that size one at a time, of which neighbours share `overlap`; None: the whole image.
+    compile: by torch.compile, once for all members; cuda_graphs: passes are recorded on a GPU and played again, without
+    effect on a CPU. Both are compared with the plain network on the first image (docs/performance.md).
     """
 
     batch_size: int = Field(1, ge=1, le=4096)
     convention: Convention = "pooled"
     uncertainty: str | None = None
     precision: Annotated[Literal["32-true", "bf16-mixed"], InFull] = "32-true"
+    compile: bool = False
+    cuda_graphs: bool = False
     store: bool = False
     pictures: int = Field(2, ge=0)
     window: Size | None = None

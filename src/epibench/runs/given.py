@@ -103,6 +103,11 @@ class GivenEvaluation:
         check_uncertainty(kind, self.question.evaluation.uncertainty)
         if self.question.evaluation.convention == "gustafsson2020" and not self.maps:
             raise InputError("convention gustafsson2020 is defined for images; take pooled")
+        if self.question.evaluation.compile or self.question.evaluation.cuda_graphs:
+            raise InputError(
+                "compile and cuda_graphs are for networks that were trained here; give the model as torch.compile "
+                "returns it, or leave them out"
+            )
         self.check_names()
         pools = [pool for name, models in self.models.items() for pool in self.pools(name, models)]
         check_alike(pools)

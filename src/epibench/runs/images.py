@@ -26,8 +26,10 @@ from epibench.evaluation.pictures import can_be_shown
 from epibench.evaluation.suite import SuiteSettings, metrics_of
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, write_json
+from epibench.members.compiled import Speed
 from epibench.members.draws import Draws, Members
 from epibench.members.networks import ImagePool, NetworkPool, NetworksOnImages, Observer, cut
+from epibench.methods.contract import Method
 from epibench.plans import centres
 from epibench.progress import Reporter
 from epibench.recipes.dense import DenseRecipe, EvaluationOptions
@@ -81,7 +83,9 @@ class DrawnMethod:
 
     def fingerprint(self, evaluation: EvaluationOptions, *more: Any) -> str:
         """Of everything that decides its numbers, and of what else is given."""
-        options = evaluation.model_dump(mode="json", exclude={"store"})
+        # What is off leaves the fingerprint as it was before there was such an option.
+        off = {name for name in ("compile", "cuda_graphs") if not getattr(evaluation, name)}
+        options = evaluation.model_dump(mode="json", exclude={"store", *off})
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
         names = [EVALUATION, self.facts.method, self.pool.seed, *metrics_of(self.pool.kind, self.depth)]
         return fingerprint(list(self.weights), members, names, dict(self.options), self.draws.sets, options, *more)
@@ -279,22 +283,25 @@ class ImageExperiment:
     def make_pool(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
         recipe, machine, method = self.recipe, self.run.machine, trained.method
-        build = recipe.builder(self.data.num_classes)
-        size = sum(each.numel() * each.element_size() for each in build().parameters())
+        options = recipe.evaluation
         pool = NetworkPool(
             kind=recipe.likelihood,
             table=method.members(trained.networks),
-            build=build,
+            build=recipe.builder(self.data.num_classes),
             load=trained.weights,
             seed=recipe.seed,
             method=method.name,
             rate=method.dropout,
-            resident=max(1, int(share * SHARE_OF_MEMORY * machine.memory / size)),
             device=machine.device,
-            precision=torch.bfloat16 if recipe.evaluation.precision == "bf16-mixed" else torch.float32,
-            window=recipe.evaluation.window,
-            overlap=recipe.evaluation.overlap,
+            precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
+            window=options.window,
+            overlap=options.overlap,
+            speed=Speed("inductor" if options.compile else None, options.cuda_graphs and machine.device.type == "cuda"),
+            # What a method computes for a member may need processes of its own; plain files can be read at once.
+            loaded_at_once=machine.workers if type(method).weights is Method.weights else 1,
         )
+        size = pool.num_bytes(pool.table.members[0])
+        pool.resident = max(1, int(share * SHARE_OF_MEMORY * machine.memory / size))
         try:
             draws = draws_of(recipe, name, pool)
         except InputError as error:
@@ -302,9 +309,9 @@ class ImageExperiment:
             raise InputError(f"{name}: {lost}{error}") from None
         facts = method_facts(recipe, name, len(trained.networks), pool, self.notes_on(trained, pool, draws))
         # Any option may decide the weights of a member, also one that decides nothing in training.
-        options = method.model_dump(mode="json", exclude={"diverged"})
+        decided = method.model_dump(mode="json", exclude={"diverged"})
         weights, depth = trained.fingerprints, recipe.task == "depth"
-        return DrawnMethod(name, facts, pool, draws, weights, options, trained.seconds, trained.logs, depth)
+        return DrawnMethod(name, facts, pool, draws, weights, decided, trained.seconds, trained.logs, depth)
 
     def notes_on(self, trained: Trained, pool: NetworkPool, draws: Draws) -> list[str]:
         """What is to be said about a method's numbers."""

@@ -1,0 +1,149 @@
+"""One compiled network that serves all members: it is compiled, or recorded as a CUDA graph, once.
+
+Each member's weights are copied into it before its passes, which takes about a hundredth of a pass. So neither the
+number of members nor their order makes anything compile again.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from epibench.errors import InputError
+from epibench.networks.stages import DropoutPasses, State
+
+# How far outputs may be from those of the plain network, as ‖difference‖ / ‖output‖.
+TOLERANCES = {("cpu", torch.float32): 1e-5, ("cuda", torch.float32): 1e-3}
+MIXED_TOLERANCE = 5e-2
+OPTIONS = "evaluation.compile and evaluation.cuda_graphs"
+MOST_GRAPHS = 4  # sizes of images that are recorded; others run as they come
+WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How passes are made fast. backend: of torch.compile, None to compile nothing; graphs: record CUDA graphs."""
+
+    backend: str | None = None
+    graphs: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is done."""
+        return self.backend is not None or self.graphs
+
+
+PLAIN = Speed()
+
+
+@dataclass
+class CompiledNetwork:
+    """A network and its parts, compiled or recorded, with the weights of whichever member is asked for."""
+
+    network: nn.Module
+    speed: Speed
+    passes: DropoutPasses | None = None  # of the network, where it has dropout
+    _holds: object = None
+    _tensors: WeakKeyDictionary[nn.Module, list[Tensor]] = field(default_factory=WeakKeyDictionary)
+
+    @classmethod
+    def like(cls, network: nn.Module, rate: float, speed: Speed) -> CompiledNetwork:
+        """Of the architecture of a network that is ready to predict; rate: of dropout after its places."""
+        own = copy.deepcopy(network)
+        return cls(own, speed, DropoutPasses.of(own, rate))
+
+    def __post_init__(self) -> None:
+        self.forward: Callable[[Mapping[str, Tensor]], Tensor] = self._fast(self.network)
+        if self.passes is not None:
+            self.shared: Callable[[Mapping[str, Tensor]], State] = self._fast(self.passes.shared)
+            self.rest: Callable[[State, Tensor], Tensor] = self._fast(self.passes.rest)
+
+    def hold(self, name: object, network: nn.Module) -> None:
+        """Take over the weights of a member's network, unless they are there."""
+        if self._holds != name:
+            torch._foreach_copy_(self._numbers(self.network), self._numbers(network))
+            self._holds = name
+
+    def _numbers(self, network: nn.Module) -> list[Tensor]:
+        """All that differs between members; counters of batches are of no use here."""
+        if network not in self._tensors:
+            self._tensors[network] = [each for each in network.state_dict().values() if each.is_floating_point()]
+        return self._tensors[network]
+
+    def _fast(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if self.speed.backend is not None:
+            function = torch.compile(function, backend=self.speed.backend)
+        return Recorded(function) if self.speed.graphs else function
+
+
+@dataclass
+class Recorded:
+    """A function of tensors as CUDA graphs, one for each size of its inputs, up to a number of sizes."""
+
+    function: Callable[..., Any]
+    _graphs: dict[object, _Graph] = field(default_factory=dict)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """What the function returns."""
+        tensors, form = pytree.tree_flatten(inputs)
+        key = (repr(form), *((each.shape, each.stride(), each.dtype) for each in tensors))
+        if key not in self._graphs:
+            if len(self._graphs) >= MOST_GRAPHS:
+                return self.function(*inputs)
+            self._graphs[key] = _Graph(self.function, inputs)
+        return self._graphs[key](tensors)
+
+
+class _Graph:
+    """One recording: inputs are copied to where it reads them, outputs from where it writes them."""
+
+    def __init__(self, function: Callable[..., Any], inputs: Any):
+        tensors, form = pytree.tree_flatten(inputs)
+        self.inputs = [each.clone(memory_format=torch.preserve_format) for each in tensors]
+        own = pytree.tree_unflatten(self.inputs, form)
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):  # algorithms are chosen and kernels compiled, which cannot be recorded
+                function(*own)
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        # The thread that copies batches may go on meanwhile.
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            self.outputs, self.form = pytree.tree_flatten(function(*own))
+
+    def __call__(self, tensors: list[Tensor]) -> Any:
+        torch._foreach_copy_(self.inputs, tensors)
+        self.graph.replay()
+        kept = [each.clone(memory_format=torch.preserve_format) for each in self.outputs]
+        return pytree.tree_unflatten(kept, self.form)
+
+
+def check_equal(found: Mapping[str, Tensor], plain: Mapping[str, Tensor], precision: torch.dtype) -> None:
+    """Refuse outputs that are further from those of the plain network than documented."""
+    for name, expected in plain.items():
+        tolerance = TOLERANCES.get((expected.device.type, precision), MIXED_TOLERANCE)
+        size = float(expected.double().norm())
+        distance = float((found[name].double() - expected.double()).norm())
+        if math.isfinite(size) and not distance <= tolerance * size:  # what is not finite is noticed elsewhere
+            raise InputError(
+                f"{OPTIONS}: on the first image the {name} of the first network differ from those of the plain one by "
+                f"{distance / max(size, 1e-300):.2g} of their size, more than {tolerance:g}; leave these options out"
+            )
+
+
+def failure(error: Exception) -> InputError:
+    """What to say when compiling or recording fails."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return InputError(
+        f"{OPTIONS}: this network cannot be compiled or recorded here ({reason}); leave these options out"
+    )
