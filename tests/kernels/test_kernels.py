@@ -39,6 +39,13 @@ MEMBERS, CLASSES = 5, 7
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
+@pytest.fixture(params=[None, 1], ids=["one launch", "several launches"])
+def _launches(request, monkeypatch) -> None:
+    """A launch takes so many blocks of pixels that one suffices, or one block alone."""
+    if request.param:
+        monkeypatch.setattr(kernels, "MOST_PROGRAMS", request.param)
+
+
 def draws() -> torch.Tensor:
     return make_draws(MEMBERS, (1, 2, 3, 5), max_draws=3).weights.to(DEVICE)
 
@@ -105,6 +112,7 @@ def test_refined_softmax_equals_that_of_refined_logits(monkeypatch, align_corner
         assert_agree(found, expected, rtol=1e-5, atol=1e-7)  # on a CPU logits are interpolated in another order
 
 
+@pytest.mark.usefixtures("_launches")
 @pytest.mark.parametrize("with_entropy", [True, False])
 @pytest.mark.parametrize("classes", [1, 2, CLASSES])
 def test_judging_equals_the_plain_way(with_entropy: bool, classes: int) -> None:
@@ -137,6 +145,7 @@ def test_bins_equal_the_plain_ones(bits: int) -> None:
         assert torch.equal(histograms.bin_index(keys.to(DEVICE, dtype), bits).cpu(), expected)
 
 
+@pytest.mark.usefixtures("_launches")
 @pytest.mark.parametrize("copies", [1, 3])
 def test_tables_equal_those_of_scattering(copies: int) -> None:
     random = torch.Generator().manual_seed(0)
@@ -159,6 +168,7 @@ def suites(weights: torch.Tensor, uncertainty: str, classes: int = CLASSES) -> t
     return both
 
 
+@pytest.mark.usefixtures("_launches")
 @pytest.mark.parametrize("uncertainty", ["entropy", "confidence"])
 @pytest.mark.parametrize("pixels", [200, 0])
 @pytest.mark.parametrize("classes", [1, CLASSES])
@@ -259,6 +269,7 @@ def members() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return mean.to(DEVICE), variance.to(DEVICE), mean[0].to(DEVICE).clone()
 
 
+@pytest.mark.usefixtures("_launches")
 def test_moments_of_draws_equal_the_plain_ones() -> None:
     (mean, variance, _), weights = members(), draws()
     found = gaussian_kernels.moments(mean, variance, drawn_members(weights), len(weights))
@@ -269,6 +280,7 @@ def test_moments_of_draws_equal_the_plain_ones() -> None:
     assert not bool(found[2][weights.count_nonzero(1) == 1].any())  # one member has no spread at all
 
 
+@pytest.mark.usefixtures("_launches")
 def test_crps_of_mixtures_equals_the_plain_one(monkeypatch) -> None:
     (mean, variance, target), weights = members(), draws()
     monkeypatch.setenv(kernels.CHOICE, "plain")

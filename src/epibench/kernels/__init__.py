@@ -17,6 +17,7 @@ from torch import Tensor
 
 CHOICE = "EPIBENCH_KERNELS"  # `plain`: do without
 OLDEST_CAPABILITY = (7, 0)
+MOST_PROGRAMS = 65_535  # along any but the first axis of a launch
 
 
 def usable(where: Tensor | torch.device) -> bool:
@@ -28,6 +29,12 @@ def usable(where: Tensor | torch.device) -> bool:
 def launching(tensor: Tensor) -> AbstractContextManager[object]:
     """Within it, kernels run where the tensor is."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
+def launches(number: int, block: int = 1) -> list[slice]:
+    """Stretches of what many blocks see, each of which one launch can take along its second axis."""
+    most = MOST_PROGRAMS * block
+    return [slice(start, min(start + most, number)) for start in range(0, number, most)]
 
 
 @cache

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epibench.kernels import launching
+from epibench.kernels import launches, launching
 from epibench.kernels.drawn import DrawnMembers
 
 PIXELS_OF_MEMBER = 256
@@ -85,7 +85,7 @@ def _softmax(
         tl.store(to, value, mask=there)
         at += class_stride
         to += pixels
-    tl.debug_barrier()
+    tl.debug_barrier()  # another thread may have stored what is loaded
     for _ in range(classes):
         to -= pixels
         tl.store(to, tl.load(to, mask=there, other=0) / total, mask=there)
@@ -120,7 +120,7 @@ def _refined_softmax(
         tl.store(to, value, mask=there)
         at += class_stride
         to += pixels
-    tl.debug_barrier()
+    tl.debug_barrier()  # another thread may have stored what is loaded
     for _ in range(classes):
         to -= pixels
         tl.store(to, tl.load(to, mask=there, other=0) / total, mask=there)
@@ -148,6 +148,10 @@ def judge(
 
     probs: (member, class, pixel) float64; doubt: the entropy, or 1 − confidence.
     """
+    if len(stretches := launches(probs.shape[2], PIXELS_OF_DRAWS)) > 1:
+        parts = [judge(probs[:, :, part], drawn, draws, target[part], with_entropy) for part in stretches]
+        confidence, predicted, brier, own, doubt = (torch.cat(each, 1) for each in zip(*parts, strict=True))
+        return confidence, predicted, brier, own, doubt
     _, classes, pixels = probs.shape
     confidence, brier, own, doubt = (
         torch.empty((draws, pixels), dtype=torch.float64, device=probs.device) for _ in range(4)

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epibench.kernels import launching
+from epibench.kernels import launches, launching
 from epibench.kernels.drawn import DrawnMembers
 
 PIXELS_OF_DRAWS = 128
@@ -20,6 +20,10 @@ DISTANCES = 2**27
 
 def moments(mean: Tensor, variance: Tensor, drawn: DrawnMembers, draws: int) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, mean variance and variance of the means of every draw, (draw, pixel). mean, variance: (member, pixel)."""
+    if len(stretches := launches(mean.shape[1], PIXELS_OF_DRAWS)) > 1:
+        parts = [moments(mean[:, part], variance[:, part], drawn, draws) for part in stretches]
+        drawn_mean, aleatoric, epistemic = (torch.cat(each, 1) for each in zip(*parts, strict=True))
+        return drawn_mean, aleatoric, epistemic
     mean, variance = mean.contiguous(), variance.contiguous()
     pixels = mean.shape[1]
     drawn_mean, aleatoric, epistemic = (mean.new_empty((draws, pixels)) for _ in range(3))
@@ -84,12 +88,12 @@ def _pair_distances(means: Tensor, variances: Tensor, first: Tensor, second: Ten
     """E|X − X′| of some pairs of members, (pair, pixel)."""
     pixels = means.shape[1]
     distances = means.new_empty((len(first), pixels))
-    grid = (triton.cdiv(pixels, PIXELS_OF_PAIR), len(first))
-    with launching(means):
-        _distances[grid](
-            means, variances, first, second, distances, pixels, means.stride(0), variances.stride(0),
-            1 / math.sqrt(math.pi), PIXELS_OF_PAIR,
-        )  # fmt: skip
+    for part in launches(len(first)):
+        with launching(means):
+            _distances[triton.cdiv(pixels, PIXELS_OF_PAIR), part.stop - part.start](
+                means, variances, first[part], second[part], distances[part], pixels, means.stride(0),
+                variances.stride(0), 1 / math.sqrt(math.pi), PIXELS_OF_PAIR,
+            )  # fmt: skip
     return distances
 
 

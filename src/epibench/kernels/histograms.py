@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epibench.kernels import launching
+from epibench.kernels import launches, launching
 
 BLOCK = 1024
 
@@ -42,6 +42,11 @@ def accumulate(index: Tensor, copies: int, *tables: tuple[Tensor, Tensor | None]
 
     index, values: (draw or 1, pixel); tables: (draw, copies · bins). Neighbouring pixels count in different copies.
     """
+    if len(stretches := launches(index.shape[1], BLOCK)) > 1:
+        for part in stretches:
+            parts = ((table, None if values is None else values[:, part]) for table, values in tables)
+            accumulate(index[:, part], copies, *parts)
+        return
     draws, pixels = tables[0][0].shape[0], index.shape[1]
     if not pixels:
         return

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epibench.kernels import launching
+from epibench.kernels import launches, launching
 from epibench.kernels.categorical import judged, tile_of
 from epibench.kernels.drawn import DrawnMembers
 from epibench.kernels.histograms import bin_of
@@ -112,15 +112,15 @@ def tally(probs: Tensor, drawn: DrawnMembers, draws: int, target: Tensor, with_e
 
     Pixels with a score that is not a number ≥ 0, or with a confidence that is no probability, are left out.
     """
-    pixels = probs.shape[2]
     counts = torch.zeros((draws, sum(layout.count_sections.values())), dtype=torch.int64, device=probs.device)
     sums = torch.zeros((draws, sum(layout.sum_sections.values())), dtype=torch.float64, device=probs.device)
-    if pixels:
-        groups, together = drawn.rows.shape
-        probs = probs if probs.stride(2) == 1 else probs.contiguous()
+    groups, together = drawn.rows.shape
+    probs = probs if probs.stride(2) == 1 else probs.contiguous()
+    for part in launches(len(target), PIXELS_AT_ONCE):
+        pixels = part.stop - part.start
         with launching(probs):
             _tally[groups, triton.cdiv(pixels, PIXELS_AT_ONCE)](
-                probs, target, *drawn.tables, pixels, probs.stride(0), probs.stride(1),
+                probs[:, :, part], target[part], *drawn.tables, pixels, probs.stride(0), probs.stride(1),
                 counts, sums, counts.shape[1], sums.shape[1], layout.classes, layout.wide, 31 - layout.wide_bits,
                 layout.narrow, 31 - layout.narrow_bits, layout.narrow_first, layout.bins, COPIES,
                 with_entropy, together, PIXELS_AT_ONCE, enable_fp_fusion=False,
