@@ -96,9 +96,8 @@ def scoring(
     uncertainty = LIKELIHOODS[task.kind].uncertainties[0]
     settings = SuiteSettings(task.kind, "pooled", uncertainty, False, task.images, task.classes, depth=depth)
     predictor = SimpleNamespace(num_classes=task.classes, device=torch.device(device))
-    shard = ImageShard(
-        cast(Any, predictor), [(range(number, number + 1), batch) for number, (batch, _) in enumerate(images)]
-    )
+    batches = [(range(number, number + 1), batch) for number, (batch, _) in enumerate(images)]
+    shard = ImageShard(cast(Any, predictor), batches, sum(int(batch.valid.sum()) for batch, _ in images))
 
     def make() -> Suite:
         suite = make_suite(weights, settings)
