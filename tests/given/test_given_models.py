@@ -490,7 +490,7 @@ def test_a_loader_that_leaves_samples_out_is_refused(networks: Networks) -> None
 
 @pytest.mark.parametrize("option", ["compile", "cuda_graphs"])
 def test_given_models_are_not_compiled(networks: Networks, option: str) -> None:
-    with pytest.raises(InputError, match="give the model as torch.compile returns it"):
+    with pytest.raises(InputError, match="give the model as torch"):
         evaluate(networks[0], OutsideData(3), **{option: True})
 
 

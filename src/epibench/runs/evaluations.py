@@ -19,7 +19,7 @@ from epibench.results import RESULTS_NAME, RunResults, load_results
 
 FOLDER = "evaluations"
 PLAIN = "default"  # the kind without any other than the default settings
-DECIDING = ("precision", "convention", "uncertainty", "window", "overlap")
+DECIDING = ("precision", "convention", "uncertainty", "window", "overlap", "compile", "cuda_graphs")
 SHOWN = ("evaluation", "methods", "members", "draws", "name", "data.domains")  # on a page, or by the kind
 
 
