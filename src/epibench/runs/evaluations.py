@@ -30,7 +30,8 @@ def kind_of(results: RunResults) -> str:
 
 def label_of(results: RunResults, latest: RunResults) -> str:
     """What to call an evaluation on a page: `bf16-mixed`, with what else differs from the latest."""
-    words = [f"{key}={word}" if key not in ("precision", "convention", "uncertainty") else word for key, word in _deciding(results).items()]
+    alone = ("precision", "convention", "uncertainty")  # whose values say what they are
+    words = [word if key in alone else f"{key}={word}" for key, word in _deciding(results).items()]
     return ", ".join([*(words or [PLAIN]), *_other(latest, results)])
 
 
