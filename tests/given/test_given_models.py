@@ -488,6 +488,12 @@ def test_a_loader_that_leaves_samples_out_is_refused(networks: Networks) -> None
         assert "do not come in their order" in refused(networks[0], loader)
 
 
+@pytest.mark.parametrize("option", ["compile", "cuda_graphs"])
+def test_given_models_are_not_compiled(networks: Networks, option: str) -> None:
+    with pytest.raises(InputError, match="give the model as torch"):
+        evaluate(networks[0], OutsideData(3), **{option: True})
+
+
 def test_a_module_says_how_its_corners_lie(networks: Networks) -> None:
     network = copy.deepcopy(networks[0])
     network.align_corners = True  # type: ignore[assignment]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
+from epibench import randomness
 from epibench.members.draws import Draws, make_draws
 from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Member, Method
@@ -16,6 +18,9 @@ from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sgld import SGLD
 from epibench.networks.depth_completion import DepthCompletion
+from epibench.networks.dropout import SeededDropout, dropout_after
+from epibench.networks.resnet import fold_batch_norm
+from epibench.parallel import silenced_torch_threads
 
 Values = dict[str, Tensor]
 SIZE = (16, 32)
@@ -184,3 +189,79 @@ def test_every_network_or_chain_is_drawn_by_itself(method: Method) -> None:
 def test_members_of_networks_that_are_left_keep_their_networks() -> None:
     table = METHODS["dropout"].members((0, 2))
     assert [member.network for member in table.members] == [0, 0, 0, 2, 2, 2]
+
+
+def test_one_network_is_built_and_weights_that_were_given_stay_as_they_are(images: Values) -> None:
+    pool, stored = network_pool("ensemble")
+    given = [stored.load(member) for member in pool.table.members]
+    before = [{key: values.clone() for key, values in each.items()} for each in given]
+    built = []
+
+    def count() -> DepthCompletion:
+        built.append(build())
+        return built[-1]
+
+    counted = replace(pool, build=count, load=lambda member: given[member.network])
+    found = outputs(counted, images, everything(pool), range(4))
+    expected = outputs(pool, images, everything(pool), range(4))
+    assert counted.weight_bytes(everything(pool)) == sum(values.nbytes for each in given for values in each.values())
+    assert len(built) == 1
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+    assert all(torch.equal(each[key], kept[key]) for each, kept in zip(given, before, strict=True) for key in each)
+
+
+def test_networks_that_are_read_at_once_are_those_that_are_read_alone(images: Values) -> None:
+    pool, stored = network_pool("chains")
+    kept = {member: stored.load(member) for member in pool.table.members}
+    several = replace(pool, load=kept.__getitem__, loaded_at_once=3)
+    found, expected = (outputs(each, images, everything(each), range(4)) for each in (several, pool))
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def test_a_network_that_keeps_its_parameters_elsewhere_too_is_loaded(images: Values) -> None:
+    """Without stages nothing is known of a network: its own parameters are filled, and not replaced."""
+
+    class Aliased(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 2, 1)
+            self.kept = [self.conv.weight]
+
+        def forward(self, inputs: Values) -> Tensor:
+            return functional.conv2d(inputs["image"].float(), self.kept[0])
+
+    weights = Aliased().state_dict()
+    table = Ensemble(num_members=1).members((0,))
+    pool = NetworkPool("gaussian", table, Aliased, lambda member: weights, "ensemble")
+    found = outputs(pool, images, slice(0, 1), range(4))["mean"][0]
+    raw = functional.conv2d(images["image"].float(), weights["conv.weight"])
+    assert torch.equal(found, raw[:, 0])
+
+
+def test_passes_share_what_comes_before_their_dropout(images: Values) -> None:
+    pool, _ = network_pool("dropout")
+    seen = []
+    for member in pool.table.members:
+        network = pool.network(member)
+        network.encoder[0].register_forward_hook(lambda *_: seen.append("before"))
+        network.encoder[3].register_forward_hook(lambda *_: seen.append("after"))
+        assert not network.encoder[2]._forward_hooks
+    outputs(pool, images, everything(pool), range(4))
+    # Each network has one hook for each of its passes, and each of these counts.
+    assert (seen.count("before"), seen.count("after")) == (2 * 3, 2 * 3 * 3)
+
+
+def test_passes_are_those_of_a_network_with_dropout_after_its_places(images: Values) -> None:
+    pool, stored = network_pool("dropout")
+    found = outputs(pool, images, everything(pool), range(4))["mean"]
+    for number, member in enumerate(pool.table.members):
+        network = build()
+        network.load_state_dict(stored.load(member))
+        fold_batch_norm(network.eval().requires_grad_(False))
+        keys = torch.tensor(
+            [randomness.key(7, pool.method, member.network, "pass", member.number, i) for i in range(4)]
+        )
+        dropped = dropout_after(network, network.dropout_places, 0.3)
+        with silenced_torch_threads(), torch.inference_mode(), dropped, SeededDropout(keys, by_mode=True):
+            raw = network(images)
+        assert torch.equal(found[number], raw[:, 0])

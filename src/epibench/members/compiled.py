@@ -32,7 +32,7 @@ WARM_UP = 3
 class Speed:
     """How passes are made fast. backend: of torch.compile, None to compile nothing; graphs: record CUDA graphs."""
 
-    backend: str | None = None
+    backend: str | Callable[..., Any] | None = None
     graphs: bool = False
 
     @property
@@ -143,7 +143,7 @@ def check_equal(found: Mapping[str, Tensor], plain: Mapping[str, Tensor], precis
 def failure(error: Exception) -> InputError:
     """What to say when compiling or recording fails."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    reason = ": ".join([type(error).__name__, " ".join(lines[:2])])  # the first may say only whose error follows
     return InputError(
         f"{OPTIONS}: this network cannot be compiled or recorded here ({reason}); leave these options out"
     )

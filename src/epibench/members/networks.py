@@ -61,7 +61,7 @@ class ImagePool(Pool):
     window: Size | None = None
     overlap: float = 0.0
     in_parallel: ClassVar[bool] = True  # several passes of one network can be made at once
-    _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict)
+    _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict, init=False)
 
     def load_network(self, member: Member) -> nn.Module:
         """The network of a member on the device, as it predicts."""

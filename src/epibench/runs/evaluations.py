@@ -19,7 +19,7 @@ from epibench.results import RESULTS_NAME, RunResults, load_results
 
 FOLDER = "evaluations"
 PLAIN = "default"  # the kind without any other than the default settings
-DECIDING = ("precision", "convention", "uncertainty", "window", "overlap")
+DECIDING = ("precision", "convention", "uncertainty", "window", "overlap", "compile", "cuda_graphs")
 SHOWN = ("evaluation", "methods", "members", "draws", "name", "data.domains")  # on a page, or by the kind
 
 
@@ -30,7 +30,8 @@ def kind_of(results: RunResults) -> str:
 
 def label_of(results: RunResults, latest: RunResults) -> str:
     """What to call an evaluation on a page: `bf16-mixed`, with what else differs from the latest."""
-    words = [f"{key}={word}" if key in ("window", "overlap") else word for key, word in _deciding(results).items()]
+    alone = ("precision", "convention", "uncertainty")  # whose values say what they are
+    words = [word if key in alone else f"{key}={word}" for key, word in _deciding(results).items()]
     return ", ".join([*(words or [PLAIN]), *_other(latest, results)])
 
 
