@@ -310,15 +310,22 @@ def colour_matrix(saturation: float, hue: float, temperature: float) -> Tensor:
 
 def blurred(values: Tensor, deviation: float) -> Tensor:
     """A Gaussian blur of (channel, height, width) float32; edges are repeated outwards."""
-    reach = math.ceil(2.5 * deviation)
+    weights = blur_weights(deviation)
+    reach = len(weights) // 2
     if reach == 0:
         return values
-    weights = [math.exp(-0.5 * (offset / deviation) ** 2) for offset in range(-reach, reach + 1)]
-    total = sum(weights)
     for axis, edges in ((1, (0, 0, reach, reach)), (2, (reach, reach, 0, 0))):
         # A sum of shifted images: for one channel at a time, convolutions are many times slower on CPUs.
         repeated, size = functional.pad(values, edges, mode="replicate"), values.shape[axis]
         values = torch.zeros_like(values)
         for shift, weight in enumerate(weights):
-            values.add_(repeated.narrow(axis, shift, size), alpha=weight / total)
+            values.add_(repeated.narrow(axis, shift, size), alpha=weight)
     return values
+
+
+def blur_weights(deviation: float) -> list[float]:
+    """What pixels count in a Gaussian blur along one axis; their number is odd, their sum 1."""
+    reach = math.ceil(2.5 * deviation)
+    weights = [math.exp(-0.5 * (offset / max(deviation, 1e-9)) ** 2) for offset in range(-reach, reach + 1)]
+    total = sum(weights)
+    return [weight / total for weight in weights]
