@@ -129,7 +129,8 @@ class Augment:
 
     def __call__(self, sample: Batch, key: int) -> Batch:
         """The augmented sample; the same for the same key."""
-        at = self.placed(*sample.target.shape[-2:], key)
+        height, width = sample.target.shape[-2:]
+        at = self.placed(height, width, key)
         sample = rescaled(sample, at.factor, at.rows, at.columns, self.antialias)
         sample = padded(sample, at.size, at.above, at.before, self.pad_colour)
         if self.sparse_share is not None:

@@ -102,6 +102,11 @@ class Cut:
         return Batch({**window.inputs, **beside}, window.target, window.valid)
 
 
+def sizes(cut: Batch) -> list[tuple[int, ...]]:
+    """What samples that are joined have in common: the size of what will come out."""
+    return [(len(cut.inputs[ROWS]), len(cut.inputs[COLUMNS]))]
+
+
 def joined(cuts: Sequence[Batch]) -> Batch:
     """What was cut from several samples as one batch; the rest of smaller windows is filled up, and never looked at."""
     names = cuts[0].inputs
@@ -210,7 +215,7 @@ class Taps:
 
     @classmethod
     def of(cls, augment: Augment, axis: dict[str, Tensor], wanted: int) -> Taps:
-        """Two neighbours, where pixels are areas; where an image is averaged, all that a triangle of its scale covers."""
+        """Two neighbours, where pixels are areas; where an image is averaged, all that a triangle covers."""
         place = torch.arange(wanted, device=axis["length"].device) - axis["margin"]
         place = torch.minimum(place.clamp(min=0), axis["used"] - 1) + axis["start"]
         ratio, last = (axis["length"] / axis["scaled"]).float(), axis["length"].long() - 1

@@ -19,6 +19,8 @@ from epibench.data.batch import Batch, Samples, stack
 from epibench.errors import InputError
 
 Augmentation = Callable[[Batch, int], Batch]
+Join = Callable[[Sequence[Batch]], Batch]
+Same = Callable[[Batch], list[tuple[int, ...]]]
 # Workers share tensors through a socket in the temporary folder, whose path has at most 103 bytes on some systems:
 # /pymp-……/listener-…… takes 32 of them. Below a longer folder they would wait for ever.
 SOCKET_FOLDER_BYTES = 70
@@ -81,28 +83,31 @@ def _guarded(make: Callable[[], Batch]) -> Batch | Failure:
         return Failure(str(error))
 
 
-def _collate(samples: Sequence[Batch | Failure], uneven: bool, as_arrays: bool) -> list[Batch] | list[Arrays] | Failure:
+def _collate(
+    samples: Sequence[Batch | Failure], uneven: bool, as_arrays: bool, join: Join, same: Same
+) -> list[Batch] | list[Arrays] | Failure:
     """One batch, or if they may differ in size, one for every stretch of samples of one size."""
     stretches: list[list[Batch]] = []
     for sample in samples:
         if isinstance(sample, Failure):
             return sample
-        if stretches and _shapes(stretches[-1][0]) == _shapes(sample):
+        if stretches and same(stretches[-1][0]) == same(sample):
             stretches[-1].append(sample)
         else:
             stretches.append([sample])
     if len(stretches) > 1 and not uneven:
-        sizes = sorted({tuple(stretch[0].target.shape) for stretch in stretches})
+        sizes = sorted({same(stretch[0])[0] for stretch in stretches})
         words = ", ".join("×".join(map(str, size)) for size in sizes)
         return Failure(f"images of different sizes in one batch ({words}): give training.crop")
-    stacked = [stack(stretch) for stretch in stretches]
+    stacked = [join(stretch) for stretch in stretches]
     if not as_arrays:
         return stacked
     inputs = [{name: values.numpy() for name, values in each.inputs.items()} for each in stacked]
     return [Arrays(own, each.target.numpy(), each.valid.numpy()) for own, each in zip(inputs, stacked, strict=True)]
 
 
-def _shapes(sample: Batch) -> list[tuple[int, ...]]:
+def shapes(sample: Batch) -> list[tuple[int, ...]]:
+    """What samples of one batch have in common: the shapes of their tensors, that of the target first."""
     return [tuple(values.shape) for values in (sample.target, *sample.inputs.values())]
 
 
@@ -113,15 +118,20 @@ def batches(
     workers: int = 0,
     pin: bool = False,
     uneven: bool = False,
+    join: Join = stack,
+    same: Same = shapes,
 ) -> Iterator[Batch]:
-    """Batches of the samples with these numbers, in order; uneven: where sizes change, a smaller batch ends."""
+    """Batches of the samples with these numbers, in order; uneven: where sizes change, a smaller batch ends.
+
+    join: makes one batch of samples; same: what these must have in common for that, their size first.
+    """
     as_arrays = workers > 0 and len(os.fsencode(tempfile.gettempdir())) > SOCKET_FOLDER_BYTES
     loader = DataLoader(
         cast(Any, numbered),  # any object with samples by number will do
         batch_size,
         sampler=numbers,
         num_workers=workers,
-        collate_fn=partial(_collate, uneven=uneven, as_arrays=as_arrays),
+        collate_fn=partial(_collate, uneven=uneven, as_arrays=as_arrays, join=join, same=same),
         pin_memory=pin,
         prefetch_factor=4 if workers else None,
     )

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from epibench import randomness
 from epibench.data.augment import Augment, Colours
 from epibench.data.batch import Points, Samples
+from epibench.data.decoded import SHARE, DecodedMemory, DecodedSamples, can_share_memory, free_memory
 from epibench.data.loading import InOrder, Stream, batches
 from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.errors import InputError
@@ -48,7 +49,10 @@ TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
 
 @dataclass(frozen=True)
 class TrainJob:
-    """What a process needs to know to train: plain data. networks: their numbers; device: `cpu` or `cuda:0`."""
+    """What a process needs to know to train: plain data. networks: their numbers; device: `cpu` or `cuda:0`.
+
+    decoded: where processes of this machine keep samples that are decoded (`DecodedMemory`).
+    """
 
     recipe: Recipe
     method: str  # or the name of a variant
@@ -56,6 +60,7 @@ class TrainJob:
     members: Path
     device: str
     workers: int = 0
+    decoded: DecodedMemory | None = None
 
     @cached_property
     def files(self) -> Checkpoints:
@@ -353,6 +358,8 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     watch = Watch(lambda step, note: send((step, note)), add, save, keep)
     try:
         samples = open_training_data(recipe)
+        if (memory := job.decoded or decoded_memory(recipe, fabric.device)) is not None:
+            samples = DecodedSamples(samples, memory)
         training = large_training(recipe, job.method, samples, fabric.device, class_weights(recipe, job.members))
         keys = NetworkKeys.of(recipe.seed, method.name, job.networks[0], method.one_start)
         # With one thread: on a CPU numbers must not depend on it, and several networks are trained at once instead;
@@ -376,6 +383,30 @@ def open_training_data(recipe: DenseRecipe) -> Samples:
     return recipe.data.train.open(recipe.task, recipe.data.folders, "data.train")
 
 
+def decoded_memory(recipe: DenseRecipe, device: torch.device) -> DecodedMemory | None:
+    """Memory for decoded training data beside a GPU: the same for all trainings of this process on the same data."""
+    given = recipe.training.cache
+    if device.type != "cuda" or given == 0 or not can_share_memory():
+        return None
+    gibibytes = None if given == "auto" else given
+    data = recipe.data.train.model_dump_json() + str(recipe.data.folders)
+    return _memory_of(gibibytes, fingerprint(recipe.task, recipe.data.train.version, data))
+
+
+def sharing_memory(jobs: Sequence[TrainJob]) -> list[TrainJob]:
+    """Jobs whose processes, on this machine, decode every sample of their training data once between them."""
+    shared = list(jobs)
+    for place, job in enumerate(jobs):
+        if isinstance(job.recipe, DenseRecipe):
+            shared[place] = replace(job, decoded=decoded_memory(job.recipe, torch.device(job.device)))
+    return shared
+
+
+@lru_cache(1)
+def _memory_of(gibibytes: float | None, key: str) -> DecodedMemory:
+    return DecodedMemory(free_memory() // SHARE if gibibytes is None else int(gibibytes * 2**30))
+
+
 def num_classes_of(recipe: DenseRecipe, samples: Samples) -> int | None:
     """How many classes networks predict."""
     return classes_of(samples).num_classes if recipe.likelihood == "categorical" else None
@@ -397,6 +428,7 @@ def large_training(
         weight_decay=decay if method.prior else 0.0,
         decay_all=method.samples or options.decay_all,
         class_weights=weights,
+        whole_batches=options.augment == "device" or (options.augment == "auto" and device.type == "cuda"),
         channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
     )
 
