@@ -2,7 +2,8 @@
 
 Loading processes cut out the pixels of an image that its crop is made of (`Cut`), and send them with a plan: the
 numbers that the key decides. Resampling, padding, sparse points, colours and flips are then done for all samples of a
-batch at once (`finish`).
+batch at once (`finish`); on a GPU as one graph of kernels, because to launch each of them takes the host longer than
+the GPU takes to do it.
 
 Classes, depth, sparse points and which pixels count are those of the CPU, bit for bit. Levels of images may be rounded
 to the neighbouring one, because sums are taken in another order; where noise is added, after another rounding of it.
@@ -22,24 +23,29 @@ from epibench import randomness
 from epibench.data.augment import (
     DEPTH,
     IMAGE,
+    LARGEST_BLUR,
     NOISE_COUNTER,
     NUMBERS,
     SPARSE_COUNTER,
     UNCHANGED,
     Augment,
     ColourChange,
+    Colours,
     blur_weights,
     nearest_pixels,
     scaled_length,
 )
-from epibench.data.batch import Batch
+from epibench.data.batch import Batch, Packed
 from epibench.data.classes import IGNORE
 
 PLAN, ROWS, COLUMNS = "plan", "rows", "columns"  # travel as inputs beside the pixels
 # The numbers of a plan, float64: of rows and then of columns, of the sample, of its colours and their matrix.
 OF_AXIS = ("length", "scaled", "start", "used", "margin", "corner")
-OF_SAMPLE = ("factor", "share", "flip", "key_high", "key_low", "gamma", "contrast", "blur", "noise")
+OF_SAMPLE = ("factor", "share", "flip", "key_high", "key_low", "gamma", "contrast", "noise")
 UNCOLOURED = ColourChange(1.0, torch.eye(3), 1.0, 0.0, 0.0)
+REACH = len(blur_weights(LARGEST_BLUR)) // 2
+EVEN = 64  # windows of different sizes are filled up to multiples of it, so that few sizes occur
+MOST_GRAPHS = 8  # of as many sizes
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,9 @@ class Cut:
         columns = Axis(width, scaled_length(width, at.factor), at.columns, at.before, at.size[1], smooth)
         change = UNCOLOURED if augment.colours == UNCHANGED else augment.colours.drawn(key)
         numbers = [*rows.numbers, *columns.numbers, at.factor, at.share, at.flip, key >> 32, key & (2**32 - 1)]
-        numbers += [change.gamma, change.contrast, change.blur, change.noise, *change.matrix.flatten().tolist()]
+        numbers += [change.gamma, change.contrast, change.noise, *change.matrix.flatten().tolist()]
+        blur = blur_weights(change.blur)
+        numbers += [0.0] * (REACH - len(blur) // 2) + blur + [0.0] * (REACH - len(blur) // 2)
         window = sample.each(lambda values: values[..., rows.needed, columns.needed])
         beside = {PLAN: torch.tensor(numbers, dtype=torch.float64), ROWS: rows.nearest, COLUMNS: columns.nearest}
         return Batch({**window.inputs, **beside}, window.target, window.valid)
@@ -120,7 +128,8 @@ def joined(cuts: Sequence[Batch]) -> Batch:
 def _stacked(tensors: Sequence[Tensor]) -> Tensor:
     if len({tensor.shape for tensor in tensors}) == 1:
         return torch.stack(list(tensors))
-    shape = [max(lengths) for lengths in zip(*(tensor.shape for tensor in tensors), strict=True)]
+    *front, height, width = (max(lengths) for lengths in zip(*(tensor.shape for tensor in tensors), strict=True))
+    shape = (*front, -(-height // EVEN) * EVEN, -(-width // EVEN) * EVEN)
     together = tensors[0].new_zeros((len(tensors), *shape))
     for place, tensor in zip(together, tensors, strict=True):
         place[tuple(slice(length) for length in tensor.shape)] = tensor
@@ -128,21 +137,19 @@ def _stacked(tensors: Sequence[Tensor]) -> Tensor:
 
 
 class Plan:
-    """The numbers of a batch on its device, (sample,) each; `host`: the same where they can be looked at."""
+    """The numbers of a batch by name, (sample,) each."""
 
-    def __init__(self, numbers: Tensor, device: torch.device):
-        self.host, self.numbers = numbers, numbers.to(device, non_blocking=True)
-        self.device = device
+    def __init__(self, numbers: Tensor):
+        self.numbers, self.device = numbers, numbers.device
 
     def axis(self, axis: int) -> dict[str, Tensor]:
         """The numbers of rows (0) or columns (1), (sample, 1)."""
         first = axis * len(OF_AXIS)
         return {name: self.numbers[:, first + place, None] for place, name in enumerate(OF_AXIS)}
 
-    def of(self, name: str, axes: int = 0, host: bool = False) -> Tensor:
+    def of(self, name: str, axes: int = 0) -> Tensor:
         """A number of every sample, with so many axes behind."""
-        found = (self.host if host else self.numbers)[:, 2 * len(OF_AXIS) + OF_SAMPLE.index(name)]
-        return found.view(-1, *[1] * axes)
+        return self.numbers[:, 2 * len(OF_AXIS) + OF_SAMPLE.index(name)].view(-1, *[1] * axes)
 
     @property
     def keys(self) -> Tensor:
@@ -152,14 +159,51 @@ class Plan:
     @property
     def matrix(self) -> Tensor:
         """Of the colours, (sample, 3, 3) float32."""
-        return self.numbers[:, -9:].view(-1, 3, 3).float()
+        first = 2 * len(OF_AXIS) + len(OF_SAMPLE)
+        return self.numbers[:, first : first + 9].view(-1, 3, 3).float()
+
+    @property
+    def blur(self) -> Tensor:
+        """What pixels count in the blur along one axis, (2 · REACH + 1, sample) float32."""
+        return self.numbers[:, -(2 * REACH + 1) :].T.float()
 
 
-def finish(augment: Augment, cut: Batch, device: torch.device) -> Batch:
-    """The augmented batch on a device, of what was cut: what `augment` makes of each sample alone."""
-    plan = Plan(cut.inputs[PLAN], device)
-    pixels = Batch({name: cut.inputs[name] for name in cut.inputs.keys() - {PLAN}}, cut.target, cut.valid)
-    batch = _resampled(augment, pixels.to(device, non_blocking=True), plan)
+class Finisher:
+    """`finish` on a device, of batches that arrive packed; what it returns on a GPU is overwritten by the next one."""
+
+    def __init__(self, augment: Augment, device: torch.device):
+        self.augment, self.device = augment, device
+        self.graphs: dict[object, tuple[Packed, torch.cuda.CUDAGraph, Batch]] = {}
+
+    def __call__(self, cut: Packed) -> Batch:
+        """The augmented batch."""
+        if cut.layout not in self.graphs:
+            there = cut.to(self.device)
+            if self.device.type != "cuda" or len(self.graphs) == MOST_GRAPHS:
+                return finish(self.augment, there.batch)
+            self.graphs[cut.layout] = self._captured(there)
+        there, graph, batch = self.graphs[cut.layout]
+        there.content.copy_(cut.content, non_blocking=True)
+        graph.replay()
+        return batch
+
+    def _captured(self, cut: Packed) -> tuple[Packed, torch.cuda.CUDAGraph, Batch]:
+        beside = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        beside.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(beside):
+            finish(self.augment, cut.batch)  # what is set up at the first call cannot be captured
+        torch.cuda.current_stream(self.device).wait_stream(beside)
+        graph = torch.cuda.CUDAGraph()
+        # Another thread brings batches into pinned memory meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            batch = finish(self.augment, cut.batch)
+        return cut, graph, batch
+
+
+def finish(augment: Augment, cut: Batch) -> Batch:
+    """The augmented batch of what was cut: what `augment` makes of each sample alone."""
+    plan = Plan(cut.inputs[PLAN])
+    batch = _resampled(augment, cut, plan)
     inputs, keys = dict(batch.inputs), plan.keys
     if augment.sparse_share is not None:
         drawn = randomness.uniform(keys, SPARSE_COUNTER, batch.valid[0].numel()).view_as(batch.valid)
@@ -167,7 +211,7 @@ def finish(augment: Augment, cut: Batch, device: torch.device) -> Batch:
     if DEPTH in inputs and augment.thin != (1.0, 1.0):
         inputs[DEPTH] = thinned(inputs[DEPTH], plan.of("share", 1), keys)
     if IMAGE in inputs and augment.colours != UNCHANGED:
-        inputs[IMAGE] = recoloured(inputs[IMAGE], plan, keys)
+        inputs[IMAGE] = recoloured(inputs[IMAGE], augment.colours, plan, keys)
     batch = Batch(inputs, batch.target, batch.valid)
     if augment.flip:
         flip = plan.of("flip") > 0
@@ -178,7 +222,7 @@ def finish(augment: Augment, cut: Batch, device: torch.device) -> Batch:
 def _resampled(augment: Augment, cut: Batch, plan: Plan) -> Batch:
     """Crops of their size, padded; depth is divided by the factor, and nothing of it or of classes is mixed."""
     rows, columns = cut.inputs[ROWS], cut.inputs[COLUMNS]
-    inputs = {name: values for name, values in cut.inputs.items() if name not in (ROWS, COLUMNS)}
+    inputs = {name: values for name, values in cut.inputs.items() if name not in (PLAN, ROWS, COLUMNS)}
     target = cut.target if cut.target.is_floating_point() else cut.target.long()
     if augment.scale == (1.0, 1.0) and not augment.pad:
         return Batch(inputs, target, cut.valid)  # what was cut are the crops
@@ -265,7 +309,7 @@ def _framed(image: Tensor, inside: Tensor, augment: Augment) -> Tensor:
         total = torch.where(shown, image, 0).sum((2, 3), dtype=torch.float32)
         colour = (total / inside.sum((1, 2))[:, None]).round()
     else:
-        colour = torch.tensor(augment.pad_colour, device=image.device)[None]
+        colour = torch.cat([image.new_full((1, 1), level) for level in augment.pad_colour], 1)
     return torch.where(shown, image, colour.to(image.dtype)[..., None, None])
 
 
@@ -277,7 +321,7 @@ def thinned(sparse: Tensor, share: Tensor, keys: Tensor) -> Tensor:
     return torch.where(kept.view_as(sparse), sparse, 0)
 
 
-def recoloured(image: Tensor, plan: Plan, keys: Tensor) -> Tensor:
+def recoloured(image: Tensor, colours: Colours, plan: Plan, keys: Tensor) -> Tensor:
     """Images with other colours, (sample, 3, height, width) uint8: what `ColourChange` does to each."""
     values = 255 * (image.float() / 255).pow(plan.of("gamma", 3).float())
     contrast, matrix = plan.of("contrast").float(), plan.matrix
@@ -286,29 +330,19 @@ def recoloured(image: Tensor, plan: Plan, keys: Tensor) -> Tensor:
     changed = ((1 - contrast) * level).view(-1, 1, 1, 1).expand_as(values).contiguous()
     for channel in range(3):  # a matrix product might be rounded to ten bits
         changed.addcmul_(matrix[:, :, channel, None, None], values[:, channel, None])
-    for name, apply in (("blur", _blurred), ("noise", _noisy)):
-        amounts = plan.of(name, host=True)
-        some = amounts.nonzero().flatten()
-        if len(some):
-            places = some.to(plan.device, non_blocking=True)
-            changed[places] = apply(changed[places], amounts[some], keys[places])
+    if colours.blur:
+        changed = _blurred(changed, plan.blur[..., None, None, None])
+    if colours.noise:
+        count = changed[0].numel()
+        normal = randomness.normal(keys, NOISE_COUNTER, -(-count // 2)).flatten(1)[:, :count].view_as(changed)
+        changed = changed + plan.of("noise", 3).float() * normal
     return changed.round_().clamp_(0, 255).to(torch.uint8)
 
 
-def _blurred(values: Tensor, deviations: Tensor, keys: Tensor) -> Tensor:
-    kernels = [blur_weights(deviation) for deviation in deviations.tolist()]
-    reach = max(len(kernel) for kernel in kernels) // 2
-    filled = [[0.0] * (reach - len(each) // 2) + each + [0.0] * (reach - len(each) // 2) for each in kernels]
-    weights = torch.tensor(filled).to(values.device, non_blocking=True)[:, :, None, None, None]
-    for axis, edges in ((2, (0, 0, reach, reach)), (3, (reach, reach, 0, 0))):
+def _blurred(values: Tensor, weights: Tensor) -> Tensor:
+    for axis, edges in ((2, (0, 0, REACH, REACH)), (3, (REACH, REACH, 0, 0))):
         repeated, size = functional.pad(values, edges, mode="replicate"), values.shape[axis]
         values = torch.zeros_like(values)
-        for shift in range(2 * reach + 1):
-            values.addcmul_(repeated.narrow(axis, shift, size), weights[:, shift])
+        for shift, weight in enumerate(weights):
+            values.addcmul_(repeated.narrow(axis, shift, size), weight)
     return values
-
-
-def _noisy(values: Tensor, deviations: Tensor, keys: Tensor) -> Tensor:
-    count = values[0].numel()
-    normal = randomness.normal(keys, NOISE_COUNTER, -(-count // 2)).flatten(1)[:, :count].view_as(values)
-    return values + deviations.float().to(values.device, non_blocking=True).view(-1, 1, 1, 1) * normal

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from epibench import randomness
-from epibench.data.batch import Batch, Samples, stack
+from epibench.data.batch import Batch, Layout, Packed, Samples, stack
 from epibench.errors import InputError
 
 Augmentation = Callable[[Batch, int], Batch]
@@ -26,12 +26,11 @@ Same = Callable[[Batch], list[tuple[int, ...]]]
 SOCKET_FOLDER_BYTES = 70
 
 
-class Arrays(NamedTuple):
-    """A batch as arrays, which workers send through a pipe, where they cannot share tensors."""
+class Bytes(NamedTuple):
+    """A packed batch as an array, which workers send through a pipe, where they cannot share tensors."""
 
-    inputs: dict[str, NDArray[Any]]
-    target: NDArray[Any]
-    valid: NDArray[Any]
+    content: NDArray[Any]
+    layout: Layout
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def _guarded(make: Callable[[], Batch]) -> Batch | Failure:
 
 def _collate(
     samples: Sequence[Batch | Failure], uneven: bool, as_arrays: bool, join: Join, same: Same
-) -> list[Batch] | list[Arrays] | Failure:
+) -> list[Packed] | list[Bytes] | Failure:
     """One batch, or if they may differ in size, one for every stretch of samples of one size."""
     stretches: list[list[Batch]] = []
     for sample in samples:
@@ -99,11 +98,8 @@ def _collate(
         sizes = sorted({same(stretch[0])[0] for stretch in stretches})
         words = ", ".join("×".join(map(str, size)) for size in sizes)
         return Failure(f"images of different sizes in one batch ({words}): give training.crop")
-    stacked = [join(stretch) for stretch in stretches]
-    if not as_arrays:
-        return stacked
-    inputs = [{name: values.numpy() for name, values in each.inputs.items()} for each in stacked]
-    return [Arrays(own, each.target.numpy(), each.valid.numpy()) for own, each in zip(inputs, stacked, strict=True)]
+    packed = [Packed.of(join(stretch)) for stretch in stretches]
+    return [Bytes(each.content.numpy(), each.layout) for each in packed] if as_arrays else packed
 
 
 def shapes(sample: Batch) -> list[tuple[int, ...]]:
@@ -118,13 +114,23 @@ def batches(
     workers: int = 0,
     pin: bool = False,
     uneven: bool = False,
+) -> Iterator[Batch]:
+    """Batches of the samples with these numbers, in order; uneven: where sizes change, a smaller batch ends."""
+    for packed in packed_batches(numbered, numbers, batch_size, workers, pin, uneven):
+        yield packed.batch
+
+
+def packed_batches(
+    numbered: Stream | InOrder,
+    numbers: Sequence[int],
+    batch_size: int,
+    workers: int = 0,
+    pin: bool = False,
+    uneven: bool = False,
     join: Join = stack,
     same: Same = shapes,
-) -> Iterator[Batch]:
-    """Batches of the samples with these numbers, in order; uneven: where sizes change, a smaller batch ends.
-
-    join: makes one batch of samples; same: what these must have in common for that, their size first.
-    """
+) -> Iterator[Packed]:
+    """The same, each in one tensor. join: makes one batch of samples; same: what these must share, their size first."""
     as_arrays = workers > 0 and len(os.fsencode(tempfile.gettempdir())) > SOCKET_FOLDER_BYTES
     loader = DataLoader(
         cast(Any, numbered),  # any object with samples by number will do
@@ -139,5 +145,4 @@ def batches(
         if isinstance(stretches, Failure):
             raise InputError(stretches.text)
         for each in stretches:
-            inputs = {name: torch.as_tensor(values) for name, values in each.inputs.items()}
-            yield Batch(inputs, torch.as_tensor(each.target), torch.as_tensor(each.valid))
+            yield Packed(torch.as_tensor(each.content), each.layout)

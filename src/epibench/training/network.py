@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import cast
 
 import torch
@@ -22,7 +21,7 @@ from epibench import randomness
 from epibench.data import batched
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch, Samples
-from epibench.data.loading import Augmentation, Stream, batches
+from epibench.data.loading import Augmentation, Stream, packed_batches
 from epibench.errors import InputError
 from epibench.interpolation import aligned_corners, grid_positions
 from epibench.networks.dropout import SeededDropout, insert_dropout
@@ -189,21 +188,17 @@ class _Run:
         """The batches of all steps that are left, augmented, on the device of this process."""
         training, augment, device = self.training, self.training.augment, self.fabric.device
         numbers = self.numbers(range(self.step * training.batch_size, training.last_step * training.batch_size))
-        load = partial(
-            batches,
-            numbers=numbers,
-            batch_size=training.batch_size // self.fabric.world_size,
-            workers=workers,
-            pin=device.type == "cuda",
-        )
+        size, pin = training.batch_size // self.fabric.world_size, device.type == "cuda"
         if not training.whole_batches:
-            for batch in load(Stream(training.samples, augment, self.keys.order, self.keys.change)):
-                yield batch.to(device, non_blocking=True)
+            stream = Stream(training.samples, augment, self.keys.order, self.keys.change)
+            for packed in packed_batches(stream, numbers, size, workers, pin):
+                yield packed.to(device).batch
             return
         assert isinstance(augment, Augment)
         stream = Stream(training.samples, batched.Cut(augment), self.keys.order, self.keys.change)
-        for cut in load(stream, join=batched.joined, same=batched.sizes):
-            yield batched.finish(augment, cut, device)
+        finish = batched.Finisher(augment, device)
+        for cut in packed_batches(stream, numbers, size, workers, pin, join=batched.joined, same=batched.sizes):
+            yield finish(cut)
 
     def take_step(self, batch: Batch) -> None:
         """One step on a batch."""
