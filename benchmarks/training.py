@@ -133,11 +133,21 @@ def one_network(recipe: DenseRecipe, options: argparse.Namespace, device: torch.
     batches = measured.run.batches(workers)
     alone = 1 / seconds_of(batches, device, steps)
     print(f"  {'    its loading and augmentation alone':44} {alone:7.2f} steps/s")
+    check_same(measured, workers)
     again = Measured(apply_cpu(recipe), device, None)
     rate = 1 / again.seconds(again.run.batches(workers), steps // 2)
     print(f"  {'augmented and decoded by loading processes':44} {rate:7.2f} steps/s  {rate / there:6.1%}")
     if options.profile:
         profile(measured, workers)
+
+
+def check_same(measured: Measured, workers: int) -> None:
+    """Batches that processes load are those that are loaded without them."""
+    ways = (itertools.islice(measured.run.batches(number), 20) for number in (workers, 0))
+    digests = [
+        [float(each.target.double().sum() + each.inputs["image"].double().sum()) for each in way] for way in ways
+    ]
+    assert digests[0] == digests[1], "loading processes change batches"
 
 
 def apply_cpu(recipe: DenseRecipe) -> DenseRecipe:

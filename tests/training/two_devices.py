@@ -84,7 +84,7 @@ def make_job(folder: Path, devices: int, kind: type[DenseRecipe] = DenseRecipe) 
     recipe = small_dense(
         folder / "cache",
         *("training.crop=[16,16]", f"training.devices={devices}", "training.log=none"),
-        *(f"ensemble.batch_size={BATCH}", "ensemble.optimiser=momentum", "ensemble.learning_rate=0.01"),
+        *(f"ensemble.batch_size={BATCH}", "ensemble.optimiser=momentum", "ensemble.learning_rate=0.0001"),
     )
     data = recipe.data.model_copy(update={"train": MadeUpSource()})
     recipe = kind.model_validate(recipe.model_dump()).model_copy(update={"data": data})

@@ -1,15 +1,9 @@
-"""Decoded samples in memory that processes share: each is decoded once, up to a budget, whoever asks for it first.
-
-The memory belongs to a file without a name. It is there as long as one of the processes that use it, and is given back
-when the last one ends, however it ends.
-"""
+"""Decoded samples in memory that processes share: each is decoded once, up to a budget, whoever asks for it first."""
 
 from __future__ import annotations
 
 import fcntl
 import json
-import mmap
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +14,8 @@ import torch
 from torch import Tensor
 
 from epibench.data.batch import Batch, Samples, SamplesView
+from epibench.data.shared_memory import SharedMemory, is_shared_memory
 
-NAME = "epibench-decoded"
 MOST_SAMPLES = 2**24  # the table of their places takes no memory where it is empty
 TABLE = 8 * (1 + MOST_SAMPLES)  # bytes: the end of what is used, then the place of every sample, 0 for none
 ALIGNED = 64
@@ -33,18 +27,12 @@ GROUP_LIMITS = (
 SHARE = 4  # by default that part of the free memory is used
 
 
-class DecodedMemory:
-    """Memory for decoded samples by number; `path` opens the same memory in another process of this machine."""
+class DecodedMemory(SharedMemory):
+    """Memory for decoded samples by number, of which at most `budget` bytes are used."""
 
     def __init__(self, budget: int, path: str | None = None):
+        super().__init__(TABLE + budget, path)
         self.budget = budget
-        if path is None:
-            self.file = os.memfd_create(NAME)
-            os.ftruncate(self.file, TABLE + budget)
-        else:
-            self.file = os.open(path, os.O_RDWR)
-        self.path = f"/proc/{os.getpid()}/fd/{self.file}"
-        self.bytes = mmap.mmap(self.file, TABLE + budget)
         self.table = np.frombuffer(self.bytes, np.int64, 1 + MOST_SAMPLES)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,11 +98,7 @@ class DecodedMemory:
 
 def _opened(budget: int, path: str) -> DecodedMemory:
     """The memory of another process; where that is on another machine or gone, memory of its own."""
-    try:
-        there = os.readlink(path).startswith(f"/memfd:{NAME} ") and os.stat(path).st_size == TABLE + budget
-    except OSError:
-        there = False
-    return DecodedMemory(budget, path if there else None)
+    return DecodedMemory(budget, path if is_shared_memory(path, TABLE + budget) else None)
 
 
 def _aligned(place: int) -> int:
@@ -148,11 +132,6 @@ def narrowed(target: Tensor) -> Tensor:
         return target
     low, high = target.aminmax()
     return target.to(torch.int16) if low >= -(2**15) and high < 2**15 else target
-
-
-def can_share_memory() -> bool:
-    """Whether this system has memory that processes share by name (Linux)."""
-    return hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
 
 
 def free_memory() -> int:

@@ -15,7 +15,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from epibench import randomness
+from epibench.data.ahead import loaded_ahead
 from epibench.data.batch import Batch, Layout, Packed, Samples, stack
+from epibench.data.shared_memory import can_share_memory
 from epibench.errors import InputError
 
 Augmentation = Callable[[Batch, int], Batch]
@@ -129,8 +131,18 @@ def packed_batches(
     uneven: bool = False,
     join: Join = stack,
     same: Same = shapes,
+    reuse: bool = False,
 ) -> Iterator[Packed]:
-    """The same, each in one tensor. join: makes one batch of samples; same: what these must share, their size first."""
+    """The same, each in one tensor.
+
+    join: makes one batch of samples; same: what these must have in common, their size first; reuse: batches are of one
+    size, and one that is copied to the GPU, before the next is asked for, is not needed any more.
+    """
+    if reuse and pin and workers and can_share_memory():
+        make = partial(_made, numbered, join=join, same=same)
+        parts = [numbers[first : first + batch_size] for first in range(0, len(numbers), batch_size)]
+        yield from loaded_ahead(make, parts, workers, pin)
+        return
     as_arrays = workers > 0 and len(os.fsencode(tempfile.gettempdir())) > SOCKET_FOLDER_BYTES
     loader = DataLoader(
         cast(Any, numbered),  # any object with samples by number will do
@@ -146,3 +158,9 @@ def packed_batches(
             raise InputError(stretches.text)
         for each in stretches:
             yield Packed(torch.as_tensor(each.content), each.layout)
+
+
+def _made(numbered: Stream | InOrder, numbers: Sequence[int], join: Join, same: Same) -> Packed | str:
+    """The batch of these samples, or what is wrong with one of them."""
+    made = _collate([numbered[number] for number in numbers], uneven=False, as_arrays=False, join=join, same=same)
+    return made.text if isinstance(made, Failure) else cast(Packed, made[0])

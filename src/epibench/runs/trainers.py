@@ -20,9 +20,10 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from epibench import randomness
 from epibench.data.augment import Augment, Colours
 from epibench.data.batch import Points, Samples
-from epibench.data.decoded import SHARE, DecodedMemory, DecodedSamples, can_share_memory, free_memory
+from epibench.data.decoded import SHARE, DecodedMemory, DecodedSamples, free_memory
 from epibench.data.loading import InOrder, Stream, batches
 from epibench.data.sets.toy import ToyProblem, make_toy
+from epibench.data.shared_memory import can_share_memory
 from epibench.errors import InputError
 from epibench.files import fingerprint, read_json, write_json
 from epibench.likelihoods import LIKELIHOODS
@@ -42,6 +43,9 @@ from epibench.training.network import NetworkKeys, NetworkTraining, train_networ
 from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
 from epibench.training.state import DivergedError, LogRow, Pacer, StateMismatchError, TrainingState, Watch, Weights
 from epibench.training.statistics import batch_norm_statistics
+
+for _name in ("lightning.fabric", "lightning.pytorch"):  # the run itself says what it does, in all of its processes
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
 TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
@@ -296,7 +300,10 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
     except ProcessExitedException as error:
         # A process group may abort while its process ends, when the network is on disk already.
         if files.finished() is None:
-            raise JobFailedError(str(error)) from None
+            raise JobFailedError(
+                f"a process that trained a network has died ({error}; was memory short?); the same command goes on "
+                f"from what is saved"
+            ) from None
         return
     if diverged is not None:
         raise InputError(diverged)
@@ -304,8 +311,6 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
 
 def make_fabric(recipe: DenseRecipe, device: torch.device) -> Fabric:
     """Where and how precisely a network is trained."""
-    for name in ("lightning.fabric", "lightning.pytorch"):  # the run itself says what it does
-        logging.getLogger(name).setLevel(logging.WARNING)
     devices, strategy = recipe.training.devices, "ddp_spawn" if recipe.training.devices > 1 else "auto"
     chosen: Any = devices if devices > 1 or device.type == "cpu" else [device.index or 0]
     return Fabric(accelerator=device.type, strategy=strategy, devices=chosen, precision=precision_of(recipe, device))

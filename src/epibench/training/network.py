@@ -191,13 +191,14 @@ class _Run:
         size, pin = training.batch_size // self.fabric.world_size, device.type == "cuda"
         if not training.whole_batches:
             stream = Stream(training.samples, augment, self.keys.order, self.keys.change)
-            for packed in packed_batches(stream, numbers, size, workers, pin):
+            for packed in packed_batches(stream, numbers, size, workers, pin, reuse=True):
                 yield packed.to(device).batch
             return
         assert isinstance(augment, Augment)
         stream = Stream(training.samples, batched.Cut(augment), self.keys.order, self.keys.change)
         finish = batched.Finisher(augment, device)
-        for cut in packed_batches(stream, numbers, size, workers, pin, join=batched.joined, same=batched.sizes):
+        cuts = packed_batches(stream, numbers, size, workers, pin, join=batched.joined, same=batched.sizes, reuse=True)
+        for cut in cuts:
             yield finish(cut)
 
     def take_step(self, batch: Batch) -> None:
