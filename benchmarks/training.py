@@ -143,10 +143,10 @@ def one_network(recipe: DenseRecipe, options: argparse.Namespace, device: torch.
 
 def check_same(measured: Measured, workers: int) -> None:
     """Batches that processes load are those that are loaded without them."""
-    ways = (itertools.islice(measured.run.batches(number), 20) for number in (workers, 0))
-    digests = [
-        [float(each.target.double().sum() + each.inputs["image"].double().sum()) for each in way] for way in ways
-    ]
+    digests = []
+    for number in (workers, 0):
+        given = itertools.islice(measured.run.batches(number), 20)
+        digests.append([float(each.target.double().sum() + each.inputs["image"].double().sum()) for each in given])
     assert digests[0] == digests[1], "loading processes change batches"
 
 

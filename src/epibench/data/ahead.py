@@ -40,14 +40,11 @@ class Slots(SharedMemory):
     ready: of each slot the number of its batch, from 1; taken: batches, from the first, that nobody needs any more.
     """
 
-    def __init__(self, number: int, path: str | None = None):
-        super().__init__((1 + number) * SLOT, path)
+    def __init__(self, number: int):
+        super().__init__((1 + number) * SLOT)
         self.number = number
         self.ready = np.frombuffer(self.bytes, np.int64, number)
         self.taken = np.frombuffer(self.bytes, np.int64, 1, 8 * number)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Slots, (self.number, self.path)
 
     def start(self, batch: int) -> int:
         """Where the slot of a batch begins."""
@@ -129,10 +126,10 @@ def loaded_ahead(make: Make, batches: Sequence[Sequence[int]], workers: int, pin
 
     pin: they are for a GPU; its copy of a batch that began before the next one is asked for is waited for.
     """
-    slots, context = Slots(workers + SPARE_SLOTS), multiprocessing.get_context()
-    arguments = (make, batches)
+    # Forked, also by a process that was spawned: to import everything anew takes each of them seconds.
+    slots, context = Slots(workers + SPARE_SLOTS), multiprocessing.get_context("fork")
     processes = [
-        context.Process(target=_load, args=(slots, *arguments, first, workers, os.getpid()), daemon=True)
+        context.Process(target=_load, args=(slots, make, batches, first, workers, os.getpid()), daemon=True)
         for first in range(min(workers, len(batches)))
     ]
     layouts: dict[bytes, Layout] = {}
