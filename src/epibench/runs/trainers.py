@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import time
@@ -331,6 +332,10 @@ def _train_together(fabric: Fabric, job: TrainJob, parent: int) -> str | None:
         train_with(fabric, job, lambda content: None)  # several processes of one job have nobody to talk to
     except DivergedNetworkError as error:
         text = str(error)
+    except BaseException:
+        # The others wait for this one, and its process group for them: it ends once its error is written, without them.
+        atexit.register(os._exit, 1)
+        raise
     torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter, which aborts then
     return text
 
