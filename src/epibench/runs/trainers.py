@@ -47,6 +47,7 @@ from epibench.training.statistics import batch_norm_statistics
 
 for _name in ("lightning.fabric", "lightning.pytorch"):  # the run itself says what it does, in all of its processes
     logging.getLogger(_name).setLevel(logging.WARNING)
+logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it stops processes beside a failed one
 
 SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
 TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
