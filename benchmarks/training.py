@@ -1,6 +1,6 @@
 """Training on a GPU: how near it comes to the rate of steps on a batch that is already there, and networks at once.
 
-    python benchmarks/training.py [--steps 150] [--recipes folder-segmentation street-depth-large] [--at-once 1 2 3]
+    python benchmarks/training.py [--steps 80] [--recipes folder-segmentation street-depth-large] [--at-once 1 2 3]
 
 For each recipe, one network: steps/s on one batch that lies on the GPU; with loading and augmentation as `epibench run`
 has them, once the decoded images are in memory, and the share of the first; as a first network has it, that decodes;
@@ -210,8 +210,8 @@ def several_networks(recipe: DenseRecipe, options: argparse.Namespace, memory: D
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=150)
-    parser.add_argument("--images", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--images", type=int, default=128)
     parser.add_argument("--recipes", nargs="*", default=RECIPES)
     parser.add_argument("--at-once", nargs="*", type=int, default=[1, 2, 3])
     parser.add_argument("--workers", type=int, default=0)
