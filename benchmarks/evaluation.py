@@ -160,7 +160,7 @@ class Bench:
         return self.milliseconds(lambda: pool.outputs(inputs, members, range(1))) / pool.num_members
 
     def fast(self) -> Speed:
-        return Speed(self.backend, self.cuda)
+        return Speed(self.backend, self.cuda and not self.options.no_graphs)
 
     def end_to_end(self, pool: NetworkPool, case: Case, bare: float) -> None:
         """All members on all images: the time of the first image, and of a pass in all others."""
@@ -229,6 +229,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=8, help="at most so many for each M")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--eager", action="store_true", help="evaluate in float32, not compiled")
+    parser.add_argument("--no-graphs", action="store_true", help="compiled, but without CUDA graphs")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()

@@ -32,8 +32,12 @@ def member_keys(seed: int, method: str, purpose: str, members: Sequence[int]) ->
 
 def bits(keys: Tensor, start: int, count: int) -> Tensor:
     """64 random bits for each counter from `start`, (key, count) int64."""
-    counters = torch.arange(start, start + count, device=keys.device).mul_(_STEP)
-    state = keys[:, None] + counters
+    return bits_at(keys[:, None], torch.arange(start, start + count, device=keys.device))
+
+
+def bits_at(keys: Tensor, counters: Tensor) -> Tensor:
+    """64 random bits for each key and counter, int64; the two are broadcast."""
+    state = keys + counters * _STEP
     # The shift of a negative number drags its sign along; the mask removes it.
     state ^= (state >> 30).bitwise_and_(2**34 - 1)
     state *= _FIRST
@@ -45,7 +49,16 @@ def bits(keys: Tensor, start: int, count: int) -> Tensor:
 
 def uniform(keys: Tensor, start: int, count: int) -> Tensor:
     """Uniform numbers in [0, 1), multiples of 2⁻²⁴, (key, count) float32."""
-    return (bits(keys, start, count) >> 40).bitwise_and_(2**24 - 1).to(torch.float32).mul_(2**-24)
+    return _uniform(bits(keys, start, count))
+
+
+def uniform_at(keys: Tensor, counters: Tensor) -> Tensor:
+    """Uniform numbers in [0, 1) for each key and counter, float32; the two are broadcast."""
+    return _uniform(bits_at(keys, counters))
+
+
+def _uniform(drawn: Tensor) -> Tensor:
+    return (drawn >> 40).bitwise_and_(2**24 - 1).to(torch.float32).mul_(2**-24)
 
 
 def normal(keys: Tensor, start: int, count: int) -> Tensor:

@@ -259,3 +259,13 @@ def test_the_chains_of_small_street_recipes_are_the_tuned_ones(name: str) -> Non
     found = recipe(name)
     chosen = (found.sghmc.learning_rate, found.sghmc.temperature, found.training.prior_scale)
     assert chosen == pytest.approx((1e-4, 1e-4, 3.0), rel=1e-12)
+
+
+def test_who_augments_and_what_is_kept_in_memory_decide_no_network() -> None:
+    street = recipe("street-depth")
+    changed = apply_settings(street, ["training.augment=device", "training.cache=2.5"])
+    assert isinstance(changed, DenseRecipe)
+    assert changed.training_settings("ensemble") == street.training_settings("ensemble")
+    samples = StreetSource().open("depth", street.data.folders, "data.train")
+    trainings = [large_training(each, "ensemble", samples, torch.device("cpu")) for each in (street, changed)]
+    assert [training.whole_batches for training in trainings] == [False, True]

@@ -159,6 +159,7 @@ TRAININGS = {
     "langevin": {"rule": LangevinRule(), "schedule": poly(1e-4)},
     "cycles": {"rule": LangevinRule(), "schedule": cyclical(1e-4, 2, 0.5), "dropout": 0.3},
     "momentum": {"rule": SGD(0.9), "schedule": poly(1e-4), "clip": 1.0},
+    "whole batches": {"whole_batches": True, "augment": Augment(crop=(16, 16), scale=(1.0, 1.5), thin=(0.5, 1.0))},
     # Saved at steps 2, 4, 6 and 8: in the warm-up of six steps, where it ends, and after it.
     "warmed up": {"rule": WARMED.rule, "schedule": WARMED.schedule, "decay_all": True},
 }
@@ -410,6 +411,13 @@ def test_a_crop_that_does_not_fit_is_one_line() -> None:
         InputError, match=r"^a crop of 64×64 does not fit into an image of 16×16; lower training\.crop, or"
     ):
         Followed(make_training(augment=Augment(crop=(64, 64))), workers=1)
+
+
+def test_whole_batches_train_the_network_that_samples_augmented_one_by_one_train() -> None:
+    # Crops and flips alone: nothing is rounded.
+    training = make_training(augment=Augment(crop=(8, 16)))
+    one_by_one, at_once = (Followed(replace(training, whole_batches=whole)) for whole in (False, True))
+    assert_same(one_by_one.weights, at_once.weights)
 
 
 # Several processes

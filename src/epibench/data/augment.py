@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -47,31 +48,54 @@ class Colours:
     blur: float = 0.0
     noise: float = 0.0
 
+    def drawn(self, key: int) -> ColourChange:
+        """What happens to an image with that key."""
+        numbers = randomness.uniform(torch.tensor([key]), COLOUR_COUNTER, COLOUR_NUMBERS)[0].tolist()
+        gamma, contrast, temperature, saturation, hue = (self.strength * (2 * number - 1) for number in numbers[:5])
+        light = DARKEST ** (self.strength * numbers[5])
+        grey = numbers[6] < self.grey
+        return ColourChange(
+            gamma=GAMMA**gamma,
+            matrix=light * colour_matrix(0.0 if grey else 1 + saturation, HUE * hue, TEMPERATURE**temperature),
+            contrast=CONTRAST**contrast,
+            blur=LARGEST_BLUR * numbers[8] if numbers[7] < self.blur else 0.0,
+            noise=LARGEST_NOISE * numbers[10] if numbers[9] < self.noise else 0.0,
+        )
+
     def __call__(self, image: Tensor, key: int) -> Tensor:
         """The changed image, (3, height, width) uint8 as before; the same for the same key."""
         if self == UNCHANGED:
             return image
-        numbers = randomness.uniform(torch.tensor([key]), COLOUR_COUNTER, COLOUR_NUMBERS)[0].tolist()
-        values = self._coloured(image, numbers[:6], numbers[6] < self.grey)
-        if numbers[7] < self.blur:
-            values = blurred(values, LARGEST_BLUR * numbers[8])
-        if numbers[9] < self.noise:
+        change = self.drawn(key)
+        values = blurred(change.coloured(image), change.blur)
+        if change.noise:
             count = values.numel()
             normal = randomness.normal(torch.tensor([key]), NOISE_COUNTER, -(-count // 2)).flatten()[:count]
-            values = values + LARGEST_NOISE * numbers[10] * normal.view_as(values)
+            values = values + change.noise * normal.view_as(values)
         return values.round_().clamp_(0, 255).to(torch.uint8)
 
-    def _coloured(self, image: Tensor, numbers: list[float], grey: bool) -> Tensor:
-        """Gamma by a table; all the rest is one matrix and one offset."""
-        gamma, contrast, temperature, saturation, hue = (self.strength * (2 * number - 1) for number in numbers[:5])
-        light = DARKEST ** (self.strength * numbers[5])
-        table = 255 * torch.linspace(0, 1, 256).pow(GAMMA**gamma) if gamma else torch.arange(256.0)
+
+@dataclass(frozen=True)
+class ColourChange:
+    """What a key does to the colours of an image, in this order.
+
+    gamma: exponent of the levels; matrix: (3, 3) of all that is linear; contrast: factor about the mean level; blur and
+    noise: standard deviations in pixels and in levels, 0 for none.
+    """
+
+    gamma: float
+    matrix: Tensor
+    contrast: float
+    blur: float
+    noise: float
+
+    def coloured(self, image: Tensor) -> Tensor:
+        """Gamma by a table; all the rest but blur and noise is one matrix and one offset."""
+        table = 255 * torch.linspace(0, 1, 256).pow(self.gamma) if self.gamma != 1 else torch.arange(256.0)
         values = table[image.long()]
-        matrix = light * colour_matrix(0.0 if grey else 1 + saturation, HUE * hue, TEMPERATURE**temperature)
-        factor = CONTRAST**contrast
         # Contrast is about the mean level of what the matrix makes, so that it is kept.
-        offset = (1 - factor) * float((matrix @ values.mean((1, 2))).mean())
-        changed: Tensor = (factor * matrix) @ values.flatten(1) + offset
+        offset = (1 - self.contrast) * float((self.matrix @ values.mean((1, 2))).mean())
+        changed: Tensor = (self.contrast * self.matrix) @ values.flatten(1) + offset
         return changed.view_as(values)
 
 
@@ -105,38 +129,44 @@ class Augment:
 
     def __call__(self, sample: Batch, key: int) -> Batch:
         """The augmented sample; the same for the same key."""
-        scale, row, column, flip, share = randomness.uniform(torch.tensor([key]), 0, NUMBERS)[0].tolist()
-        factor = self._factor(scale)
-        if self.crop is None:
-            sample = rescaled(sample, factor, antialias=self.antialias)
-        else:
-            sample = self._cropped(sample, factor, self.crop, row, column)
+        height, width = sample.target.shape[-2:]
+        at = self.placed(height, width, key)
+        sample = rescaled(sample, at.factor, at.rows, at.columns, self.antialias)
+        sample = padded(sample, at.size, at.above, at.before, self.pad_colour)
         if self.sparse_share is not None:
             sample = sampled(sample, self.sparse_share, key)
-        sample = thinned(sample, self.thin[0] + share * (self.thin[1] - self.thin[0]), key)
+        sample = thinned(sample, at.share, key)
         if IMAGE in sample.inputs:
             inputs = {**sample.inputs, IMAGE: self.colours(sample.inputs[IMAGE], key)}
             sample = Batch(inputs, sample.target, sample.valid)
-        return sample.each(lambda values: values.flip(-1)) if self.flip and flip < 0.5 else sample
+        return sample.each(lambda values: values.flip(-1)) if at.flip else sample
 
-    def _cropped(self, sample: Batch, factor: float, size: tuple[int, int], row: float, column: float) -> Batch:
-        """A part of that size of the enlarged sample; row and column in [0, 1) say where.
+    def placed(self, height: int, width: int, key: int) -> Placement:
+        """Which part of an image of that size is used, and how; a part of the crop's size of the enlarged image.
 
-        Where the crop is larger than the image, they say where in it the image lies.
+        Where the crop is larger than the image, the numbers that place it say where in it the image lies.
         """
-        height, width = _scaled_size(sample, factor)
+        scale, row, column, flip, share = randomness.uniform(torch.tensor([key]), 0, NUMBERS)[0].tolist()
+        factor = self._factor(scale)
+        height, width = scaled_length(height, factor), scaled_length(width, factor)
+        size = self.crop or (height, width)
         if not self.pad and (size[0] > height or size[1] > width):
             raise InputError(
                 f"a crop of {size[0]}×{size[1]} does not fit into an image of {height}×{width}; "
                 f"lower training.crop, or set training.pad=true"
             )
         top, left = int(row * (abs(height - size[0]) + 1)), int(column * (abs(width - size[1]) + 1))
-        rows = slice(top, top + size[0]) if size[0] <= height else slice(None)
-        columns = slice(left, left + size[1]) if size[1] <= width else slice(None)
-        part = rescaled(sample, factor, rows, columns, self.antialias)
         anywhere = self.pad_place == "anywhere"
-        above, before = top if anywhere and size[0] > height else 0, left if anywhere and size[1] > width else 0
-        return padded(part, size, above, before, self.pad_colour)
+        return Placement(
+            factor=factor,
+            size=size,
+            rows=slice(top, top + size[0]) if size[0] <= height else slice(0, height),
+            columns=slice(left, left + size[1]) if size[1] <= width else slice(0, width),
+            above=top if anywhere and size[0] > height else 0,
+            before=left if anywhere and size[1] > width else 0,
+            flip=self.flip and flip < 0.5,
+            share=self.thin[0] + share * (self.thin[1] - self.thin[0]),
+        )
 
     def _factor(self, number: float) -> float:
         low, high = self.scale
@@ -145,6 +175,24 @@ class Augment:
         # The last step counts though 0.5 + 16 · 0.1 lies above 2.1 in floating point.
         steps = 1 + int((high - low) / self.scale_step + 1e-6)
         return round(low + int(number * steps) * self.scale_step, 9)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What a key decides about a sample, besides its colours.
+
+    size: of what comes out; rows, columns: the part of the enlarged image that is used; above, before: where in the
+    result it lies; share: of sparse points that are kept.
+    """
+
+    factor: float
+    size: tuple[int, int]
+    rows: slice
+    columns: slice
+    above: int
+    before: int
+    flip: bool
+    share: float
 
 
 def rescaled(
@@ -157,13 +205,9 @@ def rescaled(
     """The sample enlarged by a factor, and some rows and columns of it; depth shrinks by the factor."""
     if factor == 1.0:
         return sample.each(lambda values: values[..., rows, columns])
-    size, depth = _scaled_size(sample, factor), sample.target.is_floating_point()
-    nearest = [
-        functional.interpolate(torch.arange(length, dtype=torch.float64).view(1, 1, -1), wanted, mode="nearest-exact")
-        .long()
-        .flatten()[part]
-        for length, wanted, part in zip(sample.target.shape[-2:], size, (rows, columns), strict=True)
-    ]
+    height, width = sample.target.shape[-2:]
+    size, depth = (scaled_length(height, factor), scaled_length(width, factor)), sample.target.is_floating_point()
+    nearest = nearest_pixels(height, size[0])[rows], nearest_pixels(width, size[1])[columns]
 
     def picked(values: Tensor) -> Tensor:
         return values[..., nearest[0][:, None], nearest[1]]
@@ -188,9 +232,16 @@ def rescaled(
     )
 
 
-def _scaled_size(sample: Batch, factor: float) -> tuple[int, int]:
-    height, width = (max(1, round(factor * length)) for length in sample.target.shape[-2:])
-    return height, width
+def scaled_length(length: int, factor: float) -> int:
+    """Height or width of an image that is enlarged by a factor."""
+    return max(1, round(factor * length))
+
+
+@lru_cache(1024)
+def nearest_pixels(length: int, wanted: int) -> Tensor:
+    """The nearest of so many pixels to each of the wanted ones, along one axis, (wanted,) int64."""
+    pixels = torch.arange(length, dtype=torch.float64).view(1, 1, -1)
+    return functional.interpolate(pixels, wanted, mode="nearest-exact").long().flatten()
 
 
 def _between(values: Tensor, axis: int, wanted: int, part: slice) -> Tensor:
@@ -260,15 +311,22 @@ def colour_matrix(saturation: float, hue: float, temperature: float) -> Tensor:
 
 def blurred(values: Tensor, deviation: float) -> Tensor:
     """A Gaussian blur of (channel, height, width) float32; edges are repeated outwards."""
-    reach = math.ceil(2.5 * deviation)
+    weights = blur_weights(deviation)
+    reach = len(weights) // 2
     if reach == 0:
         return values
-    weights = [math.exp(-0.5 * (offset / deviation) ** 2) for offset in range(-reach, reach + 1)]
-    total = sum(weights)
     for axis, edges in ((1, (0, 0, reach, reach)), (2, (reach, reach, 0, 0))):
         # A sum of shifted images: for one channel at a time, convolutions are many times slower on CPUs.
         repeated, size = functional.pad(values, edges, mode="replicate"), values.shape[axis]
         values = torch.zeros_like(values)
         for shift, weight in enumerate(weights):
-            values.add_(repeated.narrow(axis, shift, size), alpha=weight / total)
+            values.add_(repeated.narrow(axis, shift, size), alpha=weight)
     return values
+
+
+def blur_weights(deviation: float) -> list[float]:
+    """What pixels count in a Gaussian blur along one axis; their number is odd, their sum 1."""
+    reach = math.ceil(2.5 * deviation)
+    weights = [math.exp(-0.5 * (offset / max(deviation, 1e-9)) ** 2) for offset in range(-reach, reach + 1)]
+    total = sum(weights)
+    return [weight / total for weight in weights]

@@ -15,21 +15,24 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from epibench import randomness
-from epibench.data.batch import Batch, Samples, stack
+from epibench.data.ahead import loaded_ahead
+from epibench.data.batch import Batch, Layout, Packed, Samples, stack
+from epibench.data.shared_memory import can_share_memory
 from epibench.errors import InputError
 
 Augmentation = Callable[[Batch, int], Batch]
+Join = Callable[[Sequence[Batch]], Batch]
+Same = Callable[[Batch], list[tuple[int, ...]]]
 # Workers share tensors through a socket in the temporary folder, whose path has at most 103 bytes on some systems:
 # /pymp-……/listener-…… takes 32 of them. Below a longer folder they would wait for ever.
 SOCKET_FOLDER_BYTES = 70
 
 
-class Arrays(NamedTuple):
-    """A batch as arrays, which workers send through a pipe, where they cannot share tensors."""
+class Bytes(NamedTuple):
+    """A packed batch as an array, which workers send through a pipe, where they cannot share tensors."""
 
-    inputs: dict[str, NDArray[Any]]
-    target: NDArray[Any]
-    valid: NDArray[Any]
+    content: NDArray[Any]
+    layout: Layout
 
 
 @dataclass(frozen=True)
@@ -81,28 +84,28 @@ def _guarded(make: Callable[[], Batch]) -> Batch | Failure:
         return Failure(str(error))
 
 
-def _collate(samples: Sequence[Batch | Failure], uneven: bool, as_arrays: bool) -> list[Batch] | list[Arrays] | Failure:
+def _collate(
+    samples: Sequence[Batch | Failure], uneven: bool, as_arrays: bool, join: Join, same: Same
+) -> list[Packed] | list[Bytes] | Failure:
     """One batch, or if they may differ in size, one for every stretch of samples of one size."""
     stretches: list[list[Batch]] = []
     for sample in samples:
         if isinstance(sample, Failure):
             return sample
-        if stretches and _shapes(stretches[-1][0]) == _shapes(sample):
+        if stretches and same(stretches[-1][0]) == same(sample):
             stretches[-1].append(sample)
         else:
             stretches.append([sample])
     if len(stretches) > 1 and not uneven:
-        sizes = sorted({tuple(stretch[0].target.shape) for stretch in stretches})
+        sizes = sorted({same(stretch[0])[0] for stretch in stretches})
         words = ", ".join("×".join(map(str, size)) for size in sizes)
         return Failure(f"images of different sizes in one batch ({words}): give training.crop")
-    stacked = [stack(stretch) for stretch in stretches]
-    if not as_arrays:
-        return stacked
-    inputs = [{name: values.numpy() for name, values in each.inputs.items()} for each in stacked]
-    return [Arrays(own, each.target.numpy(), each.valid.numpy()) for own, each in zip(inputs, stacked, strict=True)]
+    packed = [Packed.of(join(stretch)) for stretch in stretches]
+    return [Bytes(each.content.numpy(), each.layout) for each in packed] if as_arrays else packed
 
 
-def _shapes(sample: Batch) -> list[tuple[int, ...]]:
+def shapes(sample: Batch) -> list[tuple[int, ...]]:
+    """What samples of one batch have in common: the shapes of their tensors, that of the target first."""
     return [tuple(values.shape) for values in (sample.target, *sample.inputs.values())]
 
 
@@ -115,13 +118,38 @@ def batches(
     uneven: bool = False,
 ) -> Iterator[Batch]:
     """Batches of the samples with these numbers, in order; uneven: where sizes change, a smaller batch ends."""
+    for packed in packed_batches(numbered, numbers, batch_size, workers, pin, uneven):
+        yield packed.batch
+
+
+def packed_batches(
+    numbered: Stream | InOrder,
+    numbers: Sequence[int],
+    batch_size: int,
+    workers: int = 0,
+    pin: bool = False,
+    uneven: bool = False,
+    join: Join = stack,
+    same: Same = shapes,
+    reuse: bool = False,
+) -> Iterator[Packed]:
+    """The same, each in one tensor.
+
+    join: makes one batch of samples; same: what these must have in common, their size first; reuse: batches are of one
+    size, and one that is copied to the GPU, before the next is asked for, is not needed any more.
+    """
+    if reuse and pin and workers and can_share_memory():
+        make = partial(_made, numbered, join=join, same=same)
+        parts = [numbers[first : first + batch_size] for first in range(0, len(numbers), batch_size)]
+        yield from loaded_ahead(make, parts, workers, pin)
+        return
     as_arrays = workers > 0 and len(os.fsencode(tempfile.gettempdir())) > SOCKET_FOLDER_BYTES
     loader = DataLoader(
         cast(Any, numbered),  # any object with samples by number will do
         batch_size,
         sampler=numbers,
         num_workers=workers,
-        collate_fn=partial(_collate, uneven=uneven, as_arrays=as_arrays),
+        collate_fn=partial(_collate, uneven=uneven, as_arrays=as_arrays, join=join, same=same),
         pin_memory=pin,
         prefetch_factor=4 if workers else None,
     )
@@ -129,5 +157,10 @@ def batches(
         if isinstance(stretches, Failure):
             raise InputError(stretches.text)
         for each in stretches:
-            inputs = {name: torch.as_tensor(values) for name, values in each.inputs.items()}
-            yield Batch(inputs, torch.as_tensor(each.target), torch.as_tensor(each.valid))
+            yield Packed(torch.as_tensor(each.content), each.layout)
+
+
+def _made(numbered: Stream | InOrder, numbers: Sequence[int], join: Join, same: Same) -> Packed | str:
+    """The batch of these samples, or what is wrong with one of them."""
+    made = _collate([numbered[number] for number in numbers], uneven=False, as_arrays=False, join=join, same=same)
+    return made.text if isinstance(made, Failure) else cast(Packed, made[0])

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Where training data lies and what it is called, and what it is to other networks.
 NOT_FOR_TRAINING = {"root", "raw_root", "title", "distribution", "mapping"}
+# Settings of training that change no network: on a GPU, augmentation is the same but for rounding.
+NOT_DECIDING = {"log", "augment", "cache"}
 Share = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=10)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
@@ -168,7 +170,9 @@ class TrainingOptions(Options):
     pixel with that probability. weight_decay: of U/N, whose loss has the Gaussian's ½: half of a published one for
     depth; decay_all: it acts on scales and biases too. prior_scale: chains have no weight decay, but the prior
     N(0, prior_scale²) on every parameter. class_weights: how much a pixel counts, by its class; `rare`: 1 / √share of
-    its class in the training data. devices: a batch is shared among so many.
+    its class in the training data. devices: a batch is shared among so many. augment: samples are augmented one by one
+    by loading processes (`cpu`) or a batch at a time on the `device`; `auto`: on a GPU. cache: GiB of memory for
+    decoded samples beside a GPU; `auto`: a quarter of what is free.
     """
 
     epoch_steps: int = Field(1000, ge=1, le=10**9)
@@ -192,6 +196,8 @@ class TrainingOptions(Options):
     compile: bool = False
     log: Literal["csv", "tensorboard", "wandb", "mlflow", "none"] = "csv"
     devices: int = Field(1, ge=1, le=1024)
+    augment: Literal["auto", "cpu", "device"] = "auto"
+    cache: Annotated[float, Field(ge=0, le=2**20)] | Literal["auto"] = "auto"
 
     @field_validator("pad_colour", mode="before")
     @classmethod
@@ -320,7 +326,7 @@ class DenseRecipe(Recipe):
 
     def training_settings(self, name: str) -> dict[str, Any]:
         """The settings that decide the trained networks of a method, by their keys."""
-        left_out = {"log", *(("weight_decay", "decay_all") if self.method(name).samples else ("prior_scale",))}
+        left_out = {*NOT_DECIDING, *(("weight_decay", "decay_all") if self.method(name).samples else ("prior_scale",))}
         return {
             **super().training_settings(name),
             "network": self.network.model_dump(mode="json"),

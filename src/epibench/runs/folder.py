@@ -21,6 +21,7 @@ from epibench.errors import InputError
 from epibench.files import remove_leftovers, write_json
 from epibench.progress import Reporter
 from epibench.recipes import RECIPE_NAME, Recipe
+from epibench.recipes.dense import NOT_DECIDING
 from epibench.recipes.settings import differences, known_keys, validated
 from epibench.results import RESULTS_NAME
 from epibench.runs.checkpoints import is_earlier
@@ -104,7 +105,7 @@ class RunFolder:
         except InputError as error:
             raise InputError(f"{self.path} holds a run of another recipe: {error}; give another --out") from None
         new = set(known_keys(recipe.model_dump(mode="json"))) - set(known_keys(content))
-        if new and any(self.members.glob("*/*.safetensors")):
+        if new - {f"training.{name}" for name in NOT_DECIDING} and any(self.members.glob("*/*.safetensors")):
             raise self._earlier(self.recipe)
         return recipe
 

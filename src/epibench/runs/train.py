@@ -20,7 +20,7 @@ from epibench.recipes import DenseRecipe, Recipe
 from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary, TrainingLog
 from epibench.runs.folder import RunFolder, share_work
 from epibench.runs.jobs import run_jobs
-from epibench.runs.trainers import TrainJob, finite_networks, train_job, view_of
+from epibench.runs.trainers import TrainJob, finite_networks, sharing_memory, train_job, view_of
 from epibench.training.state import Weights
 
 STACK = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?(\.unfinished)?\.safetensors")  # first and last of stacked networks
@@ -155,7 +155,7 @@ def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
             advance(step - steps_done[number], note)
             steps_done[number] = step
 
-        errors = run_jobs(jobs, train_job, run.recipe.trained_at_once or run.machine.jobs, receive)
+        errors = run_jobs(sharing_memory(jobs), train_job, run.recipe.trained_at_once or run.machine.jobs, receive)
     for number, text in errors.items():
         if jobs[number].files.failure() is None:
             raise InputError(text)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from epibench import randomness
 from epibench.data.augment import Augment, Colours
 from epibench.data.batch import Points, Samples
+from epibench.data.decoded import SHARE, DecodedMemory, DecodedSamples, free_memory
 from epibench.data.loading import InOrder, Stream, batches
 from epibench.data.sets.toy import ToyProblem, make_toy
+from epibench.data.shared_memory import can_share_memory
 from epibench.errors import InputError
 from epibench.files import fingerprint, read_json, write_json
 from epibench.likelihoods import LIKELIHOODS
@@ -42,13 +45,20 @@ from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
 from epibench.training.state import DivergedError, LogRow, Pacer, StateMismatchError, TrainingState, Watch, Weights
 from epibench.training.statistics import batch_norm_statistics
 
+for _name in ("lightning.fabric", "lightning.pytorch"):  # the run itself says what it does, in all of its processes
+    logging.getLogger(_name).setLevel(logging.WARNING)
+logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it stops processes beside a failed one
+
 SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
 TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
 
 
 @dataclass(frozen=True)
 class TrainJob:
-    """What a process needs to know to train: plain data. networks: their numbers; device: `cpu` or `cuda:0`."""
+    """What a process needs to know to train: plain data. networks: their numbers; device: `cpu` or `cuda:0`.
+
+    decoded: where processes of this machine keep samples that are decoded (`DecodedMemory`).
+    """
 
     recipe: Recipe
     method: str  # or the name of a variant
@@ -56,6 +66,7 @@ class TrainJob:
     members: Path
     device: str
     workers: int = 0
+    decoded: DecodedMemory | None = None
 
     @cached_property
     def files(self) -> Checkpoints:
@@ -291,7 +302,10 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
     except ProcessExitedException as error:
         # A process group may abort while its process ends, when the network is on disk already.
         if files.finished() is None:
-            raise JobFailedError(str(error)) from None
+            raise JobFailedError(
+                f"a process that trained a network has died ({error}; was memory short?); the same command goes on "
+                f"from what is saved"
+            ) from None
         return
     if diverged is not None:
         raise InputError(diverged)
@@ -299,8 +313,6 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
 
 def make_fabric(recipe: DenseRecipe, device: torch.device) -> Fabric:
     """Where and how precisely a network is trained."""
-    for name in ("lightning.fabric", "lightning.pytorch"):  # the run itself says what it does
-        logging.getLogger(name).setLevel(logging.WARNING)
     devices, strategy = recipe.training.devices, "ddp_spawn" if recipe.training.devices > 1 else "auto"
     chosen: Any = devices if devices > 1 or device.type == "cpu" else [device.index or 0]
     return Fabric(accelerator=device.type, strategy=strategy, devices=chosen, precision=precision_of(recipe, device))
@@ -321,6 +333,10 @@ def _train_together(fabric: Fabric, job: TrainJob, parent: int) -> str | None:
         train_with(fabric, job, lambda content: None)  # several processes of one job have nobody to talk to
     except DivergedNetworkError as error:
         text = str(error)
+    except BaseException:
+        # The others wait for this one, and its process group for them: it ends once its error is written, without them.
+        atexit.register(os._exit, 1)
+        raise
     torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter, which aborts then
     return text
 
@@ -353,6 +369,8 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     watch = Watch(lambda step, note: send((step, note)), add, save, keep)
     try:
         samples = open_training_data(recipe)
+        if (memory := job.decoded or decoded_memory(recipe, fabric.device)) is not None:
+            samples = DecodedSamples(samples, memory)
         training = large_training(recipe, job.method, samples, fabric.device, class_weights(recipe, job.members))
         keys = NetworkKeys.of(recipe.seed, method.name, job.networks[0], method.one_start)
         # With one thread: on a CPU numbers must not depend on it, and several networks are trained at once instead;
@@ -376,6 +394,30 @@ def open_training_data(recipe: DenseRecipe) -> Samples:
     return recipe.data.train.open(recipe.task, recipe.data.folders, "data.train")
 
 
+def decoded_memory(recipe: DenseRecipe, device: torch.device) -> DecodedMemory | None:
+    """Memory for decoded training data beside a GPU: the same for all trainings of this process on the same data."""
+    given = recipe.training.cache
+    if device.type != "cuda" or given == 0 or not can_share_memory():
+        return None
+    gibibytes = None if given == "auto" else given
+    data = recipe.data.train.model_dump_json() + str(recipe.data.folders)
+    return _memory_of(gibibytes, fingerprint(recipe.task, recipe.data.train.version, data))
+
+
+def sharing_memory(jobs: Sequence[TrainJob]) -> list[TrainJob]:
+    """Jobs whose processes, on this machine, decode every sample of their training data once between them."""
+    shared = list(jobs)
+    for place, job in enumerate(jobs):
+        if isinstance(job.recipe, DenseRecipe):
+            shared[place] = replace(job, decoded=decoded_memory(job.recipe, torch.device(job.device)))
+    return shared
+
+
+@lru_cache(1)
+def _memory_of(gibibytes: float | None, key: str) -> DecodedMemory:
+    return DecodedMemory(free_memory() // SHARE if gibibytes is None else int(gibibytes * 2**30))
+
+
 def num_classes_of(recipe: DenseRecipe, samples: Samples) -> int | None:
     """How many classes networks predict."""
     return classes_of(samples).num_classes if recipe.likelihood == "categorical" else None
@@ -397,6 +439,7 @@ def large_training(
         weight_decay=decay if method.prior else 0.0,
         decay_all=method.samples or options.decay_all,
         class_weights=weights,
+        whole_batches=options.augment == "device" or (options.augment == "auto" and device.type == "cuda"),
         channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
     )
 

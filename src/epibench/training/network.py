@@ -7,7 +7,7 @@ dropout, noise. So a network comes out the same alone, among others, or elsewher
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import cast
@@ -18,8 +18,10 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from epibench import randomness
+from epibench.data import batched
+from epibench.data.augment import Augment
 from epibench.data.batch import Batch, Samples
-from epibench.data.loading import Augmentation, Stream, batches
+from epibench.data.loading import Augmentation, Stream, packed_batches
 from epibench.errors import InputError
 from epibench.interpolation import aligned_corners, grid_positions
 from epibench.networks.dropout import SeededDropout, insert_dropout
@@ -48,7 +50,8 @@ class NetworkTraining(TrainingPlan):
     over valid pixels is U/N without the prior, where N is the number of images: the pixels of an image are far from
     independent, so an image counts as one observation. What a network predicts more coarsely than the image is
     interpolated. class_weights: how much a pixel counts, by its class. An epoch is `epoch_steps` steps, however large
-    the data is. Dropout acts after the network's `dropout_places`.
+    the data is. Dropout acts after the network's `dropout_places`. whole_batches: samples are augmented on the device,
+    a batch at a time, which an `Augment` can do.
     """
 
     build: Callable[[], nn.Module]
@@ -62,6 +65,7 @@ class NetworkTraining(TrainingPlan):
     class_weights: tuple[float, ...] | None = None
     channels_last: bool = False
     compile: bool = False
+    whole_batches: bool = False
 
     @property
     def num_steps(self) -> int:
@@ -111,11 +115,8 @@ def train_network(
     watch = Watch() if watch is None else watch
     run = _Run(training, keys, fabric, state)
     pacer = Pacer()
-    stream = Stream(training.samples, training.augment, keys.order, keys.change)
-    numbers = run.numbers(range(run.step * training.batch_size, training.last_step * training.batch_size))
-    size = training.batch_size // fabric.world_size
-    for batch in batches(stream, numbers, size, workers, pin=fabric.device.type == "cuda"):
-        run.take_step(batch.to(fabric.device, non_blocking=True))
+    for batch in run.batches(workers):
+        run.take_step(batch)
         if run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0:
             row = run.note()
             watch.log(row)
@@ -182,6 +183,23 @@ class _Run:
         if world == 1:
             return samples
         return [number for number in samples if number % size * world // size == self.fabric.global_rank]
+
+    def batches(self, workers: int) -> Iterator[Batch]:
+        """The batches of all steps that are left, augmented, on the device of this process."""
+        training, augment, device = self.training, self.training.augment, self.fabric.device
+        numbers = self.numbers(range(self.step * training.batch_size, training.last_step * training.batch_size))
+        size, pin = training.batch_size // self.fabric.world_size, device.type == "cuda"
+        if not training.whole_batches:
+            stream = Stream(training.samples, augment, self.keys.order, self.keys.change)
+            for packed in packed_batches(stream, numbers, size, workers, pin, reuse=True):
+                yield packed.to(device).batch
+            return
+        assert isinstance(augment, Augment)
+        stream = Stream(training.samples, batched.Cut(augment), self.keys.order, self.keys.change)
+        finish = batched.Finisher(augment, device)
+        cuts = packed_batches(stream, numbers, size, workers, pin, join=batched.joined, same=batched.sizes, reuse=True)
+        for cut in cuts:
+            yield finish(cut)
 
     def take_step(self, batch: Batch) -> None:
         """One step on a batch."""

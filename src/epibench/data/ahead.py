@@ -1,0 +1,178 @@
+"""Batches that processes load ahead into memory which they share with the one that trains.
+
+A `DataLoader` hands tensors over through sockets, with a thread that pins them: for small networks on a GPU the main
+process is busy with launching kernels, and every moment that another of its threads runs is taken from them. Here it
+only looks whether the next batch is there. Processes take batches in turns; batch n lies in slot n modulo their number.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from epibench.data.batch import Layout, Packed
+from epibench.data.shared_memory import SharedMemory
+from epibench.errors import InputError
+
+SLOT = 2**30  # bytes, which take memory only as far as they are used
+SPARE_SLOTS = 4  # beside one for every process
+POLL_SECONDS = 5e-5
+CHECK_SECONDS = 1.0
+LAYOUT = 4096  # bytes in front of the content of a batch
+FAILED = b""  # is the layout of a message
+
+Make = Callable[[Sequence[int]], Packed | str]  # a batch of these numbers, or what is wrong with it
+
+
+class Slots(SharedMemory):
+    """Batches in shared memory.
+
+    ready: of each slot the number of its batch, from 1; taken: batches, from the first, that nobody needs any more.
+    """
+
+    def __init__(self, number: int):
+        super().__init__((1 + number) * SLOT)
+        self.number = number
+        self.ready = np.frombuffer(self.bytes, np.int64, number)
+        self.taken = np.frombuffer(self.bytes, np.int64, 1, 8 * number)
+
+    def start(self, batch: int) -> int:
+        """Where the slot of a batch begins."""
+        return (1 + batch % self.number) * SLOT
+
+    def put(self, batch: int, made: Packed | str) -> None:
+        """Put a batch, or a message, into its slot."""
+        if isinstance(made, Packed) and made.content.nbytes > SLOT - LAYOUT:
+            made = f"a batch of {made.content.nbytes / 2**30:.1f} GiB is too large to be loaded; give training.crop"
+        text = FAILED if isinstance(made, str) else _written(made.layout)
+        content = np.frombuffer(made.encode(), np.uint8) if isinstance(made, str) else made.content.numpy()
+        start = self.start(batch)
+        head = np.frombuffer(self.bytes, np.int64, 2, start)
+        head[:] = len(text), len(content)
+        self.bytes[start + 16 : start + 16 + len(text)] = text
+        np.frombuffer(self.bytes, np.uint8, len(content), start + LAYOUT)[:] = content
+        self.ready[batch % self.number] = batch + 1
+
+    def get(self, batch: int) -> tuple[bytes, torch.Tensor]:
+        """The layout of a batch that is ready, as bytes, and its content, which lies in the slot."""
+        start = self.start(batch)
+        length, size = np.frombuffer(self.bytes, np.int64, 2, start).tolist()
+        content = torch.from_numpy(np.frombuffer(self.bytes, np.uint8, size, start + LAYOUT))
+        return bytes(self.bytes[start + 16 : start + 16 + length]), content
+
+
+def _written(layout: Layout) -> bytes:
+    return json.dumps([(name, str(dtype), shape) for name, dtype, shape in layout]).encode()
+
+
+def _read(text: bytes) -> Layout:
+    return tuple(
+        (name, getattr(torch, dtype.removeprefix("torch.")), tuple(shape)) for name, dtype, shape in json.loads(text)
+    )
+
+
+def _load(slots: Slots, make: Make, batches: Sequence[Sequence[int]], first: int, step: int, parent: int) -> None:
+    """Load every so many batches, as soon as there is room for them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(1)
+    for batch in range(first, len(batches), step):
+        made = make(batches[batch])
+        while batch >= int(slots.taken[0]) + slots.number:
+            if os.getppid() != parent:
+                return
+            time.sleep(10 * POLL_SECONDS)
+        slots.put(batch, made)
+
+
+class Pinned:
+    """Slots whose memory a GPU copies from by itself, beside its work."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[int, int] = {}
+
+    @cached_property
+    def runtime(self) -> Any:
+        """CUDA's functions."""
+        return torch.cuda.cudart()  # type: ignore[no-untyped-call]
+
+    def pin(self, content: torch.Tensor) -> None:
+        """Pin the memory of a slot as far as it is used; where that fails, copies take longer."""
+        start, size = content.data_ptr(), content.nbytes
+        if self.sizes.get(start, 0) < size:
+            if start in self.sizes:
+                self.runtime.cudaHostUnregister(start)
+            self.runtime.cudaHostRegister(start, size, 0)
+            self.sizes[start] = size
+
+    def close(self) -> None:
+        """Unpin all."""
+        for start in self.sizes:
+            self.runtime.cudaHostUnregister(start)
+
+
+def loaded_ahead(make: Make, batches: Sequence[Sequence[int]], workers: int, pin: bool = False) -> Iterator[Packed]:
+    """All batches, given the numbers of each, in their order; the content of one is overwritten some batches later.
+
+    pin: they are for a GPU; its copy of a batch that began before the next one is asked for is waited for.
+    """
+    # Forked, also by a process that was spawned: to import everything anew takes each of them seconds.
+    slots, context = Slots(workers + SPARE_SLOTS), multiprocessing.get_context("fork")
+    processes = [
+        context.Process(target=_load, args=(slots, make, batches, first, workers, os.getpid()), daemon=True)
+        for first in range(min(workers, len(batches)))
+    ]
+    layouts: dict[bytes, Layout] = {}
+    pinned, copies = Pinned(), deque[Any]()
+    try:
+        for process in processes:
+            process.start()
+        for batch in range(len(batches)):
+            _wait_for(batch, slots, processes, copies)
+            text, content = slots.get(batch)
+            if text == FAILED:
+                raise InputError(bytes(content.numpy()).decode())
+            if text not in layouts:
+                layouts[text] = _read(text)
+            if pin:
+                pinned.pin(content)
+            yield Packed(content, layouts[text])
+            if pin:
+                copies.append(torch.cuda.Event())  # type: ignore[no-untyped-call]
+                copies[-1].record()
+            else:
+                slots.taken[0] += 1
+    finally:
+        for process in processes:
+            if process.pid is not None:
+                process.terminate()
+                process.join()
+        if pin:
+            torch.cuda.synchronize()
+            pinned.close()
+
+
+def _wait_for(batch: int, slots: Slots, processes: Sequence[Any], copies: deque[Any]) -> None:
+    """Until a batch is there; slots whose copies have been made are given back meanwhile."""
+    checked = time.monotonic()
+    while True:
+        while copies and copies[0].query():
+            copies.popleft()
+            slots.taken[0] += 1
+        if int(slots.ready[batch % slots.number]) == batch + 1:
+            return
+        time.sleep(POLL_SECONDS)
+        if time.monotonic() > checked + CHECK_SECONDS:
+            checked = time.monotonic()
+            if processes[batch % len(processes)].exitcode is not None:
+                raise ChildProcessError("a process that loaded images has died (was memory short?)")

@@ -1,0 +1,150 @@
+"""Decoded samples in memory that processes share: each is decoded once, up to a budget, whoever asks for it first."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from epibench.data.batch import Batch, Samples, SamplesView
+from epibench.data.shared_memory import SharedMemory, is_shared_memory
+
+MOST_SAMPLES = 2**24  # the table of their places takes no memory where it is empty
+TABLE = 8 * (1 + MOST_SAMPLES)  # bytes: the end of what is used, then the place of every sample, 0 for none
+ALIGNED = 64
+# Files of Linux with the memory that a group of processes may use, and uses: of both versions of such groups.
+GROUP_LIMITS = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+SHARE = 4  # by default that part of the free memory is used
+
+
+class DecodedMemory(SharedMemory):
+    """Memory for decoded samples by number, of which at most `budget` bytes are used."""
+
+    def __init__(self, budget: int, path: str | None = None):
+        super().__init__(TABLE + budget, path)
+        self.budget = budget
+        self.table = np.frombuffer(self.bytes, np.int64, 1 + MOST_SAMPLES)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (self.budget, self.path)
+
+    @property
+    def used(self) -> int:
+        """Bytes of all samples that are kept."""
+        return int(self.table[0])
+
+    def __contains__(self, index: int) -> bool:
+        return bool(self.table[1 + index])
+
+    def read(self, index: int) -> Batch | None:
+        """The sample of that number, if it is kept; its tensors lie in the shared memory, and must not be changed."""
+        place = int(self.table[1 + index]) if index < MOST_SAMPLES else 0
+        if not place:
+            return None
+        length = int(np.frombuffer(self.bytes, np.int64, 1, place)[0])
+        described = json.loads(self.bytes[place + 8 : place + 8 + length])
+        found: dict[str, Tensor] = {}
+        start = _aligned(place + 8 + length)
+        for name, kind, shape in described:
+            array = np.frombuffer(self.bytes, kind, int(np.prod(shape)), start).reshape(shape)
+            found[name] = torch.from_numpy(array)
+            start = _aligned(start + array.nbytes)
+        target, valid = found.pop(""), found.pop("valid")
+        return Batch(found, target, valid)
+
+    def keep(self, index: int, sample: Batch) -> None:
+        """Keep a sample, if there is room for it. Two processes that keep the same one at once take its room twice."""
+        arrays = {"": sample.target, "valid": sample.valid, **sample.inputs}
+        described = json.dumps([(name, each.numpy().dtype.str, each.shape) for name, each in arrays.items()]).encode()
+        size = _aligned(8 + len(described)) + sum(_aligned(each.nbytes) for each in arrays.values())
+        if index >= MOST_SAMPLES or (place := self._room(size)) is None:
+            return
+        self.bytes[place : place + 8 + len(described)] = len(described).to_bytes(8, "little") + described
+        start = _aligned(place + 8 + len(described))
+        for each in arrays.values():
+            array = np.frombuffer(self.bytes, each.numpy().dtype, each.numel(), start)
+            array[:] = each.numpy().ravel()
+            start = _aligned(start + each.nbytes)
+        with self._alone():
+            self.table[1 + index] = place
+
+    def _room(self, size: int) -> int | None:
+        """Where so many bytes may be written; nobody else gets the same."""
+        with self._alone():
+            used = int(self.table[0])
+            if used + size > self.budget:
+                return None
+            self.table[0] = used + size
+        return TABLE + used
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        fcntl.lockf(self.file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self.file, fcntl.LOCK_UN)
+
+
+def _opened(budget: int, path: str) -> DecodedMemory:
+    """The memory of another process; where that is on another machine or gone, memory of its own."""
+    return DecodedMemory(budget, path if is_shared_memory(path, TABLE + budget) else None)
+
+
+def _aligned(place: int) -> int:
+    return -(-place // ALIGNED) * ALIGNED
+
+
+class DecodedSamples(SamplesView):
+    """A data set whose samples are decoded once, as far as the memory reaches; classes take a byte or two a pixel."""
+
+    def __init__(self, samples: Samples, memory: DecodedMemory):
+        super().__init__(samples)
+        self.memory = memory
+
+    def __getitem__(self, index: int) -> Batch:
+        if (kept := self.memory.read(index)) is not None:
+            return kept
+        sample = self.samples[index]
+        sample = Batch(sample.inputs, narrowed(sample.target), sample.valid)
+        self.memory.keep(index, sample)
+        return sample
+
+    @property
+    def complete(self) -> bool:
+        """Whether every sample is there."""
+        return bool(self.memory.table[1 : 1 + len(self)].all())
+
+
+def narrowed(target: Tensor) -> Tensor:
+    """Classes in two bytes where they fit; depth as it is."""
+    if target.is_floating_point() or not target.numel():
+        return target
+    low, high = target.aminmax()
+    return target.to(torch.int16) if low >= -(2**15) and high < 2**15 else target
+
+
+def free_memory() -> int:
+    """Bytes that are free on this machine, or to the group of processes that this one belongs to."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    for most, now in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            limit, used = ((Path("/sys/fs/cgroup") / name).read_text().strip() for name in (most, now))
+            free.append(int(limit) - int(used))
+        except (OSError, ValueError):  # no such group, or no limit
+            continue
+    return max(0, min(free))
