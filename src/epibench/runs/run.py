@@ -23,6 +23,7 @@ from epibench.runs.checks import FEW_FRAMES, Check, Step, further_checks, image_
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
+from epibench.runs.needs import check_needs, needs_checks
 from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import Evaluated, Machine, Run, Trained, collect_trained, num_missing, train_method
 
@@ -63,6 +64,9 @@ def begin(run: Run, steps: Sequence[Step]) -> ImageExperiment | ToyExperiment:
         if check.step is None or check.step in steps:
             check.ask()
     run.folder.check_version()
+    run.folder.check_free(run.recipe)
+    if isinstance(experiment, ImageExperiment):
+        check_needs(run, experiment.data, steps)
     run.folder.claim(run.recipe)
     experiment.prepare(steps)
     return experiment
@@ -147,7 +151,8 @@ def all_checks(run: Run, every: bool, watch: Watch) -> list[Check]:
     if isinstance(experiment, ToyExperiment):
         return [*experiment.checks(), *further_checks(run.recipe, run.folder, None)]
     checks = image_checks(experiment.data, None if every else FEW_FRAMES, watch)
-    return [*checks, *further_checks(run.recipe, run.folder, experiment.data)]
+    further = further_checks(run.recipe, run.folder, experiment.data)
+    return [*checks, *further, *needs_checks(run, experiment.data, STEPS)]
 
 
 def commit() -> str | None:
