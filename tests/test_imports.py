@@ -19,6 +19,7 @@ ORDER = [
     "oklab",
     "files",
     "progress",
+    "stopping",
     "devices",
     "results",
     "standard_errors",

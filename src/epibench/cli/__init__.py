@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from epibench import __version__
+from epibench import __version__, stopping
 from epibench.cli import data, evaluate, export, recipes, reference, run, score, train, video
 from epibench.cli.console import printable
 from epibench.cli.options import Command
@@ -71,14 +71,18 @@ def report(
 
 
 def main() -> None:
-    """Run; what the user can mend becomes one line and exit status 2, an interruption 130, other failures 1."""
+    """Run; what the user can mend becomes one line and exit status 2, Ctrl-C 130, SIGTERM 143, other failures 1."""
     if sys.stdout is not None:
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a plain terminal has no ±
     warnings.formatwarning = _warning
     try:
-        status = _run()
+        with stopping.obeyed():
+            status = _run()
         if sys.stdout is not None:
             sys.stdout.flush()
+    except stopping.Stopped:
+        text = "stopped by SIGTERM; where it stands is saved, the same command goes on from there"
+        status = _complain(text, stopping.STATUS)
     except BrokenPipeError:
         # Nobody reads on, as `head` after its lines. Python would try to print the rest when it ends, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from epibench import randomness
 from epibench.data.batch import Batch, Samples, stack
 from epibench.errors import InputError
+from epibench.stopping import leave_to_parent
 
 Augmentation = Callable[[Batch, int], Batch]
 # Workers share tensors through a socket in the temporary folder, whose path has at most 103 bytes on some systems:
@@ -124,6 +125,7 @@ def batches(
         collate_fn=partial(_collate, uneven=uneven, as_arrays=as_arrays),
         pin_memory=pin,
         prefetch_factor=4 if workers else None,
+        worker_init_fn=leave_to_parent,
     )
     for stretches in loader:
         if isinstance(stretches, Failure):

@@ -209,6 +209,7 @@ class Checkpoints:
         tensors = {"parameters": state.parameters}
         tensors |= {f"rule.{name}": tensor for name, tensor in state.rule.items()}
         tensors |= {f"buffer.{name}": tensor for name, tensor in state.buffers.items()}
+        tensors |= {f"sum.{name}": tensor for name, tensor in state.sums.items()}
         notes = {"fingerprint": self.fingerprint, "step": state.step, "seconds": seconds, "machine": machine}
         save_tensors(self.unfinished, tensors, {**notes, "log": [list(row) for row in state.log]})
 
@@ -221,8 +222,9 @@ class Checkpoints:
             raise saved.complaint("it holds no parameters")
         rule = {name: tensor.to(device) for name, tensor in saved.part("rule.").items()}
         parameters = saved.tensors["parameters"].to(device)
-        state = TrainingState(int(saved.number("step")), parameters, rule, saved.part("buffer."), saved.log())
-        if state.log and state.log[-1].step != state.step:
+        parts = (saved.part("buffer."), saved.log(), saved.part("sum."))
+        state = TrainingState(int(saved.number("step")), parameters, rule, *parts)
+        if state.log and (state.log[-1].step > state.step or (state.log[-1].step < state.step and not state.sums)):
             raise saved.complaint(f"its log ends at step {state.log[-1].step}, not at {state.step}")
         seconds = saved.number("seconds")
         if (there := saved.notes.get("machine")) != machine:

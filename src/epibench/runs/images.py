@@ -39,6 +39,7 @@ from epibench.runs.folder import RunFolder, locked, share_work
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
 from epibench.runs.train import Evaluated, Machine, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import prepare_weights
+from epibench.stopping import in_steps
 from epibench.training.state import Pacer
 
 EVALUATION = "2"  # grows with every change that makes other results of the same members
@@ -367,6 +368,7 @@ class DomainTask:
         """Whether the store is of these settings."""
         return self.store.exists() and (read_json(self.stored) or {}).get("fingerprint") == self.key
 
+    @in_steps()
     def carry_out(self) -> None:
         """Go through all images that are left, and keep what comes out."""
         options, draws = self.options, self.fitted.draws
