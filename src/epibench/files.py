@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import json
@@ -22,6 +23,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # of what becomes a file: a met
 
 UNFINISHED = ".unfinished"
 _OWNER = re.compile(rf"\..*\.([^.]+)-(\d+)-\d+{re.escape(UNFINISHED)}")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a quota, the limit of a process
 _ABANDONED_SECONDS = 24 * 3600  # processes of other machines cannot be asked whether they live
 _NUMBERS = re.compile(r"\[\n([-+.,\deEnul\s]+)\]")  # no text of JSON holds a line break
 _NAME_BYTES = 255  # what most file systems allow
@@ -72,6 +74,13 @@ def naming(path: Path) -> Iterator[None]:
         if error.filename is None or UNFINISHED in str(error.filename):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def in_words(error: OSError) -> str:
+    """What the file system refused: the file, the reason, and what to do where a disk is full."""
+    where = "" if error.filename is None else f"{error.filename}: "
+    remedy = "; make room there, and the same command goes on" if error.errno in FULL else ""
+    return f"{where}{error.strerror or error}{remedy}"
 
 
 @contextmanager

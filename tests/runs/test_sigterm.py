@@ -81,7 +81,7 @@ class Command:
     """A command in a folder of its own, which waits somewhere until it is stopped."""
 
     def __init__(self, place: Path, recipe: Recipe):
-        self.place, self.folder = place, place / "run"
+        self.place, self.folder, self.recipe = place, place / "run", recipe
         (place / "recipe.json").write_text(recipe.model_dump_json())
         (place / "script.py").write_text(SCRIPT)
         self.process: subprocess.Popen[str] | None = None
@@ -112,9 +112,18 @@ class Command:
         said = self.process.communicate(timeout=180)[1]
         return self.process.returncode, said
 
-    def results(self) -> dict[str, Any]:
-        written = json.loads((self.folder / "results.json").read_text())
-        return {name: written.get(name) for name in SAME}
+    def resumed(self) -> dict[str, Any]:
+        """What comes out when it goes on, in this process."""
+        return results_of(self.folder, self.recipe)
+
+
+def results_of(folder: Path, recipe: Recipe) -> dict[str, Any]:
+    """Those of a run, in this process, which saves and takes notes as often as the command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "LOG_EVERY", 4)
+        patch.setattr(networks, "SHARD_PIXELS", {"cpu": 1})
+        written = run_in(folder, recipe)
+    return {name: written.get(name) for name in SAME}
 
 
 def wait_until(happened: Callable[[], bool], process: subprocess.Popen[str] | None, seconds: float = 180) -> None:
@@ -164,11 +173,7 @@ def recipe(tmp_path_factory) -> Recipe:
 @pytest.fixture(scope="module")
 def alone(recipe: Recipe, tmp_path_factory) -> dict[str, Any]:
     """What comes out if nobody stops it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "LOG_EVERY", 4)
-        patch.setattr(networks, "SHARD_PIXELS", {"cpu": 1})
-        written = run_in(tmp_path_factory.mktemp("alone") / "run", recipe)
-    return {name: written.get(name) for name in SAME}
+    return results_of(tmp_path_factory.mktemp("alone") / "run", recipe)
 
 
 def test_training_saves_at_the_next_step_and_goes_on_to_the_same_numbers(command, recipe: Recipe, alone) -> None:
@@ -183,25 +188,20 @@ def test_training_saves_at_the_next_step_and_goes_on_to_the_same_numbers(command
     assert "Traceback" not in said
     assert notes_of(state)["step"] == 7
     assert not list(stopped.folder.rglob("*.lock"))
-    stopped.run(1)
-    assert stopped.end()[0] == 0
-    assert stopped.results() == alone
+    assert stopped.resumed() == alone
 
 
-@pytest.mark.parametrize("whom", ["the command", "the group"])
-def test_processes_that_train_save_too(whom: str, command, recipe: Recipe, alone) -> None:
+def test_processes_that_train_and_load_data_save_too(command, recipe: Recipe, alone) -> None:
     stopped = command(recipe)
     stopped.run(2, stop="train 6", workers=1)
     stopped.reached(2)
-    (os.kill if whom == "the command" else os.killpg)(group_of(stopped.process), signal.SIGTERM)
+    os.killpg(group_of(stopped.process), signal.SIGTERM)  # all of them, as Slurm does
     status, said = stopped.end()
     assert (status, said.splitlines()[-1]) == (143, MESSAGE), said
     assert "Traceback" not in said
     states = sorted((stopped.folder / "members/ensemble").glob("*.unfinished.safetensors"))
     assert [notes_of(state)["step"] for state in states] == [7, 7]
-    stopped.run(2)
-    assert stopped.end()[0] == 0
-    assert stopped.results() == alone
+    assert stopped.resumed() == alone
 
 
 def test_devices_that_share_a_network_stop_at_the_same_step(command, recipe: Recipe) -> None:
@@ -215,14 +215,12 @@ def test_devices_that_share_a_network_stop_at_the_same_step(command, recipe: Rec
     assert notes_of(stopped.folder / "members/ensemble/0000.unfinished.safetensors")["step"] == 8
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_evaluation_saves_after_the_shard_and_goes_on_to_the_same_numbers(
-    workers: int, command, recipe: Recipe, alone
-) -> None:
+def test_evaluation_saves_after_the_shard_and_goes_on_to_the_same_numbers(command, recipe: Recipe, alone) -> None:
     stopped = command(recipe)
-    stopped.start("train", "recipe.json", "--out", "run", "--device", "cpu", "--jobs", "1")
-    assert stopped.end()[0] == 0
-    stopped.start("evaluate", "run", "--device", "cpu", stop="evaluate 2", workers=workers)
+    stopped.resumed()
+    for path in ("results.json", "evaluation"):
+        (stopped.folder / path).rename(stopped.place / f"former-{path}")
+    stopped.start("evaluate", "run", "--device", "cpu", stop="evaluate 2", workers=2)
     stopped.reached()
     (state,) = (stopped.folder / "evaluation/ensemble").glob("clean-*.unfinished.safetensors")
     assert notes_of(state)["images"] == 2
@@ -231,12 +229,10 @@ def test_evaluation_saves_after_the_shard_and_goes_on_to_the_same_numbers(
     assert (status, said.splitlines()[-1]) == (143, MESSAGE), said
     assert "Traceback" not in said
     assert notes_of(state)["images"] == 3
-    stopped.start("evaluate", "run", "--device", "cpu", workers=workers)
-    assert stopped.end()[0] == 0
-    assert stopped.results() == alone
+    assert stopped.resumed() == alone
 
 
-def test_a_toy_problem_saves_too(command, tmp_path: Path, tmp_path_factory) -> None:
+def test_a_toy_problem_saves_too(command, tmp_path_factory) -> None:
     toy = small("toy-regression", 'methods=["sgld"]')
     stopped = command(toy)
     stopped.run(1, stop="toy 2")
@@ -244,10 +240,7 @@ def test_a_toy_problem_saves_too(command, tmp_path: Path, tmp_path_factory) -> N
     os.kill(group_of(stopped.process), signal.SIGTERM)
     assert stopped.end()[0] == 143
     assert notes_of(stopped.folder / "members/sgld/0000-0001.unfinished.safetensors")["step"] > 2
-    stopped.run(1)
-    assert stopped.end()[0] == 0
-    whole = run_in(tmp_path_factory.mktemp("toy") / "run", toy)
-    assert stopped.results() == {name: whole.get(name) for name in SAME}
+    assert stopped.resumed() == results_of(tmp_path_factory.mktemp("toy") / "run", toy)
 
 
 def test_a_second_one_ends_at_once(command, recipe: Recipe) -> None:

@@ -18,6 +18,7 @@ from epibench.cli import data, evaluate, export, recipes, reference, run, score,
 from epibench.cli.console import printable
 from epibench.cli.options import Command
 from epibench.errors import InputError
+from epibench.files import in_words
 
 # Plain help reads well in any log; rich would colour and frame it wherever it takes itself to be on a terminal.
 app = typer.Typer(name="epibench", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -88,8 +89,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = FAILED
     except OSError as error:
-        where = "" if error.filename is None else f"{error.filename}: "
-        status = _complain(f"{where}{error.strerror or error}", FAILED)
+        status = _complain(in_words(error), FAILED)
     sys.exit(status)
 
 

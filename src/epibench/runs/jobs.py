@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from epibench import stopping
 from epibench.errors import InputError
+from epibench.files import in_words
 
 Job = TypeVar("Job")
 Send = Callable[[Any], None]
@@ -167,6 +168,9 @@ def _serve_jobs(waiting: Any, messages: Any, work: Callable[[Any, Send], None]) 
             messages.put(Message(number, ended=True, error=str(error)))
         except stopping.Stopped:
             raise
+        except OSError as error:
+            messages.put(in_words(error))
+            return
         except BaseException as error:
             traceback.print_exc(file=sys.stderr)
             messages.put(f"{type(error).__name__}: {error}")
