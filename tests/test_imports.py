@@ -17,6 +17,7 @@ ORDER = [
     "conventions",
     "plans",
     "oklab",
+    "mirror",
     "files",
     "progress",
     "stopping",

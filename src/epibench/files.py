@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from epibench import mirror
 from epibench.errors import InputError
 
 Json = Any  # what json.dumps takes
@@ -48,6 +49,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         with beside.open("xb") as stream:
             yield stream
         os.replace(beside, path)
+    mirror.written(path)
 
 
 def create(path: Path, content: bytes) -> bool:
@@ -62,7 +64,14 @@ def create(path: Path, content: bytes) -> bool:
             if path.exists():
                 return False
             os.replace(beside, path)
+    mirror.written(path)
     return True
+
+
+def remove(path: Path) -> None:
+    """Remove a file that is no longer needed, if it is there."""
+    path.unlink(missing_ok=True)
+    mirror.removed(path)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from epibench import __version__, stopping
+from epibench import __version__, mirror, stopping
 from epibench.cli import data, evaluate, export, recipes, reference, run, score, train, video
 from epibench.cli.console import printable
 from epibench.cli.options import Command
@@ -55,8 +55,10 @@ app.add_typer(data.commands, name="data")
 @app.command(cls=Command, short_help="Make the page of one run or several.")
 def report(
     runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs, their results.json, or what score --json wrote."),
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Folders of runs, or their URLs, their results.json, or what score --json wrote."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page. Default: RUN/report.html, or report.html of several.")
@@ -67,8 +69,9 @@ def report(
 ) -> None:
     """Make the page of a run anew, or one page of several runs and scored files; with what was published beside it."""
     from epibench.cli.report import run_report
+    from epibench.cli.steps import local_folder
 
-    run_report(runs, out, markdown)
+    run_report([local_folder(run, report=True) for run in runs], out, markdown)
 
 
 def main() -> None:
@@ -97,6 +100,7 @@ def _run() -> int:
     """The exit status of a command."""
     try:
         status = app(standalone_mode=False, prog_name="epibench") or DONE
+        mirror.close_mirror()
         if status == INTERRUPTED:
             raise KeyboardInterrupt  # which typer has turned into its status
     except InputError as error:
@@ -110,6 +114,8 @@ def _run() -> int:
         return _complain("interrupted; what is finished is kept, the same command goes on from there", INTERRUPTED)
     except MemoryError as error:
         return _complain(f"not enough memory{f': {error}' if str(error) else ''}", FAILED)
+    finally:
+        mirror.forget_mirror()
     return int(status)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from epibench.cli.options import Device, Settings, at_least
 from epibench.cli.run import publish
-from epibench.cli.steps import finished, open_run, with_domains
+from epibench.cli.steps import finished, local_folder, open_run, with_domains
 from epibench.errors import InputError
 
 On = Annotated[
@@ -30,7 +30,9 @@ Members = Annotated[
 
 
 def evaluate(
-    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="The folder of a run, instead of models.")] = None,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="The folder of a run, or its URL, instead of models.")
+    ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,7 +72,7 @@ def evaluate(
                 f"{idle[0]} is for --model; a run has settings, as --set draws=8, and its networks are models as "
                 f"--model run:{run}"
             )
-        evaluate_run(run, on or [], settings or [], device)
+        evaluate_run(local_folder(run), on or [], settings or [], device)
         return
     if not model:
         raise InputError("give the folder of a run, as runs/street-depth, or --model (see epibench evaluate --help)")

@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from epibench.errors import InputError
-from epibench.files import fingerprint, write_bytes, write_text
+from epibench.files import fingerprint, remove, write_bytes, write_text
 from epibench.training.state import LogRow, TrainingState, Weights
 
 MADE_ANEW = "remove it, and it is made anew"
@@ -167,7 +167,7 @@ class Checkpoints:
     def save_failure(self, text: str) -> None:
         """Keep why training has failed; its unfinished state is not needed any more."""
         write_text(self.path("diverged.txt"), f"{text}\n{self._failure_check(text)}\n")
-        self.unfinished.unlink(missing_ok=True)
+        remove(self.unfinished)
 
     def _failure_check(self, text: str) -> str:
         return f"fingerprint {fingerprint(self.fingerprint, text)}"
@@ -202,7 +202,7 @@ class Checkpoints:
         notes = {"fingerprint": self.fingerprint, "epoch": epoch, "seconds": seconds, "log": [list(row) for row in log]}
         save_tensors(self.weights(self.keep.index(epoch)), weights, notes)
         if epoch == self.keep[-1]:
-            self.unfinished.unlink(missing_ok=True)
+            remove(self.unfinished)
 
     def save_state(self, state: TrainingState, seconds: float, machine: str) -> None:
         """Keep where training stands; machine: the kind of device and the precision, which it has to go on with."""

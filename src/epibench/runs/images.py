@@ -25,7 +25,7 @@ from epibench.evaluation.loop import Evaluation, Progressed
 from epibench.evaluation.pictures import can_be_shown
 from epibench.evaluation.suite import SuiteSettings, metrics_of
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
-from epibench.files import fingerprint, read_json, write_json
+from epibench.files import fingerprint, read_json, remove, write_json
 from epibench.members.draws import Draws, Members
 from epibench.members.networks import ImagePool, NetworkPool, NetworksOnImages, Observer, cut
 from epibench.plans import centres
@@ -373,7 +373,7 @@ class DomainTask:
         """Go through all images that are left, and keep what comes out."""
         options, draws = self.options, self.fitted.draws
         if options.store and not self.owns_store:
-            self.unfinished.unlink(missing_ok=True)  # what it says to be stored is gone
+            remove(self.unfinished)  # what it says to be stored is gone
         gallery, observers = self.observers()
         domain = NetworksOnImages(
             self.fitted.pool,
@@ -417,7 +417,7 @@ class DomainTask:
             cost=PassCost(forward_seconds=done.forward_seconds, scoring_seconds=done.scoring_seconds),
         )
         write_checked(self.file, self.key, results)
-        self.unfinished.unlink(missing_ok=True)
+        remove(self.unfinished)
 
     def observers(self) -> tuple[Gallery, list[Observer]]:
         """Who keeps pictures, and everybody who sees outputs."""
