@@ -139,7 +139,7 @@ def current() -> Mirror | None:
 
 
 def written(path: Path) -> None:
-    """Push a file that is whole, if it belongs to the mirror; if that fails, work goes on, and it is tried in the end."""
+    """Push a whole file, if it belongs to the mirror; if that fails, work goes on, and it is tried again in the end."""
     if (mirror := current()) is None or mirror.folder not in path.parents:
         return
     name = path.relative_to(mirror.folder).as_posix()
@@ -163,24 +163,17 @@ def removed(path: Path) -> None:
 
 
 def _again(request: Callable[[], Value]) -> Value:
-    """A request, made again where it fails."""
-    for seconds in WAITS:
+    """A request, made again where it fails; in the end as an OSError, as each service has errors of its own."""
+    for seconds in (*WAITS, None):
         try:
             return request()
-        except PermissionError:
+        except (InputError, PermissionError, FileNotFoundError):
             raise
-        except OSError:
+        except Exception as error:
+            if seconds is None:
+                raise error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}") from None
             time.sleep(seconds)
-        except Exception as error:  # each service has errors of its own
-            if "Error" not in type(error).__name__:
-                raise
-            time.sleep(seconds)
-    try:
-        return request()
-    except OSError:
-        raise
-    except Exception as error:
-        raise OSError(f"{type(error).__name__}: {error}") from None
+    raise AssertionError("the last request has returned or raised")
 
 
 def _in_words(error: OSError) -> str:
@@ -210,7 +203,8 @@ def _file_system(protocol: str) -> Any:
     except ImportError:
         raise InputError(f"{protocol}://: needs fsspec; pip install 'epibench[cloud]'") from None
     try:
-        return fsspec.filesystem(protocol)
+        options = {"auto_mkdir": True} if protocol == "file" else {}
+        return fsspec.filesystem(protocol, **options)
     except ImportError as error:
         raise InputError(f"{protocol}://: {error}") from None
     except ValueError:

@@ -16,6 +16,7 @@ import torch
 from epibench import __version__
 from epibench.data.source import Watch
 from epibench.errors import InputError
+from epibench.mirror import current
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, changes
 from epibench.results import RunResults
@@ -66,6 +67,8 @@ def begin(run: Run, steps: Sequence[Step]) -> ImageExperiment | ToyExperiment:
     run.folder.check_version()
     run.folder.check_free(run.recipe)
     if isinstance(experiment, ImageExperiment):
+        if experiment.recipe.evaluation.store and current() is not None:
+            raise InputError("evaluation.store: predictions are kept in a local folder alone; give one as --out")
         check_needs(run, experiment.data, steps)
     run.folder.claim(run.recipe)
     experiment.prepare(steps)
