@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import json
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from epibench import mirror
 from epibench.errors import InputError
 
 Json = Any  # what json.dumps takes
@@ -22,6 +24,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # of what becomes a file: a met
 
 UNFINISHED = ".unfinished"
 _OWNER = re.compile(rf"\..*\.([^.]+)-(\d+)-\d+{re.escape(UNFINISHED)}")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a quota, the limit of a process
 _ABANDONED_SECONDS = 24 * 3600  # processes of other machines cannot be asked whether they live
 _NUMBERS = re.compile(r"\[\n([-+.,\deEnul\s]+)\]")  # no text of JSON holds a line break
 _NAME_BYTES = 255  # what most file systems allow
@@ -46,6 +49,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         with beside.open("xb") as stream:
             yield stream
         os.replace(beside, path)
+    mirror.written(path)
 
 
 def create(path: Path, content: bytes) -> bool:
@@ -60,7 +64,14 @@ def create(path: Path, content: bytes) -> bool:
             if path.exists():
                 return False
             os.replace(beside, path)
+    mirror.written(path)
     return True
+
+
+def remove(path: Path) -> None:
+    """Remove a file that is no longer needed, if it is there."""
+    path.unlink(missing_ok=True)
+    mirror.removed(path)
 
 
 @contextmanager
@@ -72,6 +83,13 @@ def naming(path: Path) -> Iterator[None]:
         if error.filename is None or UNFINISHED in str(error.filename):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def in_words(error: OSError) -> str:
+    """What the file system refused: the file, the reason, and what to do where a disk is full."""
+    where = "" if error.filename is None else f"{error.filename}: "
+    remedy = "; make room there, and the same command goes on" if error.errno in FULL else ""
+    return f"{where}{error.strerror or error}{remedy}"
 
 
 @contextmanager

@@ -13,11 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
-from epibench import __version__
+from epibench import __version__, mirror, stopping
 from epibench.cli import data, evaluate, export, recipes, reference, run, score, train, video
 from epibench.cli.console import printable
 from epibench.cli.options import Command
 from epibench.errors import InputError
+from epibench.files import in_words
 
 # Plain help reads well in any log; rich would colour and frame it wherever it takes itself to be on a terminal.
 app = typer.Typer(name="epibench", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -55,8 +56,10 @@ app.add_typer(data.commands, name="data")
 @app.command(cls=Command, short_help="Make the page of one run or several.")
 def report(
     runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs, their results.json, or what score --json wrote."),
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Folders of runs, or their URLs, their results.json, or what score --json wrote."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page. Default: RUN/report.html, or report.html of several.")
@@ -67,26 +70,30 @@ def report(
 ) -> None:
     """Make the page of a run anew, or one page of several runs and scored files; with what was published beside it."""
     from epibench.cli.report import run_report
+    from epibench.cli.steps import local_folder
 
-    run_report(runs, out, markdown)
+    run_report([local_folder(run, report=True) for run in runs], out, markdown)
 
 
 def main() -> None:
-    """Run; what the user can mend becomes one line and exit status 2, an interruption 130, other failures 1."""
+    """Run; what the user can mend becomes one line and exit status 2, Ctrl-C 130, SIGTERM 143, other failures 1."""
     if sys.stdout is not None:
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a plain terminal has no ±
     warnings.formatwarning = _warning
     try:
-        status = _run()
+        with stopping.obeyed():
+            status = _run()
         if sys.stdout is not None:
             sys.stdout.flush()
+    except stopping.Stopped:
+        text = "stopped by SIGTERM; where it stands is saved, the same command goes on from there"
+        status = _complain(text, stopping.STATUS)
     except BrokenPipeError:
         # Nobody reads on, as `head` after its lines. Python would try to print the rest when it ends, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = FAILED
     except OSError as error:
-        where = "" if error.filename is None else f"{error.filename}: "
-        status = _complain(f"{where}{error.strerror or error}", FAILED)
+        status = _complain(in_words(error), FAILED)
     sys.exit(status)
 
 
@@ -94,6 +101,7 @@ def _run() -> int:
     """The exit status of a command."""
     try:
         status = app(standalone_mode=False, prog_name="epibench") or DONE
+        mirror.close_mirror()
         if status == INTERRUPTED:
             raise KeyboardInterrupt  # which typer has turned into its status
     except InputError as error:
@@ -107,6 +115,8 @@ def _run() -> int:
         return _complain("interrupted; what is finished is kept, the same command goes on from there", INTERRUPTED)
     except MemoryError as error:
         return _complain(f"not enough memory{f': {error}' if str(error) else ''}", FAILED)
+    finally:
+        mirror.forget_mirror()
     return int(status)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from epibench.cli.options import Device, Settings, at_least
 from epibench.cli.run import publish
-from epibench.cli.steps import finished, open_run, with_domains
+from epibench.cli.steps import finished, local_folder, open_run, with_domains
 from epibench.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ Members = Annotated[
 
 
 def evaluate(
-    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="The folder of a run, instead of models.")] = None,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="The folder of a run, or its URL, instead of models.")
+    ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,7 +81,7 @@ def evaluate(
                 f"{idle[0]} is for --model; a run has settings, as --set draws=8, and its networks are models as "
                 f"--model run:{run}"
             )
-        evaluate_run(run, on or [], settings or [], device, shard)
+        evaluate_run(local_folder(run), on or [], settings or [], device, shard)
         return
     if shard is not None:
         raise InputError(f"--shard {shard}: the networks of a run are evaluated in shards; models are not")
@@ -110,13 +112,13 @@ def evaluate_run(
 
 
 def merge(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, or its URL.")],
     on: On = None,
     settings: Settings = None,
     device: Device = "auto",
 ) -> None:
     """Merge the shards of an evaluation into results and a page; --on and --set as they were given to the shards."""
-    opened = opened_run(run, on or [], settings or [], device)
+    opened = opened_run(local_folder(run), on or [], settings or [], device)
     results = finished(opened)
     if results is None:
         from epibench.runs.run import merge

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from epibench.cli.options import Device, Settings
-from epibench.cli.steps import Jobs, Out, RecipeOrRun, finished, folder_of, open_run
+from epibench.cli.steps import Jobs, Out, RecipeOrRun, finished, folder_of, local_folder, local_recipe, open_run
 from epibench.errors import InputError
 from epibench.progress import Reporter
 
@@ -29,8 +29,9 @@ def run(
         raise InputError(f"--executor '{executor}' is unknown: there is local")
     from epibench.recipes import apply_settings, find_recipe
 
+    recipe = local_recipe(recipe)
     chosen = apply_settings(find_recipe(recipe), settings or [])
-    opened = open_run(chosen, folder_of(recipe, chosen, out), device, jobs)
+    opened = open_run(chosen, folder_of(recipe, chosen, None if out is None else local_folder(out)), device, jobs)
     results = finished(opened)
     if results is None:
         from epibench.runs.run import carry_out

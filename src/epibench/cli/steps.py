@@ -27,8 +27,11 @@ RecipeOrRun = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="The folder of the run. Default: runs/RECIPE, or the folder that was given."),
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="The folder of the run, or a URL as s3://BUCKET/RUN. Default: runs/RECIPE, or the folder that was given.",
+    ),
 ]
 Jobs = Annotated[
     int | None,
@@ -38,6 +41,24 @@ Jobs = Annotated[
         help="Large networks trained at once. Default: one per core, or one on a GPU.",
     ),
 ]
+
+
+def local_folder(text: str, report: bool = False) -> Path:
+    """A folder; of a URL the one that mirrors it, with what is there. report: only what a page is made of."""
+    from epibench import mirror
+
+    if not mirror.is_url(text):
+        return Path(text)
+    from epibench.data.source import default_cache
+
+    folder = mirror.open_mirror(text, default_cache(), (lambda name: name.endswith(".json")) if report else bool)
+    ConsoleReporter().say(f"{text} is mirrored in {folder}")
+    return folder
+
+
+def local_recipe(given: str) -> str:
+    """A recipe or a run as it was given; of a URL the folder that mirrors it."""
+    return str(local_folder(given)) if "://" in given else given
 
 
 def folder_of(given: str, recipe: Recipe, out: Path | None) -> Path:

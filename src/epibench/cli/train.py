@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from epibench.cli.options import Device, Settings
-from epibench.cli.steps import Jobs, Out, RecipeOrRun, folder_of, open_run
+from epibench.cli.steps import Jobs, Out, RecipeOrRun, folder_of, local_folder, local_recipe, open_run
 from epibench.errors import InputError
 
 
@@ -13,8 +13,9 @@ def train(
     """Train the networks of a recipe that are missing, and nothing else. What is trained is not trained again."""
     from epibench.recipes import apply_settings, find_recipe
 
+    recipe = local_recipe(recipe)
     chosen = apply_settings(find_recipe(recipe), settings or [])
-    opened = open_run(chosen, folder_of(recipe, chosen, out), device, jobs)
+    opened = open_run(chosen, folder_of(recipe, chosen, None if out is None else local_folder(out)), device, jobs)
     from epibench.runs import run
 
     failed = run.train(opened)

@@ -19,6 +19,7 @@ from epibench.data.ahead import loaded_ahead
 from epibench.data.batch import Batch, Layout, Packed, Samples, stack
 from epibench.data.shared_memory import can_share_memory
 from epibench.errors import InputError
+from epibench.stopping import leave_to_parent
 
 Augmentation = Callable[[Batch, int], Batch]
 Join = Callable[[Sequence[Batch]], Batch]
@@ -152,6 +153,7 @@ def packed_batches(
         collate_fn=partial(_collate, uneven=uneven, as_arrays=as_arrays, join=join, same=same),
         pin_memory=pin,
         prefetch_factor=4 if workers else None,
+        worker_init_fn=leave_to_parent,
     )
     for stretches in loader:
         if isinstance(stretches, Failure):

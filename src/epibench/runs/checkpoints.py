@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from epibench.errors import InputError
-from epibench.files import fingerprint, write_bytes, write_text
+from epibench.files import fingerprint, remove, write_bytes, write_text
 from epibench.training.state import LogRow, TrainingState, Weights
 
 MADE_ANEW = "remove it, and it is made anew"
@@ -167,7 +167,7 @@ class Checkpoints:
     def save_failure(self, text: str) -> None:
         """Keep why training has failed; its unfinished state is not needed any more."""
         write_text(self.path("diverged.txt"), f"{text}\n{self._failure_check(text)}\n")
-        self.unfinished.unlink(missing_ok=True)
+        remove(self.unfinished)
 
     def _failure_check(self, text: str) -> str:
         return f"fingerprint {fingerprint(self.fingerprint, text)}"
@@ -202,13 +202,14 @@ class Checkpoints:
         notes = {"fingerprint": self.fingerprint, "epoch": epoch, "seconds": seconds, "log": [list(row) for row in log]}
         save_tensors(self.weights(self.keep.index(epoch)), weights, notes)
         if epoch == self.keep[-1]:
-            self.unfinished.unlink(missing_ok=True)
+            remove(self.unfinished)
 
     def save_state(self, state: TrainingState, seconds: float, machine: str) -> None:
         """Keep where training stands; machine: the kind of device and the precision, which it has to go on with."""
         tensors = {"parameters": state.parameters}
         tensors |= {f"rule.{name}": tensor for name, tensor in state.rule.items()}
         tensors |= {f"buffer.{name}": tensor for name, tensor in state.buffers.items()}
+        tensors |= {f"sum.{name}": tensor for name, tensor in state.sums.items()}
         notes = {"fingerprint": self.fingerprint, "step": state.step, "seconds": seconds, "machine": machine}
         save_tensors(self.unfinished, tensors, {**notes, "log": [list(row) for row in state.log]})
 
@@ -221,8 +222,9 @@ class Checkpoints:
             raise saved.complaint("it holds no parameters")
         rule = {name: tensor.to(device) for name, tensor in saved.part("rule.").items()}
         parameters = saved.tensors["parameters"].to(device)
-        state = TrainingState(int(saved.number("step")), parameters, rule, saved.part("buffer."), saved.log())
-        if state.log and state.log[-1].step != state.step:
+        parts = (saved.part("buffer."), saved.log(), saved.part("sum."))
+        state = TrainingState(int(saved.number("step")), parameters, rule, *parts)
+        if state.log and (state.log[-1].step > state.step or (state.log[-1].step < state.step and not state.sums)):
             raise saved.complaint(f"its log ends at step {state.log[-1].step}, not at {state.step}")
         seconds = saved.number("seconds")
         if (there := saved.notes.get("machine")) != machine:

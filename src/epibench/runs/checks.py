@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,8 +27,6 @@ from epibench.runs.training_log import check_log
 from epibench.street import StreetDataset
 
 FEW_FRAMES = 5  # of each data set, when all that a recipe needs is checked
-GIGABYTE = 1e9
-STORED_BYTES = 4  # of a number in a prediction store
 Step = Literal["train", "evaluate"]
 
 
@@ -92,7 +89,7 @@ def needed_to(key: str) -> Step:
 
 
 def further_checks(recipe: Recipe, folder: RunFolder, data: ImageData | None) -> list[Check]:
-    """What to know before hours are spent: a folder for the run, frames that others have, a GPU, room for the run."""
+    """What to know before hours are spent: a folder for the run, frames that others have, a GPU."""
     device = Check("device", partial(check_device, recipe), required=False)
     out = Check("--out", partial(check_out, recipe, folder))
     if data is None:
@@ -106,7 +103,7 @@ def further_checks(recipe: Recipe, folder: RunFolder, data: ImageData | None) ->
         for key in alike
         if "root" in type(train).model_fields  # scenes that are drawn have seeds instead of files
     ]
-    return [out, *frames, *apart, device, Check("disk", partial(check_disk, data, folder))]
+    return [out, *frames, *apart, device]
 
 
 def check_out(recipe: Recipe, folder: RunFolder) -> str:
@@ -249,34 +246,3 @@ def check_device(recipe: Recipe) -> str:
             f"{recipe.machine}{took if minutes else ''} and takes many times as long without"
         )
     return f"{cores} cores, and the recipe asks for no more than {recipe.machine}"
-
-
-def check_disk(data: ImageData, folder: RunFolder) -> str:
-    """There is room for the weights that are kept, and for predictions if they are stored: an estimate."""
-    wanted = estimated_bytes(data) - sum(file.stat().st_size for file in folder.path.rglob("*") if file.is_file())
-    existing = next(path for path in (folder.path.absolute(), *folder.path.absolute().parents) if path.exists())
-    free = shutil.disk_usage(existing).free
-    text = f"about {in_gigabytes(max(0, wanted))} will be written to {folder.path} (an estimate)"
-    if free < wanted:
-        raise InputError(f"{text}, but {in_gigabytes(free)} are free; give another --out, or make room")
-    return f"{text}, {in_gigabytes(free)} are free"
-
-
-def estimated_bytes(data: ImageData) -> int:
-    """All weights that are kept; and with evaluation.store every number that members predict."""
-    recipe = data.recipe
-    methods = [recipe.method(name) for name in recipe.methods]
-    state = recipe.network.build(data.num_classes).state_dict().values()
-    weights = sum(each.numel() * each.element_size() for each in state)
-    wanted: int = weights * sum(method.num_trained * len(method.keep) for method in methods)
-    if recipe.evaluation.store:
-        members = sum(len(method.members(range(method.num_trained)).members) for method in methods)
-        for name in recipe.data.domains:
-            samples = data.domain(name).samples
-            wanted += members * len(samples) * samples[0].target.numel() * (data.num_classes or 2) * STORED_BYTES
-    return wanted
-
-
-def in_gigabytes(number: float) -> str:
-    """`12.3 GB`."""
-    return f"{number / GIGABYTE:,.1f} GB" if number >= GIGABYTE / 10 else f"{number / 1e6:,.0f} MB"

@@ -12,7 +12,7 @@ from typing import Any
 
 from epibench.conventions import UNCERTAINTIES
 from epibench.errors import InputError
-from epibench.files import write_text
+from epibench.files import remove, write_text
 from epibench.recipes.dense import EvaluationOptions
 from epibench.recipes.settings import differences, fixed
 from epibench.results import RESULTS_NAME, RunResults, load_results
@@ -42,7 +42,7 @@ def keep_results(folder: Path, results: RunResults) -> None:
     if former is not None and kind_of(former) != kind:
         write_text(_file(folder, kind_of(former)), former.as_json())
     write_text(latest, results.as_json())
-    _file(folder, kind).unlink(missing_ok=True)
+    remove(_file(folder, kind))
 
 
 def all_results(folder: Path) -> tuple[list[RunResults], list[str]]:

@@ -25,7 +25,7 @@ from epibench.evaluation.loop import Evaluation, Progress
 from epibench.evaluation.pictures import can_be_shown
 from epibench.evaluation.suite import SuiteSettings, metrics_of
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
-from epibench.files import fingerprint, read_json, write_json
+from epibench.files import fingerprint, read_json, remove, write_json
 from epibench.members.compiled import Speed
 from epibench.members.draws import Draws, Members
 from epibench.members.networks import ImagePool, NetworkPool, NetworksOnImages, Observer, cut
@@ -42,6 +42,7 @@ from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_si
 from epibench.runs.stretches import Stretches, in_a_row, progressed, stretch_length
 from epibench.runs.train import Evaluated, Machine, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import prepare_weights
+from epibench.stopping import in_steps
 from epibench.training.state import Pacer
 
 EVALUATION = "3"  # grows with every change that makes other results of the same members
@@ -401,11 +402,12 @@ class DomainTask:
         """Whether the store is of these settings."""
         return self.store.exists() and (read_json(self.stored) or {}).get("fingerprint") == self.key
 
+    @in_steps()
     def carry_out(self) -> None:
         """Go through all images that are left, and keep what comes out."""
         options, draws = self.options, self.fitted.draws
         if options.store and not self.owns_store:
-            self.unfinished.unlink(missing_ok=True)  # what it says to be stored is gone
+            remove(self.unfinished)  # what it says to be stored is gone
             self.stretches.remove()  # what others have evaluated was not stored
         gallery, observers = self.observers()
         evaluation = self.begun(observers)
@@ -431,7 +433,7 @@ class DomainTask:
             cost=PassCost(forward_seconds=done.forward_seconds, scoring_seconds=done.scoring_seconds),
         )
         write_checked(self.file, self.key, results)
-        self.unfinished.unlink(missing_ok=True)
+        remove(self.unfinished)
         self.stretches.remove()
 
     def begun(self, observers: Sequence[Observer]) -> Evaluation:

@@ -17,7 +17,9 @@ from functools import partial
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
+from epibench import stopping
 from epibench.errors import InputError
+from epibench.files import in_words
 
 Job = TypeVar("Job")
 Send = Callable[[Any], None]
@@ -84,11 +86,16 @@ def _run_in_processes(
             left -= 1
             if message.error is not None:
                 errors[message.number] = message.error
+    except stopping.Stopped:
+        for process in filter(lambda each: each.pid is not None, processes):
+            process.terminate()  # they save what they have, if they do not do so already
+            process.join(stopping.GRACE_SECONDS)
+        raise
     finally:
         for process in processes:
             if process.pid is not None:
                 if left:
-                    process.terminate()
+                    process.kill()
                 process.join()
     return errors
 
@@ -98,6 +105,8 @@ def _messages_of(processes: Sequence[BaseProcess], messages: Any) -> Iterator[Me
     while True:
         if time.monotonic() > checked + POLL_SECONDS:  # also while others send many messages
             for process in processes:
+                if process.exitcode in (stopping.STATUS, -signal.SIGTERM):
+                    raise stopping.Stopped
                 if process.exitcode not in (None, 0):
                     raise JobFailedError(
                         f"a process that trained a network has died (status {process.exitcode}; was memory short?); "
@@ -141,6 +150,15 @@ def _serve(waiting: Any, messages: Any, work: Callable[[Any, Send], None], paren
     """Do jobs until there is none left; end at once if the process that started this one is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles it, and stops this one
     end_with(parent)
+    try:
+        stopping.obey_as_worker()
+        _serve_jobs(waiting, messages, work)
+    except stopping.Stopped:
+        messages.cancel_join_thread()  # nobody reads them any more
+        sys.exit(stopping.STATUS)
+
+
+def _serve_jobs(waiting: Any, messages: Any, work: Callable[[Any, Send], None]) -> None:
     while (pair := waiting.get()) is not None:
         number, job = pair
         try:
@@ -148,6 +166,11 @@ def _serve(waiting: Any, messages: Any, work: Callable[[Any, Send], None], paren
             messages.put(Message(number, ended=True))
         except InputError as error:
             messages.put(Message(number, ended=True, error=str(error)))
+        except stopping.Stopped:
+            raise
+        except OSError as error:
+            messages.put(in_words(error))
+            return
         except BaseException as error:
             traceback.print_exc(file=sys.stderr)
             messages.put(f"{type(error).__name__}: {error}")

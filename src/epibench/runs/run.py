@@ -16,6 +16,7 @@ import torch
 from epibench import __version__
 from epibench.data.source import Watch
 from epibench.errors import InputError
+from epibench.mirror import current
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, changes
 from epibench.results import RunResults
@@ -23,6 +24,7 @@ from epibench.runs.checks import FEW_FRAMES, Check, Step, further_checks, image_
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
+from epibench.runs.needs import check_needs, needs_checks
 from epibench.runs.shards import SharedEvaluation
 from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import Evaluated, Machine, Run, Trained, collect_trained, num_missing, train_method
@@ -98,6 +100,11 @@ def begin(run: Run, steps: Sequence[Step]) -> ImageExperiment | ToyExperiment:
         if check.step is None or check.step in steps:
             check.ask()
     run.folder.check_version()
+    run.folder.check_free(run.recipe)
+    if isinstance(experiment, ImageExperiment):
+        if experiment.recipe.evaluation.store and current() is not None:
+            raise InputError("evaluation.store: predictions are kept in a local folder alone; give one as --out")
+        check_needs(run, experiment.data, steps)
     run.folder.claim(run.recipe)
     experiment.prepare(steps)
     return experiment
@@ -182,7 +189,8 @@ def all_checks(run: Run, every: bool, watch: Watch) -> list[Check]:
     if isinstance(experiment, ToyExperiment):
         return [*experiment.checks(), *further_checks(run.recipe, run.folder, None)]
     checks = image_checks(experiment.data, None if every else FEW_FRAMES, watch)
-    return [*checks, *further_checks(run.recipe, run.folder, experiment.data)]
+    further = further_checks(run.recipe, run.folder, experiment.data)
+    return [*checks, *further, *needs_checks(run, experiment.data, STEPS)]
 
 
 def commit() -> str | None:

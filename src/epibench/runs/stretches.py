@@ -19,6 +19,7 @@ from torch import Tensor
 from epibench.data.batch import Samples
 from epibench.data.given import LoadedBatches
 from epibench.evaluation.loop import Progressed
+from epibench.files import remove
 from epibench.runs.checkpoints import TensorFile, load_tensors, save_tensors
 
 # A stretch is short enough that hundreds of machines have something to do, and long enough that adding states up, of a
@@ -73,6 +74,8 @@ class Stretches:
 
     def remove(self) -> None:
         """The files are not needed any more."""
+        for number in range(len(self)):
+            remove(self.path(number))
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

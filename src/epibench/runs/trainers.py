@@ -18,7 +18,7 @@ from lightning.fabric import Fabric
 from torch.func import functional_call
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
-from epibench import randomness
+from epibench import randomness, stopping
 from epibench.data.augment import Augment, Colours
 from epibench.data.batch import Points, Samples
 from epibench.data.decoded import SHARE, DecodedMemory, DecodedSamples, free_memory
@@ -236,6 +236,7 @@ def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> Stac
     )
 
 
+@stopping.in_steps()
 def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
     """Train all stacked networks of a method together."""
     recipe, device = job.recipe, torch.device(job.device)
@@ -294,7 +295,8 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
         train_with(fabric, job, send)
         return
     try:
-        diverged = fabric.launch(partial(_train_together, job=job, parent=os.getpid()))
+        with stopping.in_steps():  # of the processes
+            diverged = fabric.launch(partial(_train_together, job=job, parent=os.getpid()))
     except ProcessRaisedException as error:  # one of the processes has failed; the others were stopped
         last = str(error).strip().splitlines()[-1]
         kind, _, text = last.partition(": ")
@@ -309,6 +311,8 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
         return
     if diverged is not None:
         raise InputError(diverged)
+    if files.finished() is None:  # one of the processes was asked to stop
+        raise stopping.Stopped
 
 
 def make_fabric(recipe: DenseRecipe, device: torch.device) -> Fabric:
@@ -328,11 +332,14 @@ def precision_of(recipe: DenseRecipe, device: torch.device) -> Any:
 def _train_together(fabric: Fabric, job: TrainJob, parent: int) -> str | None:
     """One of several processes of a job; returns what went wrong where all of them come to the same end."""
     end_with(parent)
+    stopping.obey_as_worker()
     text = None
     try:
         train_with(fabric, job, lambda content: None)  # several processes of one job have nobody to talk to
     except DivergedNetworkError as error:
         text = str(error)
+    except stopping.Stopped:
+        pass  # where it stands is saved
     except BaseException:
         # The others wait for this one, and its process group for them: it ends once its error is written, without them.
         atexit.register(os._exit, 1)
@@ -341,6 +348,7 @@ def _train_together(fabric: Fabric, job: TrainJob, parent: int) -> str | None:
     return text
 
 
+@stopping.in_steps()
 def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     """Train a large network where fabric says."""
     recipe, files = job.recipe, job.files

@@ -17,7 +17,7 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from epibench import randomness
+from epibench import randomness, stopping
 from epibench.data import batched
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch, Samples
@@ -114,18 +114,23 @@ def train_network(
     """Train to the end, from the start or from a saved state; returns the log."""
     watch = Watch() if watch is None else watch
     run = _Run(training, keys, fabric, state)
-    pacer = Pacer()
+    pacer = Pacer(stops=False)  # processes of one training stop together
     for batch in run.batches(workers):
         run.take_step(batch)
-        if run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0:
+        noted = run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0
+        if noted:
             row = run.note()
             watch.log(row)
             watch.progress(row.step, f"loss {row.loss:.3g}, rate {row.rate:.2g}")
         if run.step % training.epoch_steps == 0 and run.step // training.epoch_steps in training.keep:
             watch.keep(run.step // training.epoch_steps, run.weights())
-        if run.step % LOG_EVERY == 0 and run.step < training.last_step and fabric.is_global_zero and pacer.due():
+        stops = run.step < training.last_step and run.stops(noted)
+        due = run.step % LOG_EVERY == 0 and run.step < training.last_step and pacer.due()
+        if fabric.is_global_zero and (stops or due):
             with pacer:
                 watch.save(run.state())
+        if stops:
+            raise stopping.Stopped
     return tuple(run.log)
 
 
@@ -159,8 +164,10 @@ class _Run:
             self._resume(state)
         compiled = cast(nn.Module, torch.compile(self.network)) if training.compile else self.network
         self.module = fabric.setup_module(compiled)
-        self.summed, self.since = torch.zeros((), device=fabric.device), self.step
-        self.counted = torch.zeros((), device=fabric.device)  # steps in which a pixel counted
+        sums, self.since = {} if state is None else state.sums, self.log[-1].step if self.log else 0
+        zero = torch.zeros((), device=fabric.device)
+        self.summed = zero + sums.get("loss", zero).to(fabric.device)  # over the steps since the last row of the log
+        self.counted = zero + sums.get("counted", zero).to(fabric.device)  # steps in which a pixel counted
 
     def _resume(self, state: TrainingState) -> None:
         buffers = dict(self.network.named_buffers())
@@ -258,6 +265,13 @@ class _Run:
             self.since = self.step
         return self.log[-1]
 
+    def stops(self, noted: bool) -> bool:
+        """Whether training is to stop at this step; several processes agree on it where they exchange losses anyway."""
+        if self.fabric.world_size == 1:
+            return stopping.asked()
+        asked = torch.tensor(float(stopping.asked()), device=self.fabric.device)
+        return noted and float(cast(Tensor, self.fabric.all_reduce(asked, reduce_op="sum"))) > 0
+
     def weights(self) -> Weights:
         """Parameters and buffers by name."""
         weights = {name: tensor.detach() for name, tensor in self.network.state_dict().items()}
@@ -268,7 +282,8 @@ class _Run:
     def state(self) -> TrainingState:
         """Where training stands; the tensors are those in use."""
         buffers = dict(self.network.named_buffers())
-        return TrainingState(self.step, self.flat.values, self.rule_state, buffers, tuple(self.log))
+        sums = {"loss": self.summed, "counted": self.counted}
+        return TrainingState(self.step, self.flat.values, self.rule_state, buffers, tuple(self.log), sums)
 
 
 def mean_loss(losses: Tensor, weights: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from epibench import stopping
 from epibench.errors import InputError
 from epibench.training.rules import Rule, RuleState, Schedule
 
@@ -48,7 +49,8 @@ class TrainingState:
     """Where a training stands.
 
     step: steps taken; of stacked networks, epochs. parameters: flat, (parameter,) or (network, parameter); rule: what
-    the update rule remembers, in the same shape; buffers: of a large network, by name; log: losses so far.
+    the update rule remembers, in the same shape; buffers: of a large network, by name; log: losses so far; sums:
+    what its next row will be made of.
     """
 
     step: int
@@ -56,6 +58,7 @@ class TrainingState:
     rule: RuleState
     buffers: Weights = field(default_factory=dict)
     log: tuple[LogRow, ...] = ()
+    sums: Weights = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,19 +85,25 @@ class StateMismatchError(InputError):
 
 @dataclass
 class Pacer:
-    """When to save: every ten seconds, or less often where saving itself takes long; `with pacer:` measures that."""
+    """When to save: every ten seconds, or less often where saving itself takes long; `with pacer:` measures that.
+
+    stops: also when the process was asked to stop, which it then does.
+    """
 
     wait: float = SAVE_SECONDS
     last: float = field(default_factory=time.perf_counter)
     begun: float = 0.0
+    stops: bool = True
 
     def due(self) -> bool:
         """Whether it is time to save."""
-        return time.perf_counter() - self.last > self.wait
+        return time.perf_counter() - self.last > self.wait or (self.stops and stopping.asked())
 
     def __enter__(self) -> None:
         self.begun = time.perf_counter()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self.last = time.perf_counter()
         self.wait = max(SAVE_SECONDS, (self.last - self.begun) / SAVE_SHARE)
+        if self.stops and error is None:
+            stopping.check()

@@ -1,0 +1,212 @@
+"""A run folder on object storage (s3://, gs://, abfs://, whatever fsspec knows): a local folder that mirrors a URL.
+
+All work is done in the local folder. Every file that is written whole there becomes one object (a PUT is atomic), and
+what others have written is fetched when a command begins. There are no locks, so that two machines may do the same work
+twice, but never wrongly: of trained weights the first file wins, and whoever comes second takes it over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from epibench.errors import InputError
+
+Value = TypeVar("Value")
+VARIABLE = "EPIBENCH_MIRROR"  # the folder and the URL, for this process and those that it starts
+WAITS = (1.0, 4.0, 15.0)  # seconds before a request that failed is made again
+STATE = ".unfinished.safetensors"
+WEIGHTS = ".safetensors"
+LEFT_OUT = ("predictions", "video", "wandb", "mlflow.db")  # stay where they were made
+
+
+def is_url(text: str) -> bool:
+    """Whether a folder is named by a URL."""
+    return "://" in text
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """A local folder and the URL that it mirrors."""
+
+    folder: Path
+    url: str
+
+    @property
+    def storage(self) -> Any:
+        """The file system of the URL."""
+        return _file_system(self.url.partition("://")[0])
+
+    def _object(self, name: str) -> str:
+        return f"{self.url.rstrip('/')}/{name}"
+
+    def objects(self) -> dict[str, int]:
+        """Names below the URL, with their sizes."""
+        root = self.storage._strip_protocol(self.url).strip("/")
+        found = self.storage.find(self.url, detail=True)
+        return {name.strip("/").removeprefix(root).strip("/"): int(info["size"]) for name, info in found.items()}
+
+    def pull(self, wanted: Callable[[str], bool] = lambda name: True) -> None:
+        """Fetch what is there and missing here, or another; of two states of one work, the further one stays."""
+        self.storage.invalidate_cache()
+        for name, size in self.objects().items():
+            local = self.folder / name
+            if not _is_mirrored(name) or not wanted(name):
+                continue
+            if local.exists() and name.endswith(WEIGHTS):
+                if not name.endswith(STATE) and local.stat().st_size == size:
+                    continue
+                if name.endswith(STATE) and _progress(local.read_bytes()) >= _progress(self._read(name)):
+                    continue
+            self._fetch(name)
+
+    def _read(self, name: str) -> bytes:
+        content: bytes = self.storage.cat_file(self._object(name))
+        return content
+
+    def _fetch(self, name: str) -> None:
+        local = self.folder / name
+        local.parent.mkdir(parents=True, exist_ok=True)
+        beside = local.with_name(f".{local.name}.{os.getpid()}.fetched")
+        beside.write_bytes(self._read(name))
+        os.replace(beside, local)
+
+    def push(self, name: str) -> None:
+        """Write a file as one object; weights that others have finished first are taken over."""
+        content, first = (self.folder / name).read_bytes(), name.endswith(WEIGHTS) and not name.endswith(STATE)
+        try:
+            self.storage.pipe_file(self._object(name), content, mode="create" if first else "overwrite")
+        except FileExistsError:
+            self._fetch(name)
+
+    def missing(self) -> Iterator[str]:
+        """Files here that are not there, as when the storage could not be reached."""
+        self.storage.invalidate_cache()
+        there = self.objects()
+        for path in sorted(self.folder.rglob("*")):
+            name = path.relative_to(self.folder).as_posix()
+            if path.is_file() and _is_mirrored(name) and there.get(name) != path.stat().st_size:
+                yield name
+
+
+def open_mirror(url: str, cache: Path, wanted: Callable[[str], bool] = lambda name: True) -> Path:
+    """The local folder of a URL, below a cache, with what is there; from now on what is written goes there, too."""
+    folder = cache / "mirrors" / hashlib.blake2b(url.rstrip("/").encode(), digest_size=8).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    mirror = Mirror(folder.resolve(), url)
+    try:
+        _again(lambda: mirror.pull(wanted))
+    except OSError as error:
+        raise InputError(
+            f"{url}: cannot be read ({_in_words(error)}); is the address right, and are you let in?"
+        ) from None
+    os.environ[VARIABLE] = f"{mirror.folder} {url}"
+    return mirror.folder
+
+
+def close_mirror() -> None:
+    """Push what could not be pushed before; an error says what is still here alone."""
+    if (mirror := current()) is None:
+        return
+    try:
+        for name in _again(lambda: list(mirror.missing())):
+            _again(lambda name=name: mirror.push(name))  # type: ignore[misc]
+    except OSError as error:
+        raise OSError(
+            f"{mirror.url}: cannot be written ({_in_words(error)}); all is kept in {mirror.folder}, and the same "
+            f"command writes it"
+        ) from None
+
+
+def forget_mirror() -> None:
+    """What is written from now on stays here."""
+    os.environ.pop(VARIABLE, None)
+
+
+def current() -> Mirror | None:
+    """The mirror that this process, or the one that started it, has opened."""
+    folder, _, url = os.environ.get(VARIABLE, "").rpartition(" ")
+    return Mirror(Path(folder), url) if folder else None
+
+
+def written(path: Path) -> None:
+    """Push a whole file, if it belongs to the mirror; if that fails, work goes on, and it is tried again in the end."""
+    if (mirror := current()) is None or mirror.folder not in path.parents:
+        return
+    name = path.relative_to(mirror.folder).as_posix()
+    if not _is_mirrored(name):
+        return
+    try:
+        _again(lambda: mirror.push(name))
+    except OSError as error:
+        text = (
+            f"{mirror.url}/{name}: cannot be written ({_in_words(error)}); it is kept in {path}, and tried again later"
+        )
+        warnings.warn(text, stacklevel=2)
+
+
+def removed(path: Path) -> None:
+    """A file is no longer needed: remove its object, too; one that stays does no harm."""
+    mirror = current()
+    if mirror is not None and mirror.folder in path.parents:
+        with suppress(OSError):
+            mirror.storage.rm_file(mirror._object(path.relative_to(mirror.folder).as_posix()))
+
+
+def _again(request: Callable[[], Value]) -> Value:
+    """A request, made again where it fails; in the end as an OSError, as each service has errors of its own."""
+    for seconds in (*WAITS, None):
+        try:
+            return request()
+        except (InputError, PermissionError, FileNotFoundError):
+            raise
+        except Exception as error:
+            if seconds is None:
+                raise error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}") from None
+            time.sleep(seconds)
+    raise AssertionError("the last request has returned or raised")
+
+
+def _in_words(error: OSError) -> str:
+    return " ".join(str(error.strerror or error).split())[:300]
+
+
+def _is_mirrored(name: str) -> bool:
+    """Whether a file is part of the run, and not a lock or something unfinished."""
+    parts = Path(name).parts
+    return bool(parts) and parts[0] not in LEFT_OUT and not parts[-1].startswith(".") and not name.endswith(".lock")
+
+
+def _progress(content: bytes) -> float:
+    """How far a state is: the steps or images in the notes of its file; −1 where it cannot be read."""
+    try:
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        notes = json.loads(header["__metadata__"]["notes"])
+        return float(notes.get("step", notes.get("images", -1)))
+    except (ValueError, KeyError, TypeError):
+        return -1.0
+
+
+@lru_cache
+def _file_system(protocol: str) -> Any:
+    try:
+        import fsspec  # type: ignore[import-untyped]
+    except ImportError:
+        raise InputError(f"{protocol}://: needs fsspec; pip install 'epibench[cloud]'") from None
+    try:
+        options = {"auto_mkdir": True} if protocol == "file" else {}
+        return fsspec.filesystem(protocol, **options)
+    except ImportError as error:
+        raise InputError(f"{protocol}://: {error}") from None
+    except ValueError:
+        known = "file://, s3://, gs://, abfs://"
+        raise InputError(f"{protocol}://: is unknown to fsspec; give a folder, or {known}") from None

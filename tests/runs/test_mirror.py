@@ -1,0 +1,256 @@
+"""A run folder on object storage: what one machine trains, another evaluates, with the same results."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from silent_reporter import run_in
+from small_dense_recipe import small_dense
+
+from epibench import files, mirror
+from epibench.cli import main
+from epibench.errors import InputError
+from epibench.recipes import Recipe
+from epibench.runs.checkpoints import Checkpoints, save_tensors
+
+fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'epibench[cloud]'")
+SAME = ("summary", "draws", "curves", "pictures", "methods", "overlap", "training", "domains", "failed", "recipe")
+NEEDED = "a server to store on is not installed: pip install 'moto[server]' s3fs"
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch) -> Iterator[None]:
+    """No mirror stays open, no setting of AWS of this machine counts, and nobody waits long."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(mirror, "WAITS", (0.01,))
+    yield
+    mirror.forget_mirror()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of a real server of S3's protocol, started for these tests."""
+    pytest.importorskip("s3fs", reason=NEEDED)
+    pytest.importorskip("moto.server", reason=NEEDED)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        assert process.poll() is None, "the server has ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            time.sleep(0.1)
+    yield f"http://127.0.0.1:{port}"
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch) -> str:
+    """The URL of an empty bucket."""
+    own = {"AWS_ENDPOINT_URL": server, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    for name, value in {**own, "AWS_DEFAULT_REGION": "us-east-1", "FSSPEC_S3_ENDPOINT_URL": server}.items():
+        monkeypatch.setenv(name, value)
+    import s3fs
+
+    mirror._file_system.cache_clear()
+    s3fs.S3FileSystem.clear_instance_cache()
+    name = f"bucket-{time.monotonic_ns()}"
+    mirror._file_system("s3").mkdir(name)
+    return f"s3://{name}"
+
+
+@pytest.fixture
+def on_machine(tmp_path: Path, monkeypatch, capsys):
+    """Run `epibench …` as on a machine of its own: it shares nothing with others but the storage."""
+
+    def call(machine: str, *arguments: object) -> tuple[int, str]:
+        monkeypatch.setenv("EPIBENCH_CACHE", str(tmp_path / machine))
+        monkeypatch.setattr(sys, "argv", ["epibench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return stop.value.code or 0, capsys.readouterr().err
+
+    return call
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    few = ('methods=["ensemble"]', "ensemble.num_members=2", "data.domains.wild.num_images=1", "draws=2")
+    made = small_dense(tmp_path / "scenes", *few)
+    (tmp_path / "recipe.json").write_text(made.model_dump_json())
+    return made
+
+
+def results_of(folder: Path) -> dict[str, Any]:
+    written = json.loads((folder / "results.json").read_text())
+    return {name: written[name] for name in SAME}
+
+
+def test_one_machine_trains_another_evaluates_a_third_reports(
+    bucket: str, recipe: Recipe, on_machine, tmp_path: Path
+) -> None:
+    url = f"{bucket}/some/run"
+    status, said = on_machine("one", "train", tmp_path / "recipe.json", "--out", url, "--device", "cpu", "--jobs", 2)
+    assert status == 0, said
+    assert url in said
+    shutil.rmtree(tmp_path / "one")
+    status, said = on_machine("two", "evaluate", url, "--device", "cpu")
+    assert status == 0, said
+    status, said = on_machine("three", "report", url)
+    assert status == 0, said
+    (folder,) = (tmp_path / "three/mirrors").iterdir()
+    run_in(tmp_path / "local", recipe)
+    assert results_of(folder) == results_of(tmp_path / "local")
+    assert not (folder / "members").exists()  # a page needs no weights
+    there = mirror.Mirror(folder, url).objects()
+    assert {"recipe.json", "results.json", "report.html", "members/ensemble/0000.safetensors"} <= set(there)
+    assert not [name for name in there if name.endswith((".lock", mirror.STATE)) or "/." in name]
+
+
+def test_another_machine_goes_on_from_the_state(bucket: str, recipe: Recipe, on_machine, tmp_path, eager) -> None:
+    save, url, saved = Checkpoints.save_state, f"{bucket}/run", list[int]()
+    command = ("run", tmp_path / "recipe.json", "--out", url, "--device", "cpu", "--jobs", 1)
+
+    class Killed(BaseException):
+        pass
+
+    def die(checkpoints: Checkpoints, state: Any, *more: Any) -> None:
+        save(checkpoints, state, *more)
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "save_state", die)
+        with pytest.raises(Killed):
+            on_machine("one", *command)
+    load = Checkpoints.load_state
+
+    def note(checkpoints: Checkpoints, *more: Any) -> Any:
+        loaded = load(checkpoints, *more)
+        saved.append(0 if loaded is None else loaded[0].step)
+        return loaded
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "load_state", note)
+        status, said = on_machine("two", *command)
+    assert status == 0, said
+    assert saved == [2, 0]  # the first network went on at its second step
+    run_in(tmp_path / "local", recipe)
+    (folder,) = (tmp_path / "two/mirrors").iterdir()
+    assert results_of(folder) == results_of(tmp_path / "local")
+
+
+@pytest.fixture
+def opened(tmp_path: Path):
+    """Opens mirrors of one folder, which stands for storage, as machines of their own."""
+    url = f"file://{tmp_path}/storage"
+
+    def make(machine: str) -> Path:
+        return mirror.open_mirror(url, tmp_path / machine)
+
+    return make
+
+
+def test_of_trained_weights_the_first_wins_and_the_second_takes_them_over(bucket: str, tmp_path: Path) -> None:
+    folders = [mirror.open_mirror(f"{bucket}/run", tmp_path / name) for name in ("one", "two")]
+    for content, folder in zip((b"first", b"second"), folders, strict=True):
+        os.environ[mirror.VARIABLE] = f"{folder} {bucket}/run"
+        files.write_bytes(folder / "members/map/0000.safetensors", content)
+        files.write_bytes(folder / "results.json", content)
+    assert (folders[1] / "members/map/0000.safetensors").read_bytes() == b"first"
+    again = mirror.open_mirror(f"{bucket}/run", tmp_path / "three")
+    assert (again / "members/map/0000.safetensors").read_bytes() == b"first"
+    assert (again / "results.json").read_bytes() == b"second"
+
+
+def test_the_further_state_stays(opened, tmp_path: Path) -> None:
+    def state(folder: Path, step: int) -> Path:
+        path = folder / "members/map/0000.unfinished.safetensors"
+        save_tensors(path, {}, {"step": step})
+        return path
+
+    state(opened("one"), 10)
+    path = state(opened("two"), 30)
+    mirror.forget_mirror()
+    state(tmp_path / "one/mirrors" / path.parents[2].name, 20)
+    further = opened("one") / "members/map/0000.unfinished.safetensors"
+    assert mirror._progress(further.read_bytes()) == 30
+    mirror.forget_mirror()
+    state(further.parents[2], 40)
+    assert mirror._progress((opened("one") / "members/map/0000.unfinished.safetensors").read_bytes()) == 40
+
+
+def test_what_cannot_be_written_is_kept_and_written_later(opened, tmp_path: Path, monkeypatch) -> None:
+    folder = opened("one")
+
+    def fails(storage: Any, name: str, *more: Any, **options: Any) -> None:
+        raise OSError(110, "Connection timed out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(mirror.current().storage), "pipe_file", fails)
+        with pytest.warns(
+            UserWarning, match=r"0000\.safetensors: cannot be written \(Connection timed out\); it is kept"
+        ):
+            files.write_bytes(folder / "members/map/0000.safetensors", b"weights")
+        with pytest.raises(OSError, match=r"cannot be written .* all is kept in .* the same command writes it"):
+            mirror.close_mirror()
+    assert (folder / "members/map/0000.safetensors").read_bytes() == b"weights"
+    mirror.close_mirror()
+    assert (tmp_path / "storage/members/map/0000.safetensors").read_bytes() == b"weights"
+
+
+def test_locks_and_stores_stay_here(opened, tmp_path: Path) -> None:
+    folder = opened("one")
+    for name in ("members/map/0000.lock", "predictions/map/a.json", "recipe.json"):
+        files.write_bytes(folder / name, b"{}")
+    files.write_bytes(tmp_path / "elsewhere.json", b"{}")
+    there = sorted(path.name for path in (tmp_path / "storage").rglob("*") if path.is_file())
+    assert there == ["recipe.json"]
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nothing://there/run", "nothing://: is unknown to fsspec; give a folder, or file://, s3://"),
+        ("s3://no-such-bucket-anywhere/run", "s3://no-such-bucket-anywhere/run: cannot be read ("),
+    ],
+)
+def test_a_place_that_is_not_there_is_refused(
+    url: str, message: str, bucket: str, recipe, on_machine, tmp_path
+) -> None:
+    status, said = on_machine("one", "run", tmp_path / "recipe.json", "--out", url, "--device", "cpu")
+    assert status == 2
+    complaint = said.splitlines()[-1]
+    assert complaint.startswith("epibench: ")
+    assert message in complaint
+    assert "Traceback" not in said
+
+
+def test_predictions_are_not_stored_there(opened, recipe: Recipe, on_machine, tmp_path: Path) -> None:
+    command = ("run", tmp_path / "recipe.json", "--out", f"file://{tmp_path}/storage", "--device", "cpu")
+    status, said = on_machine("one", *command, "--set", "evaluation.store=true")
+    assert status == 2
+    assert said.splitlines()[-1].startswith("epibench: evaluation.store: predictions are kept in a local folder alone")
+
+
+def test_without_fsspec_it_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
+    mirror._file_system.cache_clear()
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(InputError, match=r"^s3://: needs fsspec; pip install 'epibench\[cloud\]'"):
+        mirror.open_mirror("s3://bucket/run", tmp_path)
