@@ -165,7 +165,9 @@ def profile(measured: Measured, workers: int) -> None:
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         seconds = measured.seconds(batches, 20, 0)
     events = seen.key_averages()
-    kernels = sum(event.self_device_time_total for event in events) / 20 / 1e3
+    # An operation and its kernels are events of their own, each with the kernels' time.
+    on_gpu = (event for event in events if event.device_type.name == "CUDA")
+    kernels = sum(event.self_device_time_total for event in on_gpu) / 20 / 1e3
     calls = sum(event.self_cpu_time_total for event in events) / 20 / 1e3
     launches = sum(event.count for event in events if "LaunchKernel" in event.key) / 20
     per_step = f"{1e3 * seconds:.1f} ms, of kernels {kernels:.1f} ms, of the host {calls:.1f} ms"

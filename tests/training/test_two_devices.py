@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,11 +36,19 @@ class Ended:
         )
         self.printed, self.errors = process.communicate(timeout=240)
         self.status = process.returncode
+        self.left = is_left(process.pid)
+
+
+def is_left(group: int, seconds: float = 20) -> bool:
+    """Whether a process of a group stays; Python's own resource tracker ends a moment after the one that it serves."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
         try:
-            os.killpg(process.pid, 0)
-            self.left = True
+            os.killpg(group, 0)
         except ProcessLookupError:
-            self.left = False
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def weights_in(folder: Path) -> Mapping[str, Tensor]:
