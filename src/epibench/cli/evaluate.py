@@ -10,7 +10,7 @@ import typer
 
 from epibench.cli.options import Device, Settings, at_least
 from epibench.cli.run import publish
-from epibench.cli.steps import finished, open_run, with_domains
+from epibench.cli.steps import ExecutorName, finished, opened_run, with_domains
 from epibench.errors import InputError
 
 On = Annotated[
@@ -58,6 +58,7 @@ def evaluate(
     ] = EVALUATED,
     settings: Settings = None,
     device: Device = "auto",
+    executor: ExecutorName = "local",
 ) -> None:
     """Evaluate trained models, or the trained networks of a run. Nothing is trained, and nothing done twice."""
     if run is not None and model:
@@ -70,8 +71,10 @@ def evaluate(
                 f"{idle[0]} is for --model; a run has settings, as --set draws=8, and its networks are models as "
                 f"--model run:{run}"
             )
-        evaluate_run(run, on or [], settings or [], device)
+        evaluate_run(run, on or [], settings or [], device, executor)
         return
+    if executor != "local":
+        raise InputError(f"--executor {executor}: the networks of a run can be evaluated so; models are evaluated here")
     if not model:
         raise InputError("give the folder of a run, as runs/street-depth, or --model (see epibench evaluate --help)")
     from epibench.cli.given import evaluate_models
@@ -80,15 +83,15 @@ def evaluate(
     evaluate_models(model, on or [], task, members, asked, settings or [], out, device)
 
 
-def evaluate_run(folder: Path, on: Sequence[str], settings: Sequence[str], device: str) -> None:
+def evaluate_run(folder: Path, on: Sequence[str], settings: Sequence[str], device: str, executor: str) -> None:
     """Evaluate the networks of a run folder with other settings or on further domains; write results and page."""
     from epibench.recipes import apply_settings, read_recipe
 
     chosen = with_domains(apply_settings(read_recipe(folder), settings), on)
-    opened = open_run(chosen, folder, device)
-    results = finished(opened)
-    if results is None:
-        from epibench.runs import run
+    with opened_run(chosen, folder, device, executor=executor) as opened:
+        results = finished(opened)
+        if results is None:
+            from epibench.runs import run
 
-        results = run.evaluate(opened)
+            results = run.evaluate(opened)
     publish(opened.folder, results, opened.reporter)

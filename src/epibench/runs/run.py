@@ -24,7 +24,7 @@ from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Evaluated, Machine, Run, Trained, collect_trained, num_missing, train_method
+from epibench.runs.train import Evaluated, Machine, Run, Trained, collect_trained, num_missing, train_networks
 
 STEPS: tuple[Step, ...] = ("train", "evaluate")
 Done = TypeVar("Done")
@@ -35,15 +35,21 @@ def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Rep
     run = Run(recipe, folder, machine, reporter)
     failed, experiment = dict[str, str](), begin(run, STEPS)
     begun = time.perf_counter()
-    trained = of_each(run, run.recipe.methods, partial(train_method, run), failed)
+    train_networks(run, dict.fromkeys(run.recipe.methods), failed)
+    trained = collect_all(run, failed)
     return evaluate_trained(experiment, trained, failed, begun)
 
 
-def train(run: Run) -> dict[str, str]:
-    """Train the networks that are missing, and nothing else; returns why methods failed, by their names."""
+def train(run: Run, only: Mapping[str, Sequence[int] | None] | None = None) -> dict[str, str]:
+    """Train the networks that are missing, and nothing else; returns why methods failed, by their names.
+
+    only: these networks of these methods; None for all of a method.
+    """
     failed = dict[str, str]()
     begin(run, ("train",))
-    of_each(run, run.recipe.methods, partial(train_method, run), failed)
+    train_networks(run, only or dict.fromkeys(run.recipe.methods), failed)
+    if not only:
+        collect_all(run, failed)
     return failed
 
 
@@ -52,7 +58,7 @@ def evaluate(run: Run) -> RunResults:
     check_trained(run)
     failed, experiment = dict[str, str](), begin(run, ("evaluate",))
     begun = time.perf_counter()
-    trained = of_each(run, run.recipe.methods, partial(collect_trained, run), failed)
+    trained = collect_all(run, failed)
     return evaluate_trained(experiment, trained, failed, begun)
 
 
@@ -97,6 +103,12 @@ def of_each(run: Run, methods: Iterable[str], work: Callable[[str], Done], faile
             failed[name] = str(error)
             run.reporter.say(f"{name} failed: {error}")
     return done
+
+
+def collect_all(run: Run, failed: dict[str, str]) -> dict[str, Trained]:
+    """What came out of the trainings of every method that has not failed."""
+    names = [name for name in run.recipe.methods if name not in failed]
+    return of_each(run, names, partial(collect_trained, run), failed)
 
 
 def evaluate_trained(

@@ -57,6 +57,10 @@ class TrainJob:
     device: str
     workers: int = 0
 
+    def __str__(self) -> str:
+        numbers = f"{self.networks[0]}-{self.networks[-1]}" if len(self.networks) > 1 else f"{self.networks[0]}"
+        return f"{self.method}: network{'s' if len(self.networks) > 1 else ''} {numbers}"
+
     @cached_property
     def files(self) -> Checkpoints:
         """The files of the training."""
