@@ -51,6 +51,13 @@ def train_at_gate(job, send) -> None:
     train_job(job, send)
 
 
+def evaluate_at_gate(job, send) -> None:
+    from epibench.runs.shards import evaluate_job
+
+    wait_at_gate("evaluate", job.folder.parent, str(job))
+    evaluate_job(job, send)
+
+
 def train_all_but_one(job, send) -> None:
     from epibench.runs.trainers import train_job
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ from small_recipes import small
 
 from epibench.errors import InputError
 from epibench.recipes import Recipe
-from epibench.runs import ray_executor, train
+from epibench.runs import ray_executor, shards, train
+from epibench.runs import run as steps
 from epibench.runs.executors import JobNeeds, open_executor
 from epibench.runs.folder import RunFolder
 from epibench.runs.run import carry_out
-from epibench.runs.train import Machine
+from epibench.runs.train import Machine, Run
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'epibench[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray's sockets and pipes
@@ -115,10 +117,14 @@ def test_nobody_asks_for_more_than_a_node_has(executor, said: list[str]) -> None
     options = executor.options(JobNeeds(cpus=64, memory=10**15))
     assert options["num_cpus"] == 2
     assert options["memory"] < 10**15
-    executor.options(JobNeeds(gpus=1))
-    assert said[-1] == "no node has 1 GPUs and a core: waiting for one to join the cluster"
     thirds = executor.options(JobNeeds(gpus=1 / 3))["num_gpus"]
     assert 0.333 < thirds <= 1 / 3
+
+
+def test_how_many_tasks_fit(executor) -> None:
+    assert executor.room(JobNeeds()) == 2
+    assert executor.room(JobNeeds(cpus=2)) == 1
+    assert executor.room(JobNeeds(gpus=0.5)) == 1  # or else nobody would begin
 
 
 def test_a_node_must_see_the_folders(executor, tmp_path: Path) -> None:
@@ -191,11 +197,13 @@ def test_a_toy_problem_has_the_same_numbers(cluster, tmp_path: Path) -> None:
 def test_a_network_that_always_fails_leaves_the_others(cluster, cache: Path, tmp_path: Path, monkeypatch) -> None:
     recipe = small_dense(cache, "ensemble.num_members=2", "mc_dropout.num_networks=1", "members=[1]")
     monkeypatch.setattr(train, "train_job", ray_jobs.train_all_but_one)
-    results = run_on_ray(tmp_path / "run", recipe)
-    text = "ensemble: network 1: failed 2 times, the last time because its process died; the same command tries it again"
-    assert results["failed"] == {"ensemble": text}
-    assert list(results["summary"]) == ["mc_dropout"]
-    assert (tmp_path / "run" / "members" / "ensemble" / "0000.safetensors").exists()
+    with open_executor("ray", tmp_path / "run", lambda text: None) as executor:
+        machine = Machine.of(torch.device("cpu"), None, executor)
+        failed = steps.train(Run(recipe, RunFolder(tmp_path / "run"), machine, Silent()))
+    why = "failed 2 times, the last time because its process died; the same command tries it again"
+    assert failed == {"ensemble": f"ensemble: network 1: {why}"}
+    trained = [str(path.relative_to(tmp_path / "run" / "members")) for path in tmp_path.rglob("*.safetensors")]
+    assert sorted(trained) == ["ensemble/0000.safetensors", "mc_dropout/0000.safetensors"]
 
 
 class Losses(threading.Thread):
@@ -207,25 +215,34 @@ class Losses(threading.Thread):
 
     def run(self) -> None:
         for gate in self.gates:
-            others = {node.node_id: node for node in self.cluster.worker_nodes}
-            name = wait_until(lambda: next((n for n, _ in notes(self.folder, f"{gate}:") if n in others), None), 120)
-            self.cluster.remove_node(others[name], allow_graceful=False)
-            self.lost.append(name)
+            node = wait_until(partial(self.node_at, gate), 120)
+            self.cluster.remove_node(node, allow_graceful=False)
+            self.lost.append(node.node_id)
             (self.folder / gate).touch()
+
+    def node_at(self, gate: str) -> Any:
+        """A node, not the first one, where a task waits."""
+        waiting = {name for name, _ in notes(self.folder, f"{gate}:")}
+        return next((node for node in self.cluster.worker_nodes if node.node_id in waiting), None)
 
 
 def test_nodes_may_be_lost(cluster, cache: Path, tmp_path: Path, monkeypatch) -> None:
-    """One of three nodes is killed in training."""
+    """One of three nodes is killed in training, another one in evaluation."""
     recipe = small_dense(cache, 'methods=["ensemble"]')
     local = run_in(tmp_path / "local", recipe)
     for _ in range(2):
-        cluster.add_node(num_cpus=1)
+        cluster.add_node(num_cpus=2)
     cluster.wait_for_nodes()
+    monkeypatch.setattr(Machine, "needs", lambda *given, **named: JobNeeds(cpus=2))  # one task on each node
     monkeypatch.setattr(train, "train_job", ray_jobs.train_at_gate)
-    losses, said = Losses(cluster, tmp_path, ["train"]), list[str]()
+    monkeypatch.setattr(shards, "evaluate_job", ray_jobs.evaluate_at_gate)
+    losses, said = Losses(cluster, tmp_path, ["train", "evaluate"]), list[str]()
     losses.start()
     results = run_on_ray(tmp_path / "run", recipe, said)
     losses.join(10)
-    assert len(losses.lost) == 1
+    assert len(set(losses.lost)) == 2
     assert numbers(results) == numbers(local)
-    assert any("it is tried again" in line for line in said)
+    again = [line for line in said if "it is tried again" in line]
+    assert [line.partition(":")[0].split(" on ")[0] for line in again] == ["ensemble", "ensemble"]
+    assert ["stretches 0 to 0" in line for line in again] == [False, True]
+    assert all("its node was lost" in line or "its process died" in line for line in again)

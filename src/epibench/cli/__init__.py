@@ -44,6 +44,7 @@ app.command(cls=Command, short_help="Score predictions that any framework has sa
 app.command(cls=Command, short_help="Train, evaluate, report.")(run.run)
 app.command(cls=Command, short_help="Train the networks of a recipe.")(train.train)
 app.command(cls=Command, short_help="Evaluate what is trained.")(evaluate.evaluate)
+app.command(cls=Command, short_help="Merge the shards of an evaluation.")(evaluate.merge)
 app.command(cls=Command, short_help="List recipes, or write one in full.")(recipes.recipes)
 app.command(cls=Command, short_help="Sample the posterior of a toy problem.")(reference.reference)
 app.command(cls=Command, short_help="Write tables and figures for a paper.")(export.export)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from epibench.cli.options import Device, Settings, at_least
 from epibench.cli.run import publish
 from epibench.cli.steps import ExecutorName, finished, opened_run, with_domains
 from epibench.errors import InputError
+
+if TYPE_CHECKING:
+    from epibench.recipes import Recipe
 
 On = Annotated[
     list[str] | None,
@@ -56,6 +59,12 @@ def evaluate(
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where results of models go. Default: evaluated.")
     ] = EVALUATED,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K/N", help="Only the K-th of N parts of a run, for N processes anywhere; epibench merge ends it."
+        ),
+    ] = None,
     settings: Settings = None,
     device: Device = "auto",
     executor: ExecutorName = "local",
@@ -71,10 +80,12 @@ def evaluate(
                 f"{idle[0]} is for --model; a run has settings, as --set draws=8, and its networks are models as "
                 f"--model run:{run}"
             )
-        evaluate_run(run, on or [], settings or [], device, executor)
+        evaluate_run(run, on or [], settings or [], device, executor, shard)
         return
     if executor != "local":
         raise InputError(f"--executor {executor}: the networks of a run can be evaluated so; models are evaluated here")
+    if shard is not None:
+        raise InputError(f"--shard {shard}: the networks of a run are evaluated in shards; models are not")
     if not model:
         raise InputError("give the folder of a run, as runs/street-depth, or --model (see epibench evaluate --help)")
     from epibench.cli.given import evaluate_models
@@ -83,15 +94,59 @@ def evaluate(
     evaluate_models(model, on or [], task, members, asked, settings or [], out, device)
 
 
-def evaluate_run(folder: Path, on: Sequence[str], settings: Sequence[str], device: str, executor: str) -> None:
+def evaluate_run(
+    folder: Path,
+    on: Sequence[str],
+    settings: Sequence[str],
+    device: str,
+    executor: str = "local",
+    shard: str | None = None,
+) -> None:
     """Evaluate the networks of a run folder with other settings or on further domains; write results and page."""
-    from epibench.recipes import apply_settings, read_recipe
-
-    chosen = with_domains(apply_settings(read_recipe(folder), settings), on)
-    with opened_run(chosen, folder, device, executor=executor) as opened:
+    part = None if shard is None else parse_shard(shard)
+    if part is not None and executor != "local":
+        raise InputError(f"--executor {executor} cuts an evaluation into parts by itself; leave --shard {shard} out")
+    with opened_run(recipe_of(folder, on, settings), folder, device, executor=executor) as opened:
         results = finished(opened)
         if results is None:
             from epibench.runs import run
 
+            if part is not None:
+                run.evaluate_shard(opened, *part)
+                opened.reporter.say(f"shard {shard} is evaluated; epibench merge {folder} writes the results of all")
+                return
             results = run.evaluate(opened)
     publish(opened.folder, results, opened.reporter)
+
+
+def merge(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    on: On = None,
+    settings: Settings = None,
+    device: Device = "auto",
+) -> None:
+    """Merge the shards of an evaluation into results and a page; --on and --set as they were given to the shards."""
+    with opened_run(recipe_of(run, on or [], settings or []), run, device) as opened:
+        results = finished(opened)
+        if results is None:
+            from epibench.runs.run import merge
+
+            results = merge(opened)
+    publish(opened.folder, results, opened.reporter)
+
+
+def recipe_of(folder: Path, on: Sequence[str], settings: Sequence[str]) -> Recipe:
+    """The recipe of the run in a folder, with other settings or further domains."""
+    from epibench.recipes import apply_settings, read_recipe
+
+    return with_domains(apply_settings(read_recipe(folder), settings), on)
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`2/8` as numbers."""
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise InputError(
+            f"--shard {text}: give the number of the shard and how many there are, as 2/8, from 1/8 to 8/8"
+        )
+    return int(number), int(count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -38,7 +38,11 @@ class Progressed:
 
 @dataclass
 class Evaluation:
-    """Every metric of every draw of a pool on some data; it can be saved after every shard and goes on from there."""
+    """Every metric of every draw of a pool on some data; it can be saved after every shard and goes on from there.
+
+    Where the predictor has stretches, the metrics of each are added up by themselves, and then to those of the
+    stretches before it: floating-point sums come out the same, wherever each stretch was evaluated.
+    """
 
     predictor: PoolOnData
     draws: Draws
@@ -51,11 +55,20 @@ class Evaluation:
         self.suites = [make_suite(weights, self.settings) for weights in self.weights]
         for suite in self.suites:
             suite.metrics.to(self.predictor.device)
+        self.before: dict[str, Tensor] = {}  # the states of all stretches before this one, added up
+        self.begun = replace(self.done)  # where this stretch began
 
     def run(
-        self, after_shard: Progress = ignore, after_pixels: Progress = ignore, after_draws: Progress = ignore
+        self,
+        after_shard: Progress = ignore,
+        after_pixels: Progress = ignore,
+        after_draws: Progress = ignore,
+        after_stretch: Callable[[], None] | None = None,
     ) -> None:
-        """Go through all that is left; the functions are told of images, pixels and draws that were done."""
+        """Go through all that is left; the functions are told of images, pixels and draws that were done.
+
+        after_stretch: what to do with the state of a stretch, instead of adding it to those before.
+        """
         for shard in self.predictor.shards(self.done.images, self.parts):
             for part, weights, suite in zip(self.parts, self.weights, self.suites, strict=True):
                 begun, watched = now(self.predictor.device), self.predictor.watching_seconds
@@ -67,10 +80,50 @@ class Evaluation:
                 after_draws(len(part.draws))
             self.done.images += shard.num_images
             self.done.pixels += shard.num_pixels
+            if self.predictor.ends_stretch(self.done.images):
+                (after_stretch or self.end_stretch)()
             after_shard(shard.num_images)
+
+    def start_at(self, image: int) -> None:
+        """Begin with another image than the first."""
+        self.done = Progressed(images=image)
+        self.begun = replace(self.done)
+
+    def end_stretch(self) -> None:
+        """Add the metrics of this stretch to those before it, and begin the next."""
+        self._add(self._metric_state())
+        self._begin_stretch()
+
+    def cut_stretch(self) -> tuple[dict[str, Tensor], Progressed]:
+        """The state of this stretch alone, with how much it was; the next one begins without anything before it."""
+        state, begun = self._metric_state() | self.predictor.state(), vars(self.begun)
+        done = Progressed(**{name: value - begun[name] for name, value in vars(self.done).items()})
+        self._begin_stretch()
+        self.predictor.load_state({})
+        return state, done
+
+    def _begin_stretch(self) -> None:
+        self.begun = replace(self.done)
+        for suite in self.suites:
+            suite.metrics.reset()  # to new tensors: those that were there stay as they are
+
+    def add_stretch(self, state: Mapping[str, Tensor], done: Progressed) -> None:
+        """Add the next stretch as it was cut elsewhere."""
+        self._add({name: state[name] for name in self._metric_state()})
+        self.predictor.load_state({**self.predictor.state(), **state})
+        self.done = Progressed(**{name: value + vars(self.done)[name] for name, value in vars(done).items()})
+
+    def _add(self, state: Mapping[str, Tensor]) -> None:
+        for name, values in state.items():
+            if name in self.before:
+                self.before[name] += values.to(self.predictor.device)
+            else:
+                self.before[name] = values.to(self.predictor.device)
 
     def results(self) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
         """Every metric of every draw, (draw,) or (draw, class), and families of curves, (draw, point) with their x."""
+        if self.before:
+            self._load(self.before)
         values: dict[str, Tensor] = {}
         curves: dict[str, dict[str, Tensor]] = {}
         for part, suite in zip(self.parts, self.suites, strict=True):
@@ -89,17 +142,25 @@ class Evaluation:
 
     def state(self) -> dict[str, Tensor]:
         """All that is needed to go on, besides `done`."""
+        before = {f"before.{name}": tensor for name, tensor in self.before.items()}
+        return self._metric_state() | before | self.predictor.state()
+
+    def _metric_state(self) -> dict[str, Tensor]:
         named = {f"suite{number}": suite.state() for number, suite in enumerate(self.suites)}
-        states = {f"{owner}.{name}": tensor for owner, state in named.items() for name, tensor in state.items()}
-        return states | self.predictor.state()
+        return {f"{owner}.{name}": tensor for owner, state in named.items() for name, tensor in state.items()}
 
     def load_state(self, saved: Mapping[str, Tensor], done: Progressed) -> None:
         """Go on from a saved state."""
+        self._load(saved)
+        start, device = "before.", self.predictor.device
+        self.before = {n.removeprefix(start): each.to(device) for n, each in saved.items() if n.startswith(start)}
+        self.predictor.load_state(saved)
+        self.done = done
+
+    def _load(self, saved: Mapping[str, Tensor]) -> None:
         for number, suite in enumerate(self.suites):
             owner = f"suite{number}."
             suite.load_state({n.removeprefix(owner): each for n, each in saved.items() if n.startswith(owner)})
-        self.predictor.load_state(saved)
-        self.done = done
 
 
 def evaluate(

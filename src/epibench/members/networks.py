@@ -239,7 +239,8 @@ class NetworksOnImages(PoolOnData):
     """Large networks and the images of a domain that they predict.
 
     num_classes: those that the domain is scored in; class_groups: of the classes that networks predict, those that the
-    domain does not tell apart, None where they are the same.
+    domain does not tell apart, None where they are the same. stretch: so many images are added up by themselves, a
+    multiple of the size of batches; stop: the image before which to end, None for all.
     """
 
     pool: ImagePool
@@ -249,6 +250,8 @@ class NetworksOnImages(PoolOnData):
     observers: Sequence[Observer] = ()
     num_classes: int | None = None
     class_groups: Sequence[Sequence[int]] | None = None
+    stretch: int | None = None
+    stop: int | None = None
     watching_seconds: float = 0.0  # of the observers
 
     def __post_init__(self) -> None:
@@ -259,12 +262,16 @@ class NetworksOnImages(PoolOnData):
         """Images of the domain."""
         return len(self.samples)
 
+    def ends_stretch(self, images: int) -> bool:
+        """After every stretch, and at the end of the last, which may be shorter."""
+        return self.stretch is not None and (images % self.stretch == 0 or images == len(self.samples))
+
     def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[ImageShard]:
-        """Batches on the device, gathered until there is enough to do at once."""
+        """Batches on the device, gathered until there is enough to do at once, or a stretch ends."""
         gathered, size = list[NumberedBatch](), 0
         maps = max(part.num_members for part in parts) * (self.num_classes or 1)
         enough = SHARD_PIXELS[self.device.type] // max(1, maps // FEW_MAPS)
-        pin, numbers = self.device.type == "cuda", range(first, len(self.samples))
+        pin, numbers = self.device.type == "cuda", range(first, self.stop or len(self.samples))
         loaded = (
             self.samples.batches(first)
             if isinstance(self.samples, LoadedBatches)
@@ -273,7 +280,7 @@ class NetworksOnImages(PoolOnData):
         for batch in loaded:
             gathered.append((range(first, first + len(batch.target)), batch.to(self.device, non_blocking=True)))
             first, size = first + len(batch.target), size + batch.target.numel()
-            if size >= enough:
+            if size >= enough or self.ends_stretch(first):
                 yield ImageShard(self, gathered)
                 gathered, size = [], 0
         if gathered:

@@ -79,7 +79,7 @@ class DrawnPart:
 
 
 class Shard(Protocol):
-    """A stretch of data that all members predict before the next one is begun."""
+    """Some data that all members predict before more is read."""
 
     @property
     def num_images(self) -> int:
@@ -111,7 +111,11 @@ class PoolOnData(ABC):
 
     @abstractmethod
     def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[Shard]:
-        """The data from an image on, in stretches."""
+        """The data from an image on, a little at a time."""
+
+    def ends_stretch(self, images: int) -> bool:
+        """Whether a stretch of images whose metrics are added up by themselves ends after so many."""
+        return False
 
     def state(self) -> dict[str, Tensor]:
         """What it needs besides the number of images to go on after an interruption."""

@@ -43,6 +43,9 @@ class Executor(Protocol):
     def resolve_device(self, name: str, option: str) -> str:
         """The kind of device that jobs run on: `auto` takes a GPU if there is one."""
 
+    def room(self, needs: JobNeeds) -> int:
+        """How many such jobs can run at a time."""
+
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job, Send], None], needs: JobNeeds, receive: Receive
     ) -> dict[int, str]:
@@ -66,6 +69,10 @@ class LocalExecutor:
     def resolve_device(self, name: str, option: str) -> str:
         """The device of this machine."""
         return devices.resolve_device(name, option)
+
+    def room(self, needs: JobNeeds) -> int:
+        """As many as were asked for."""
+        return needs.at_once
 
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job, Send], None], needs: JobNeeds, receive: Receive

@@ -5,11 +5,11 @@ A domain that is finished is read from the run folder; one that was interrupted 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from pydantic import ValidationError
@@ -21,7 +21,7 @@ from epibench.data.classes import ClassTable
 from epibench.data.named import Role
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, network_cost, num_parameters
-from epibench.evaluation.loop import Evaluation, Progressed
+from epibench.evaluation.loop import Evaluation, Progress
 from epibench.evaluation.pictures import can_be_shown
 from epibench.evaluation.suite import SuiteSettings, metrics_of
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
@@ -37,11 +37,12 @@ from epibench.runs.checks import Check, Step, image_checks, needed_to
 from epibench.runs.domains import DomainData, ImageData, draw_scenes
 from epibench.runs.folder import RunFolder, locked, share_work
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
+from epibench.runs.stretches import Stretches, in_a_row, progressed, stretch_length
 from epibench.runs.train import Evaluated, Machine, Run, Trained, draws_of, method_facts
 from epibench.runs.trainers import prepare_weights
 from epibench.training.state import Pacer
 
-EVALUATION = "2"  # grows with every change that makes other results of the same members
+EVALUATION = "3"  # grows with every change that makes other results of the same members
 SHARE_OF_MEMORY = 0.3  # for the weights of members
 SHORT = 8  # letters of a fingerprint that tell files of different settings apart
 Kept = TypeVar("Kept", Cost, DomainResults)
@@ -126,12 +127,15 @@ class ImageEvaluation:
         )
 
     def evaluate_domains(self, fitted: DrawnMethod, failed: dict[str, str]) -> dict[str, DomainResults]:
-        """Every domain: read from the folder, or evaluated to the end, here or by another process on this folder."""
+        """Every domain: read from the folder, or evaluated to the end, here or by another process on this folder.
+
+        failed: a domain that has failed elsewhere is not tried again.
+        """
         tasks = {name: DomainTask(self, fitted, name) for name in self.domains}
-        for name, task in tasks.items():
+        for task in tasks.values():
             if task.results() is not None:
-                self.reporter.say(f"{fitted.name} on {name}: evaluated already")
-        broken: dict[str, str] = {}
+                self.reporter.say(f"{task.name}: evaluated already")
+        broken = {name: failed[task.name] for name, task in tasks.items() if task.name in failed}
 
         def work(todo: Sequence[DomainTask]) -> None:
             for task in todo:
@@ -141,7 +145,7 @@ class ImageEvaluation:
                             task.carry_out()
                         except InputError as error:
                             broken[task.domain] = str(error)
-                            self.reporter.say(f"{fitted.name} on {task.domain} failed: {error}")
+                            self.reporter.say(f"{task.name} failed: {error}")
 
         share_work(
             list(tasks.values()),
@@ -152,10 +156,15 @@ class ImageEvaluation:
         )
         if len(broken) == len(tasks):
             raise InputError(next(iter(broken.values())))
-        failed |= {f"{fitted.name} on {domain}": text for domain, text in broken.items()}
+        failed |= {tasks[domain].name: text for domain, text in broken.items()}
         return {name: each for name, task in tasks.items() if name not in broken and (each := task.results())}
 
     def cost(self, fitted: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
+        """What one image costs, and what training and every domain took."""
+        passes = {domain: each.cost for domain, each in scored.items()}
+        return self.image_cost(fitted).model_copy(update={"train_seconds": fitted.train_seconds, "evaluation": passes})
+
+    def image_cost(self, fitted: DrawnMethod) -> Cost:
         """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
         first = next(iter(self.domains))
         key = fitted.fingerprint(self.options, self.domains[first].identity)
@@ -175,8 +184,7 @@ class ImageEvaluation:
         share_work([lock], done, lambda lock: lock, work, self.reporter)
         cost = read_checked(file, key, Cost)
         assert cost is not None
-        passes = {domain: each.cost for domain, each in scored.items()}
-        return cost.model_copy(update={"train_seconds": fitted.train_seconds, "evaluation": passes})
+        return cost
 
     def measure_cost(self, fitted: DrawnMethod, sample: Batch) -> Cost:
         """What one image costs."""
@@ -244,10 +252,14 @@ class ImageExperiment:
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImagesEvaluated:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
+        return self.evaluation.evaluate(self.drawn(name, trained), failed)
+
+    def drawn(self, name: str, trained: Trained) -> DrawnMethod:
+        """A method's members and draws, unless too many of its networks have failed."""
         method = trained.method
         if trained.diverged and (method.diverged == "stop" or not trained.networks):
             raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
-        return self.evaluation.evaluate(self.make_pool(name, trained), failed)
+        return self.make_pool(name, trained)
 
     @cached_property
     def evaluation(self) -> ImageEvaluation:
@@ -278,7 +290,7 @@ class ImageExperiment:
             method=method.name,
             rate=method.dropout,
             resident=max(1, int(share * SHARE_OF_MEMORY * machine.memory / size)),
-            device=machine.device,
+            device=machine.here,
             precision=torch.bfloat16 if recipe.evaluation.precision == "bf16-mixed" else torch.float32,
             window=recipe.evaluation.window,
             overlap=recipe.evaluation.overlap,
@@ -342,7 +354,10 @@ def pictures_on(domain: str, evaluated: Mapping[str, ImagesEvaluated]) -> list[P
 
 
 class DomainTask:
-    """The evaluation of a method on one domain: its results in a file, and all predictions in a store if asked for."""
+    """The evaluation of a method on one domain: its results in a file, and all predictions in a store if asked for.
+
+    Its images may be evaluated in one go, or in stretches by several processes, whose states are merged at the end.
+    """
 
     def __init__(self, evaluation: ImageEvaluation, fitted: DrawnMethod, domain: str):
         self.evaluation, self.options, self.about = evaluation, evaluation.options, evaluation.domains[domain]
@@ -355,6 +370,18 @@ class DomainTask:
         self.store = evaluation.folder.path / "predictions" / fitted.name / f"{domain}.zarr"
         self.stored = folder / f"{domain}.stored"  # says which settings the one store is of
         self.finished: DomainResults | None = None
+
+    @property
+    def name(self) -> str:
+        """The method and the domain, in words."""
+        return f"{self.fitted.name} on {self.domain}"
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        """The images in stretches; pixels that are all kept and sorted cannot be added up, and are one stretch."""
+        samples = self.data.samples
+        length = len(samples) if self.about.exact else stretch_length(samples, self.options.batch_size)
+        return Stretches(self.file.with_suffix(".stretches"), self.key, len(samples), max(1, length))
 
     def results(self) -> DomainResults | None:
         """What came out, if it is finished, undamaged and of the same settings; from then on it is not read again."""
@@ -372,27 +399,9 @@ class DomainTask:
         options, draws = self.options, self.fitted.draws
         if options.store and not self.owns_store:
             self.unfinished.unlink(missing_ok=True)  # what it says to be stored is gone
+            self.stretches.remove()  # what others have evaluated was not stored
         gallery, observers = self.observers()
-        domain = NetworksOnImages(
-            self.fitted.pool,
-            self.data.samples,
-            options.batch_size,
-            self.evaluation.machine.workers,
-            observers,
-            self.classes,
-            self.data.class_groups,
-        )
-        settings = SuiteSettings(
-            self.evaluation.kind,
-            options.convention,
-            check_uncertainty(self.evaluation.kind, options.uncertainty),
-            exact=self.about.exact,
-            num_images=len(self.data.samples),
-            num_classes=self.classes,
-            published=options.convention == "pooled" and self.evaluation.maps,
-            depth=self.fitted.depth,
-        )
-        evaluation = Evaluation(domain, draws, settings)
+        evaluation = self.begun(observers)
         try:
             self.evaluate(evaluation)
         except BaseException:
@@ -416,6 +425,32 @@ class DomainTask:
         )
         write_checked(self.file, self.key, results)
         self.unfinished.unlink(missing_ok=True)
+        self.stretches.remove()
+
+    def begun(self, observers: Sequence[Observer]) -> Evaluation:
+        """An evaluation of no image yet."""
+        options = self.options
+        domain = NetworksOnImages(
+            self.fitted.pool,
+            self.data.samples,
+            options.batch_size,
+            self.evaluation.machine.workers,
+            observers,
+            self.classes,
+            self.data.class_groups,
+            stretch=self.stretches.length,
+        )
+        settings = SuiteSettings(
+            self.evaluation.kind,
+            options.convention,
+            check_uncertainty(self.evaluation.kind, options.uncertainty),
+            exact=self.about.exact,
+            num_images=len(self.data.samples),
+            num_classes=self.classes,
+            published=options.convention == "pooled" and self.evaluation.maps,
+            depth=self.fitted.depth,
+        )
+        return Evaluation(domain, self.fitted.draws, settings)
 
     def observers(self) -> tuple[Gallery, list[Observer]]:
         """Who keeps pictures, and everybody who sees outputs."""
@@ -432,11 +467,11 @@ class DomainTask:
         return gallery, [gallery, store]
 
     def evaluate(self, evaluation: Evaluation) -> None:
-        """Go on from what was saved, and save now and then."""
-        name, total = f"{self.fitted.name} on {self.domain}", len(self.data.samples)
+        """Go on from what was saved, take what others have evaluated, and save now and then."""
+        total, pacer = len(self.data.samples), Pacer()
         self.resume(evaluation)
-        pacer = Pacer()
-        with self.evaluation.reporter.step(f"evaluate {name}", total, evaluation.done.images) as advance:
+        word = "evaluate" if self.stretches.missing() else "merge"
+        with self.evaluation.reporter.step(f"{word} {self.name}", total, evaluation.done.images) as advance:
 
             def after_shard(images: int) -> None:
                 advance(images)
@@ -445,22 +480,61 @@ class DomainTask:
                         notes = {"fingerprint": self.key, **asdict(evaluation.done)}
                         save_tensors(self.unfinished, evaluation.state(), notes)
 
-            try:
-                evaluation.run(after_shard)
-            except InputError:
-                raise
-            except ValueError as error:  # what a broken network predicts is not finite
-                raise InputError(f"{name}: {error}; has a network gone astray? Look at its loss") from None
+            while evaluation.done.images < total:
+                self.take_stretches(evaluation, advance)
+                self.run_until(evaluation, self.next_taken(evaluation.done.images), after_shard)
         if not evaluation.done.pixels:
-            raise InputError(f"{name}: no image has a pixel whose target is known; there is nothing to evaluate")
+            raise InputError(f"{self.name}: no image has a pixel whose target is known; there is nothing to evaluate")
+
+    def take_stretches(self, evaluation: Evaluation, advance: Progress) -> None:
+        """Add the next stretches that were evaluated elsewhere."""
+        length = self.stretches.length
+        while evaluation.done.images < len(self.data.samples) and evaluation.done.images % length == 0:
+            taken = self.stretches.load(evaluation.done.images // length)
+            if taken is None:
+                return
+            evaluation.add_stretch(*taken)
+            advance(taken[1].images)
+
+    def next_taken(self, image: int) -> int:
+        """The first image from here on of a stretch that was evaluated elsewhere; the end where there is none."""
+        stretches = self.stretches
+        following = range(-(-image // stretches.length), len(stretches))
+        others = (number for number in following if stretches.path(number).exists())
+        return next((stretches.images(number).start for number in others), len(self.data.samples))
+
+    def run_until(
+        self, evaluation: Evaluation, stop: int, after_shard: Progress, after_stretch: Callable[[], None] | None = None
+    ) -> None:
+        """Evaluate images up to one, with what is wrong of them in words."""
+        if evaluation.done.images == stop:
+            return
+        cast(NetworksOnImages, evaluation.predictor).stop = stop
+        try:
+            evaluation.run(after_shard, after_stretch=after_stretch)
+        except InputError:
+            raise
+        except ValueError as error:  # what a broken network predicts is not finite
+            raise InputError(f"{self.name}: {error}; has a network gone astray? Look at its loss") from None
+
+    def evaluate_stretches(self, numbers: Sequence[int], advance: Progress) -> None:
+        """Evaluate some stretches by themselves, and leave their states for whoever merges them."""
+        for left in in_a_row([number for number in numbers if not self.stretches.path(number).exists()]):
+            self._evaluate_in_a_row(left, advance)
+
+    def _evaluate_in_a_row(self, numbers: range, advance: Progress) -> None:
+        evaluation, left = self.begun(self.observers()[1]), iter(numbers)
+        images = self.stretches.images
+        evaluation.start_at(images(numbers[0]).start)
+        end = images(numbers[-1]).stop
+        self.run_until(evaluation, end, advance, lambda: self.stretches.save(next(left), *evaluation.cut_stretch()))
 
     def resume(self, evaluation: Evaluation) -> None:
         """Go on from what was saved, if there is anything."""
         saved = load_tensors(self.unfinished, self.key)
         if saved is None:
             return
-        images, pixels, *seconds = (saved.number(each.name) for each in fields(Progressed))
-        done = Progressed(int(images), int(pixels), *seconds)
+        done = progressed(saved)
         if not 0 < done.images < len(self.data.samples):
             raise saved.complaint(f"its 'images' is {done.images}, of {len(self.data.samples)}")
         try:

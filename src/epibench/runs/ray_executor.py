@@ -194,12 +194,24 @@ class RayExecutor:
             raise InputError(f"{option} cuda: no node of the Ray cluster has a GPU; give cpu or auto")
         return "cuda" if has_gpus and name != "cpu" else "cpu"
 
+    def room(self, needs: JobNeeds) -> int:
+        """How many tasks fit onto the nodes."""
+        asked = self.options(needs)
+        amounts = {"CPU": asked["num_cpus"], "GPU": asked["num_gpus"], "memory": asked["memory"] or 0}
+
+        def fits(node: Mapping[str, float]) -> int:
+            return min(int(node.get(name, 0) / amount) for name, amount in amounts.items() if amount)
+
+        return max(1, sum(fits(node) for node in self.nodes))
+
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job, Send], None], needs: JobNeeds, receive: Receive
     ) -> dict[int, str]:
         """Do all jobs as tasks. One that fails in whatever way is tried again, then left; the others go on."""
         if not jobs:
             return {}
+        if not any(node.get("GPU", 0) >= needs.gpus and node.get("CPU", 0) >= 1 for node in self.nodes):
+            self.say(f"no node has a core{f' and {needs.gpus:g} GPUs' if needs.gpus else ''}: waiting for one to join")
         call = _Call(self, jobs, work, needs, receive)
         try:
             return call.run()
@@ -210,8 +222,6 @@ class RayExecutor:
         """What a task asks for; never more cores or memory than the largest node has, where nobody could serve it."""
         nodes = self.nodes
         largest = {name: max(node.get(name, 0) for node in nodes) for name in ("CPU", "memory")}
-        if needs.gpus > max(node.get("GPU", 0) for node in nodes) or largest["CPU"] < 1:
-            self.say(f"no node has {needs.gpus:g} GPUs and a core: waiting for one to join the cluster")
         return {
             "num_cpus": max(1, min(needs.cpus, int(largest["CPU"]))),
             "num_gpus": int(needs.gpus * 1e4) / 1e4,  # as fine as Ray's fractions are: three thirds fit

@@ -23,6 +23,7 @@ from epibench.runs.checks import FEW_FRAMES, Check, Step, further_checks, image_
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
+from epibench.runs.shards import SharedEvaluation, evaluate_elsewhere
 from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import Evaluated, Machine, Run, Trained, collect_trained, num_missing, train_networks
 
@@ -60,6 +61,40 @@ def evaluate(run: Run) -> RunResults:
     begun = time.perf_counter()
     trained = collect_all(run, failed)
     return evaluate_trained(experiment, trained, failed, begun)
+
+
+def evaluate_shard(run: Run, number: int, count: int) -> None:
+    """Evaluate one of `count` shards, numbered from 1; their states stay in the folder until they are merged."""
+    check_trained(run)
+    experiment = begin(run, ("evaluate",))
+    if isinstance(experiment, ToyExperiment):
+        run.reporter.say("a toy problem is evaluated at once, when shards are merged: there is nothing to do")
+        return
+    if experiment.recipe.evaluation.store:
+        raise InputError("evaluation.store: one process writes a store; leave out --shard, or do not store predictions")
+    shared = SharedEvaluation(run)
+    jobs = shared.shard(number, count)
+    failed = dict(shared.failed)
+    for job in jobs:
+        try:
+            with run.reporter.step(f"evaluate {job.name}", job.num_images) as advance:
+                shared.carry_out(job, advance)
+        except InputError as error:
+            failed[job.name] = str(error)
+            run.reporter.say(f"{job.name} failed: {error}")
+    if failed:
+        raise InputError("; ".join(failed.values()))
+
+
+def merge(run: Run) -> RunResults:
+    """The results of a run all of whose shards were evaluated; if some are missing, it says so and stops."""
+    check_trained(run)
+    if isinstance(run.recipe, DenseRecipe) and (missing := SharedEvaluation(run).missing()):
+        raise InputError(
+            f"{run.folder.path}: not evaluated are {', '.join(missing)}; epibench evaluate {run.folder.path} with the "
+            f"same --set and the --shard that is missing evaluates them, or without --shard all that is left"
+        )
+    return evaluate(run)
 
 
 def begin(run: Run, steps: Sequence[Step]) -> ImageExperiment | ToyExperiment:
@@ -116,6 +151,8 @@ def evaluate_trained(
 ) -> RunResults:
     """Evaluate every method whose networks are trained, and keep the results. begun: when the clock was started."""
     run = experiment.run
+    if run.machine.executor.elsewhere and isinstance(experiment, ImageExperiment):
+        evaluate_elsewhere(run, failed)
     evaluated: dict[str, Any] = of_each(
         run, trained, lambda name: experiment.evaluate(name, trained[name], failed), failed
     )
@@ -135,7 +172,7 @@ def collected(
         torch=torch.__version__,
         python=platform.python_version(),
         commit=commit(),
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        device=torch.cuda.get_device_name(device) if machine.here.type == "cuda" else device.type,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         methods={name: each.facts for name, each in evaluated.items()},
         summary={name: each.summary for name, each in evaluated.items()},

@@ -24,7 +24,7 @@ from epibench.runs.folder import RunFolder, share_work
 from epibench.runs.trainers import TrainJob, finite_networks, train_job, view_of
 from epibench.training.state import Weights
 
-PROCESS_MEMORY = 10**9  # bytes of a process that trains: its libraries and data, beside the weights
+PROCESS_MEMORY = 10**9  # bytes of a process: its libraries and data, beside the weights
 COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
 STACK = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?(\.unfinished)?\.safetensors")  # first and last of stacked networks
 
@@ -33,13 +33,15 @@ STACK = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?(\.unfinished)?\.safetensors")  #
 class Machine:
     """Where a run happens. jobs: networks that are trained at once; workers: processes that load data for each.
 
-    device: of this process, and of jobs; where an executor has GPUs elsewhere, this process may have none.
+    device: of this process, and of jobs; where an executor has GPUs elsewhere, this process may have none. share: of
+    the machine's memory that this process may take.
     """
 
     device: torch.device
     jobs: int
     workers: int
     executor: Executor = field(default_factory=LocalExecutor)
+    share: float = 1.0
 
     @classmethod
     def of(cls, device: torch.device, jobs: int | None, executor: Executor | None = None) -> Machine:
@@ -51,11 +53,16 @@ class Machine:
         return cls(device, jobs or 1, max(1, min(8, (cores - 1) // (jobs or 1))), executor)
 
     @property
+    def here(self) -> torch.device:
+        """The device of this process."""
+        return self.device if self.device.type == "cpu" or torch.cuda.is_available() else torch.device("cpu")
+
+    @property
     def memory(self) -> int:
-        """Bytes that the device has."""
-        if self.device.type == "cuda" and torch.cuda.is_available():
-            return int(torch.cuda.get_device_properties(self.device).total_memory)
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        """Bytes of the device's memory that this process may take."""
+        if self.here.type == "cuda":
+            return int(self.share * torch.cuda.get_device_properties(self.device).total_memory)
+        return int(self.share * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
     def device_of(self, number: int) -> str:
         """The device of a job: jobs take turns on the GPUs; elsewhere one sees only those that it is given."""
@@ -165,8 +172,8 @@ def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: 
         )
 
 
-def memory_of_training(recipe: Recipe) -> int:
-    """Bytes that a process takes that trains one network, about: what a step takes besides depends on the machine."""
+def memory_of_job(recipe: Recipe) -> int:
+    """Bytes that a process takes, about, that trains a network or evaluates images."""
     if not isinstance(recipe, DenseRecipe):
         return PROCESS_MEMORY
     network = recipe.network.build(2 if recipe.likelihood == "categorical" else None)
@@ -232,7 +239,7 @@ class _Training:
                 done[number] = max(step, done[number])
 
             devices = run.recipe.training.devices if isinstance(run.recipe, DenseRecipe) else 1
-            memory = memory_of_training(run.recipe) if run.machine.executor.elsewhere else 0
+            memory = memory_of_job(run.recipe) if run.machine.executor.elsewhere else 0
             needs = run.machine.needs(run.recipe.trained_at_once, devices, memory)
             errors = run.machine.executor.run(jobs, train_job, needs, receive)
         for number, text in errors.items():

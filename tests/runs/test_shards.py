@@ -1,0 +1,280 @@
+"""An evaluation in shards: whoever evaluates which stretches, in whatever order, the numbers are the same."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from silent_reporter import Silent, run_in
+from small_dense_recipe import small_dense
+from small_segmentation_recipe import small_segmentation
+
+from epibench.errors import InputError
+from epibench.evaluation.loop import Progressed
+from epibench.members.networks import NetworkPool
+from epibench.recipes import Recipe
+from epibench.runs import run, stretches
+from epibench.runs.folder import RunFolder
+from epibench.runs.images import DomainTask
+from epibench.runs.shards import SharedEvaluation, Stretch, cut, evaluate_job
+from epibench.runs.stretches import Stretches, in_a_row, packed, unpacked
+from epibench.runs.train import Machine, Run
+
+NUMBERS = ("methods", "summary", "curves", "draws", "overlap", "domains", "pictures", "training")
+KINDS = ("segmentation", "depth")
+
+
+def recipe_of(kind: str, cache: Path) -> Recipe:
+    """Three members of an ensemble and two passes, on two domains of a few images."""
+    few = ("data.domains.clean.num_images=5", "data.domains.wild.num_images=3", "ensemble.num_members=3")
+    more = ("mc_dropout.num_networks=1", "mc_dropout.num_passes=2", "members=[1,2]", "draws=2")
+    small = small_segmentation if kind == "segmentation" else small_dense
+    return small(cache, *few, *more, "training.epoch_steps=2", "evaluation.batch_size=1")
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretches of two images."""
+    monkeypatch.setattr(stretches, "STRETCH_PIXELS", 1)
+    monkeypatch.setattr(stretches, "STRETCH_IMAGES", 2)
+
+
+@pytest.fixture(scope="module")
+def made(eager: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs that were carried out in one process, in stretches of two images."""
+    folders, root = {}, tmp_path_factory.mktemp("shards")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stretches, "STRETCH_PIXELS", 1)
+        patch.setattr(stretches, "STRETCH_IMAGES", 2)
+        for kind in KINDS:
+            folders[kind] = root / kind
+            run_in(folders[kind], recipe_of(kind, root / "scenes"))
+    return folders
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def trained(made: dict[str, Path], kind: str, tmp_path: Path) -> Run:
+    """The same networks, not evaluated."""
+    return unevaluated(made[kind], kind, tmp_path)
+
+
+def unevaluated(made: Path, kind: str, path: Path) -> Run:
+    folder = Path(shutil.copytree(made, path / "run"))
+    shutil.rmtree(folder / "evaluation")
+    (folder / "results.json").unlink()
+    machine = Machine.of(torch.device("cpu"), 1)
+    return Run(recipe_of(kind, made.parent / "scenes"), RunFolder(folder), machine, Silent())
+
+
+def numbers(folder: Path) -> dict[str, Any]:
+    """All that a run has found, without times."""
+    results = json.loads((folder / "results.json").read_text())
+    return {name: results[name] for name in NUMBERS}
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 40])
+def test_shards_in_any_order_give_what_one_process_gives(made, trained, kind, count: int) -> None:
+    order = list(range(1, count + 1))
+    random.Random(count).shuffle(order)
+    for number in order:
+        run.evaluate_shard(trained, number, count)
+    assert not trained.folder.results.exists()
+    trained.reporter.steps.clear()
+    run.merge(trained)
+    assert not [step for step in trained.reporter.steps if step.startswith("measure")]  # a shard has measured it
+    assert numbers(trained.folder.path) == numbers(made[kind])
+    assert not list(trained.folder.path.rglob("*.stretches"))
+
+
+def test_a_shard_evaluates_its_part_and_nothing_twice(trained, monkeypatch) -> None:
+    passes: list[int] = []
+    outputs = NetworkPool.outputs
+
+    def counted(pool: NetworkPool, inputs: Any, members: slice, images: range, size: Any = None) -> Any:
+        passes.append(len(images) * (members.stop - members.start))
+        return outputs(pool, inputs, members, images, size)
+
+    monkeypatch.setattr(NetworkPool, "outputs", counted)
+    monkeypatch.setattr("epibench.runs.images.cost_per_image", lambda *given: {})
+    counts = []
+    for number in (1, 2, 2, 3):
+        passes.clear()
+        run.evaluate_shard(trained, number, 3)
+        counts.append(sum(passes))
+    assert counts[2] == 0
+    assert sum(counts) == (3 + 2) * (5 + 3)
+    assert max(counts) <= 22  # of 40, cut at stretches of two images
+    passes.clear()
+    run.merge(trained)
+    assert passes == []
+
+
+def test_evaluate_takes_what_shards_have_evaluated_and_does_the_rest(made, trained, kind, monkeypatch) -> None:
+    run.evaluate_shard(trained, 2, 3)
+    evaluated: list[str] = []
+    see = DomainTask.take_stretches
+    monkeypatch.setattr(
+        DomainTask, "take_stretches", lambda task, *rest: (see(task, *rest), evaluated.append(task.name))[0]
+    )
+    run.evaluate(trained)
+    assert evaluated
+    assert numbers(trained.folder.path) == numbers(made[kind])
+
+
+def test_jobs_as_plain_data_do_the_same(made, trained, kind) -> None:
+    jobs = SharedEvaluation(trained).jobs(5)
+    assert len(jobs) >= 5
+    done: list[int] = []
+    for job in reversed(jobs):
+        evaluate_job(job, done.append)
+    assert sum(done) == sum(job.num_images for job in jobs) == 2 * (5 + 3)
+    assert SharedEvaluation(trained).jobs(5) == []
+    run.merge(trained)
+    assert numbers(trained.folder.path) == numbers(made[kind])
+
+
+def test_an_evaluation_that_is_killed_within_a_stretch_goes_on_and_gives_the_same(made, trained, kind) -> None:
+    for stop in (1, 3, 4, 6):
+        killed = Killer(stop)
+        with pytest.raises(KeyboardInterrupt):
+            run.evaluate(Run(trained.recipe, trained.folder, trained.machine, killed))
+    run.evaluate(trained)
+    assert numbers(trained.folder.path) == numbers(made[kind])
+
+
+class Killer(Silent):
+    """A reporter that ends it all after so many images."""
+
+    def __init__(self, images: int) -> None:
+        super().__init__()
+        self.left = images
+
+    def step(self, name: str, total: int, done: int = 0) -> Any:
+        killer = self
+
+        class Step:
+            def __enter__(self) -> Any:
+                return self
+
+            def __exit__(self, *error: object) -> None: ...
+
+            def __call__(self, units: int, note: str = "") -> None:
+                killer.left -= units
+                if name.startswith("evaluate") and killer.left < 0:
+                    raise KeyboardInterrupt
+
+        return Step()
+
+
+def test_merge_says_what_is_missing(trained, command_line) -> None:
+    run.evaluate_shard(trained, 1, 3)
+    folder = trained.folder.path
+    status, said = command_line("merge", folder)
+    assert status == 2
+    assert f"{folder}: not evaluated are " in said
+    assert "mc_dropout on wild 2 of 2 stretches" in said
+    assert f"epibench evaluate {folder} with the same --set and the --shard that is missing" in said
+
+
+def test_the_commands(made, trained, kind, command_line) -> None:
+    folder = trained.folder.path
+    for number in (2, 1):
+        status, said = command_line("evaluate", folder, "--shard", f"{number}/2")
+        assert status == 0
+        assert f"epibench merge {folder}" in said
+    assert command_line("merge", folder)[0] == 0
+    assert numbers(folder) == numbers(made[kind])
+    assert (folder / "report.html").is_file()
+    assert "finished already" in command_line("merge", folder)[1]
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/3/5", "1.0/3"])
+def test_a_shard_that_is_none_is_refused(made, command_line, text: str) -> None:
+    status, said = command_line("evaluate", made["depth"], "--shard", text)
+    assert status == 2
+    assert f"--shard {text}: give the number of the shard" in said
+
+
+def test_models_have_no_shards(command_line) -> None:
+    status, said = command_line("evaluate", "--model", "x.pt", "--shard", "1/2")
+    assert status == 2
+    assert "models are not" in said
+
+
+def test_a_store_is_refused_in_shards(trained) -> None:
+    options = trained.recipe.evaluation.model_copy(update={"store": True})
+    stored = Run(trained.recipe.model_copy(update={"evaluation": options}), trained.folder, trained.machine, Silent())
+    with pytest.raises(InputError, match="one process writes a store; leave out --shard"):
+        run.evaluate_shard(stored, 1, 2)
+
+
+def test_a_damaged_stretch_is_named(trained) -> None:
+    run.evaluate_shard(trained, 1, 1)
+    path = next(trained.folder.path.rglob("*.stretches/000000.safetensors"))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    run.merge(trained)  # the others are there
+    results = json.loads(trained.folder.results.read_text())
+    assert len(results["failed"]) == 1
+    assert f"{path}: damaged: its checksum does not fit what it holds; remove it" in next(
+        iter(results["failed"].values())
+    )
+
+
+def test_parts_are_of_about_the_same_work_and_leave_nothing_out() -> None:
+    chosen = random.Random(0)
+    for count in (1, 2, 7, 100):
+        works = [chosen.randrange(1, 50) for _ in range(60)]
+        every = [Stretch(SimpleNamespace(), number, work) for number, work in enumerate(works)]  # type: ignore[arg-type]
+        parts = cut(every, count)
+        assert len(parts) == count
+        assert [each for part in parts for each in part] == every
+        assert max(sum(each.work for each in part) for part in parts) <= sum(works) / count + max(works)
+    assert cut([], 3) == [[], [], []]
+
+
+def test_numbers_in_a_row() -> None:
+    assert list(in_a_row([])) == []
+    assert list(in_a_row([3])) == [range(3, 4)]
+    assert list(in_a_row([0, 1, 2, 5, 7, 8])) == [range(3), range(5, 6), range(7, 9)]
+
+
+def test_states_are_packed_without_loss_and_small_where_bins_are_empty() -> None:
+    sparse = torch.zeros(3, 5000, dtype=torch.float64)
+    sparse[1, 77], sparse[2, 4999] = 0.1, -3
+    state = {"sparse": sparse, "full": torch.rand(40, 50), "counts": torch.zeros(2, 2000, dtype=torch.int64)}
+    state["one"] = torch.tensor(5)
+    small = packed(state)
+    assert sum(values.numel() for values in small.values()) < 2000 + 40
+    again = unpacked(small)
+    assert set(again) == set(state)
+    for name, values in state.items():
+        assert again[name].dtype == values.dtype
+        assert torch.equal(again[name], values)
+
+
+def test_the_first_complete_file_wins(tmp_path) -> None:
+    files = Stretches(tmp_path, "key", 5, 2)
+    assert (len(files), files.images(2), files.missing()) == (3, range(4, 5), [0, 1, 2])
+    files.save(1, {"a": torch.ones(2)}, Progressed(2, 10, 0.5, 0.25))
+    files.save(1, {"a": torch.zeros(2)}, Progressed(2, 10, 1, 1))
+    state, done = files.load(1) or ({}, Progressed())
+    assert torch.equal(state["a"], torch.ones(2))
+    assert asdict(done) == {"images": 2, "pixels": 10, "forward_seconds": 0.5, "scoring_seconds": 0.25}
+    assert files.missing() == [0, 2]
+    files.save(2, {"a": torch.ones(2)}, Progressed(2, 10, 0.5, 0.25))
+    with pytest.raises(InputError, match=r"000002\.safetensors: its 'images' is 2, not 1; remove it"):
+        files.load(2)
