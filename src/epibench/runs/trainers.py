@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
 from torch.func import functional_call
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
@@ -41,6 +40,9 @@ from epibench.training.network import NetworkKeys, NetworkTraining, train_networ
 from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
 from epibench.training.state import DivergedError, LogRow, Pacer, StateMismatchError, TrainingState, Watch, Weights
 from epibench.training.statistics import batch_norm_statistics
+
+if TYPE_CHECKING:  # takes seconds to import, and toy problems and evaluations do without
+    from lightning.fabric import Fabric
 
 SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
 TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
@@ -303,6 +305,8 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
 
 def make_fabric(recipe: DenseRecipe, device: torch.device) -> Fabric:
     """Where and how precisely a network is trained."""
+    from lightning.fabric import Fabric
+
     for name in ("lightning.fabric", "lightning.pytorch"):  # the run itself says what it does
         logging.getLogger(name).setLevel(logging.WARNING)
     devices, strategy = recipe.training.devices, "ddp_spawn" if recipe.training.devices > 1 else "auto"
