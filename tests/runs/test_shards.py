@@ -24,7 +24,7 @@ from epibench.recipes import Recipe
 from epibench.runs import run, stretches
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import DomainTask
-from epibench.runs.shards import EvaluateJob, SharedEvaluation, Stretch, cut, evaluate_job
+from epibench.runs.shards import SharedEvaluation, Stretch, cut, evaluate_job
 from epibench.runs.stretches import Stretches, in_a_row, packed, unpacked
 from epibench.runs.train import Machine, Run
 
@@ -137,9 +137,9 @@ def test_evaluate_takes_what_shards_have_evaluated_and_does_the_rest(made, train
 def test_jobs_as_plain_data_do_the_same(made, trained, kind) -> None:
     jobs = SharedEvaluation(trained).jobs(5)
     assert len(jobs) >= 5
-    done: dict[EvaluateJob, int] = {}
-    for job in reversed(jobs):
-        evaluate_job(job, partial(done.__setitem__, job))  # each message says how many images are done
+    done: dict[int, int] = {}
+    for number, job in reversed([*enumerate(jobs)]):
+        evaluate_job(job, partial(done.__setitem__, number))  # each message says how many images are done
     assert sum(done.values()) == sum(job.num_images for job in jobs) == 2 * (5 + 3)
     assert SharedEvaluation(trained).jobs(5) == []
     run.merge(trained)
