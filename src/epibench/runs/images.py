@@ -438,7 +438,7 @@ class DomainTask:
             observers,
             self.classes,
             self.data.class_groups,
-            stretch=self.stretches.length,
+            stretch=None if self.about.exact else self.stretches.length,
         )
         settings = SuiteSettings(
             self.evaluation.kind,
