@@ -27,7 +27,7 @@ from typing import Any
 
 from epibench.runs.executors import JobNeeds
 from epibench.runs.jobs import Send
-from epibench.runs.ray_executor import QUIET, RayExecutor, open_ray
+from epibench.runs.ray_executor import STARTED_WITH, RayExecutor, open_ray
 
 IMPORTS = {
     "none": (),
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=8, help="tasks of `overhead`")
     parser.add_argument("--imports", choices=list(IMPORTS), default="training")
     options = parser.parse_args()
-    for name, value in QUIET.items():
+    for name, value in STARTED_WITH.items():
         os.environ.setdefault(name, value)
     overhead(options) if options.what == "overhead" else efficiency(options)
 

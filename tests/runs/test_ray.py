@@ -40,7 +40,7 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in ray_executor.QUIET.items():
+        for name, value in ray_executor.STARTED_WITH.items():
             patch.setenv(name, value)
         patch.setenv("RAY_health_check_period_ms", "300")  # a node that is lost is noticed soon
         patch.setattr(ray_executor, "RETRIES", 1)

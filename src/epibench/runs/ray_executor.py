@@ -25,7 +25,12 @@ RETRIES = 3  # after which a job that still fails is left
 POLL_SECONDS = 0.5
 SEND_SECONDS = 0.5  # between messages of one job
 STOP_SECONDS = 10.0  # for tasks that are cancelled
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Of a cluster that is started here: nothing is sent anywhere, and tasks are no less urgent than local processes are.
+STARTED_WITH = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",
+}
 PASSED_ON = ("EPIBENCH_",)  # variables of this process that tasks see, too
 
 
@@ -33,7 +38,7 @@ PASSED_ON = ("EPIBENCH_",)  # variables of this process that tasks see, too
 def open_ray(folder: Path, say: Callable[[str], None]) -> Iterator[RayExecutor]:
     """The cluster that RAY_ADDRESS or `ray start` on this machine names, or one of this machine's cores for now."""
     try:
-        for name, value in QUIET.items():
+        for name, value in STARTED_WITH.items():
             os.environ.setdefault(name, value)
         import ray
     except ImportError:
@@ -114,13 +119,21 @@ class Sender:
 
     def __init__(self, order: Order, board: Any):
         self.key, self.board, self.sent, self.last = order.key, board, float("-inf"), tuple[Any, ...]()
+        self.calls = list[Any]()  # the latest one
 
     def __call__(self, content: Any) -> None:
         """Send a message, or keep it until the next one."""
         self.last = (content,)
         if time.monotonic() > self.sent + SEND_SECONDS:
             self.sent = time.monotonic()
-            self.board.put.remote(self.key, content)
+            self.calls = [self.board.put.remote(self.key, content)]
+
+    def finish(self) -> None:
+        """Wait until what was sent has arrived: Ray has been seen to abort a process that ends before."""
+        import ray
+
+        if self.calls:
+            ray.wait(self.calls, timeout=STOP_SECONDS)
 
 
 def carry_out(order: Order, board: Any) -> Outcome:
@@ -135,6 +148,8 @@ def carry_out(order: Order, board: Any) -> Outcome:
         work(job, send)
     except InputError as error:
         return Outcome(str(error), send.last)
+    finally:
+        send.finish()
     return Outcome(None, send.last)
 
 
