@@ -13,7 +13,6 @@ import typer
 from epibench.cli.console import ConsoleReporter
 from epibench.cli.options import at_least
 from epibench.errors import InputError
-from epibench.runs import executors
 
 if TYPE_CHECKING:
     from epibench.recipes import Recipe
@@ -25,6 +24,8 @@ RUNS = Path("runs")
 
 def check_executor(name: str) -> str:
     """Refuse words that name no executor, without torch."""
+    from epibench.runs import executors
+
     return executors.check_executor(name, "--executor")
 
 
@@ -72,7 +73,9 @@ def opened_run(
     """The run of a recipe in a folder, on a device, by an executor; says what and where it is."""
     reporter = ConsoleReporter()
     reporter.say(f"{recipe.name} in {folder}")
-    with executors.open_executor(executor, folder, reporter.say) as chosen:
+    from epibench.runs.executors import open_executor
+
+    with open_executor(executor, folder, reporter.say) as chosen:
         import torch
 
         from epibench.runs.folder import RunFolder
