@@ -27,7 +27,7 @@ from typing import Any
 
 from epibench.runs.executors import JobNeeds
 from epibench.runs.jobs import Send
-from epibench.runs.ray_executor import STARTED_WITH, RayExecutor, open_ray
+from epibench.runs.ray_executor import STARTED_WITH, RayExecutor, open_ray, silence
 
 IMPORTS = {
     "none": (),
@@ -75,7 +75,9 @@ def cluster(workers: int) -> Iterator[RayExecutor]:
     import ray
 
     folder = Path(tempfile.gettempdir())
-    ray.init(num_cpus=workers, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
+    silence(ray)
+    quiet: dict[str, Any] = {"include_dashboard": False, "logging_level": logging.ERROR, "log_to_driver": False}
+    ray.init("local", num_cpus=workers, **quiet)
     try:
         with open_ray(folder, lambda text: None) as executor:
             yield executor
@@ -88,13 +90,13 @@ def measure(workers: int, tasks: Sequence[Task]) -> dict[str, Any]:
     times: dict[int, tuple[float, float, float]] = {}
     with cluster(workers) as executor:
         executor.run([Task(0, "none")], carry_out, JobNeeds(), lambda number, content: None)  # the cluster is awake
-        begun = time.time()
+        begun, before = time.time(), time.process_time()
         errors = executor.run(tasks, carry_out, JobNeeds(), times.__setitem__)
-        wall = time.time() - begun
+        wall, driver = time.time() - begun, (time.process_time() - before) / len(tasks)
     assert not errors, errors
     starts, processes, imports = zip(*times.values(), strict=True)
     mean = {"process": sum(processes) / len(tasks), "imports": sum(imports) / len(tasks)}
-    return {"wall": wall, "last_start": max(starts) - begun, **mean}
+    return {"wall": wall, "last_start": max(starts) - begun, "driver": driver, **mean}
 
 
 def overhead(options: argparse.Namespace) -> None:
@@ -109,13 +111,16 @@ def overhead(options: argparse.Namespace) -> None:
 
 def efficiency(options: argparse.Namespace) -> None:
     """How well workers are used by tasks of one length."""
-    print("| workers | tasks | seconds | efficiency | processor: a start with imports | the last began after |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| workers | tasks | seconds | efficiency | the last began after | processor: a start with imports | driver |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for workers in options.workers:
         tasks = [Task(options.seconds, options.imports, options.what == "real")] * (options.rounds * workers)
         found = measure(workers, tasks)
         share = len(tasks) * options.seconds / (workers * found["wall"])
-        spent = f"{found['process'] + found['imports']:.1f} s | {found['last_start']:.1f} s"
+        start, driver = found["process"] + found["imports"], 1000 * found["driver"]
+        spent = f"{found['last_start']:.1f} s | {start:.1f} s | {driver:.0f} ms a task"
         print(f"| {workers} | {len(tasks)} | {found['wall']:.1f} | {100 * share:.1f} % | {spent} |", flush=True)
 
 
