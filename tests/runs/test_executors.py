@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -99,6 +100,68 @@ def test_a_network_on_a_cpu_needs_a_core() -> None:
     machine = Machine.of(torch.device("cpu"), None, Elsewhere())
     assert machine.needs(memory=5) == JobNeeds(12, cpus=1, gpus=0.0, memory=5)
     assert machine.needs(at_once=1, devices=2) == JobNeeds(1, cpus=2)
+
+
+class Nodes(LocalExecutor):
+    """An executor with machines of its own, which are this process. lost: what it cannot do."""
+
+    elsewhere, cores = True, 1
+
+    def __init__(self, lost: str = "nothing"):
+        self.lost, self.calls = lost, list[list[str]]()
+
+    def room(self, needs: JobNeeds) -> int:
+        return 3
+
+    def run(self, jobs, work, needs, receive):
+        self.calls.append([str(job) for job in jobs])
+        kept = [number for number, job in enumerate(jobs) if not str(job).startswith(self.lost)]
+        errors = super().run([jobs[n] for n in kept], work, needs, lambda n, message: receive(kept[n], message))
+        assert errors == {}
+        return {number: f"{job}: lost" for number, job in enumerate(jobs) if number not in kept}
+
+
+def carry_out_by(executor: Nodes, recipe, folder: Path) -> dict[str, Any]:
+    machine = Machine.of(torch.device("cpu"), 1, executor)
+    return steps.carry_out(recipe, RunFolder(folder), machine, Silent()).model_dump(mode="json")
+
+
+def test_machines_of_an_executor_do_everything_to_the_same_numbers(recipe, tmp_path: Path) -> None:
+    executor = Nodes()
+    there, here = carry_out_by(executor, recipe, tmp_path / "there"), run_in(tmp_path / "here", recipe)
+    for name in ("draws", "curves", "pictures", "methods", "domains", "training", "failed"):
+        assert there[name] == here[name]
+    networks = [f"ensemble: network {number}" for number in range(3)] + [f"mc_dropout: network {n}" for n in range(2)]
+    stretches = [f"{name} on {domain}, stretches 0 to 0" for name in recipe.methods for domain in ("clean", "wild")]
+    assert executor.calls == [networks, stretches]  # all methods at once
+    assert not list((tmp_path / "there").rglob("*.stretches"))
+
+
+def test_a_domain_that_is_lost_elsewhere_leaves_the_others(recipe, tmp_path: Path) -> None:
+    results = carry_out_by(Nodes(lost="ensemble on wild"), recipe, tmp_path / "run")
+    assert results["failed"] == {"ensemble on wild": "ensemble on wild, stretches 0 to 0: lost"}
+    assert {name: list(domains) for name, domains in results["summary"].items()} == {
+        "ensemble": ["clean"],
+        "mc_dropout": ["clean", "wild"],
+    }
+
+
+def test_a_network_that_is_lost_elsewhere_fails_its_method(recipe, tmp_path: Path) -> None:
+    results = carry_out_by(Nodes(lost="ensemble: network 1"), recipe, tmp_path / "run")
+    assert results["failed"] == {"ensemble": "ensemble: network 1: lost"}
+    assert list(results["summary"]) == ["mc_dropout"]
+    assert (tmp_path / "run" / "members" / "ensemble" / "0002.safetensors").exists()
+    again = Nodes()
+    assert carry_out_by(again, recipe, tmp_path / "run")["failed"] == {}
+    assert again.calls[0] == ["ensemble: network 1"]
+
+
+def test_a_store_is_written_by_one_process(recipe, tmp_path: Path) -> None:
+    executor = Nodes()
+    stored = recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update={"store": True})})
+    assert carry_out_by(executor, stored, tmp_path / "run")["failed"] == {}
+    assert len(executor.calls) == 1
+    assert (tmp_path / "run" / "predictions" / "ensemble" / "clean.zarr").exists()
 
 
 # Some networks only
