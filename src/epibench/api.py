@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ def run(
     settings: Settings = (),
     *,
     device: str = "auto",
+    executor: str = "local",
     jobs: int | None = None,
     progress: bool | Reporter = False,
 ) -> RunResults:
@@ -42,15 +44,16 @@ def run(
         out: the folder of the run, which keeps everything; `runs/RECIPE` by default
         settings: as `--set`: `{"seed": 3, "sgld.num_epochs": 9600}`, or `["seed=3", …]`
         device: `auto`, `cpu` or `cuda`
+        executor: `local`, or `ray` for the nodes of a Ray cluster (docs/scaling.md)
         jobs: large networks trained at once; one per core by default, or one on a GPU
         progress: show bars and messages as the command does, or send them to a reporter of one's own
     """
-    opened = open_run(recipe, out, settings, device, jobs, progress)
-    from epibench.report import write_run_page
-    from epibench.runs.evaluations import all_results
-    from epibench.runs.run import carry_out
+    with opened_run(recipe, out, settings, device, executor, jobs, progress) as opened:
+        from epibench.report import write_run_page
+        from epibench.runs.evaluations import all_results
+        from epibench.runs.run import carry_out
 
-    results = carry_out(opened.recipe, opened.folder, opened.machine, opened.reporter)
+        results = carry_out(opened.recipe, opened.folder, opened.machine, opened.reporter)
     if not results.methods:
         raise InputError("; ".join(results.failed.values()))
     evaluations, names = all_results(opened.folder.path)
@@ -63,43 +66,54 @@ def train(
     out: AnyPath | None = None,
     settings: Settings = (),
     *,
+    only: Sequence[str] = (),
     device: str = "auto",
+    executor: str = "local",
     jobs: int | None = None,
     progress: bool | Reporter = False,
 ) -> Path:
     """Train the networks of a recipe that are missing in its folder, as `epibench train` does; returns the folder.
 
-    The arguments are those of `run`.
-    """
-    opened = open_run(recipe, out, settings, device, jobs, progress)
-    from epibench.runs import run as steps
+    The other arguments are those of `run`.
 
-    if failed := steps.train(opened):
-        raise InputError("; ".join(failed.values()))
+    Args:
+        only: these networks alone, as `["ensemble:3-5", "mc_dropout"]`
+    """
+    with opened_run(recipe, out, settings, device, executor, jobs, progress) as opened:
+        from epibench.recipes.only import networks_asked_for
+        from epibench.runs import run as steps
+
+        asked = networks_asked_for([only] if isinstance(only, str) else only, opened.recipe, "only")
+        if failed := steps.train(opened, asked):
+            raise InputError("; ".join(failed.values()))
     return opened.folder.path
 
 
-def open_run(
+@contextmanager
+def opened_run(
     recipe: AnyPath | Recipe,
     out: AnyPath | None,
     settings: Settings,
     device: str,
+    executor: str,
     jobs: int | None,
     progress: bool | Reporter,
-) -> Run:
+) -> Iterator[Run]:
     """The run of a recipe in its folder; nothing is done yet."""
     import torch
 
-    from epibench.devices import resolve_device
     from epibench.recipes import Recipe, apply_settings, find_recipe
+    from epibench.runs.executors import open_executor
     from epibench.runs.folder import RunFolder
     from epibench.runs.train import Machine, Run
 
     chosen = recipe if isinstance(recipe, Recipe) else find_recipe(os.fspath(recipe))
     chosen = apply_settings(chosen, as_texts(settings))
     folder = RunFolder(Path("runs", chosen.name) if out is None else Path(out))
-    machine = Machine.of(torch.device(resolve_device(device)), jobs)
-    return Run(chosen, folder, machine, reporter_of(progress))
+    reporter = reporter_of(progress)
+    with open_executor(executor, folder.path, reporter.say) as by:
+        machine = Machine.of(torch.device(by.resolve_device(device, "device")), jobs, by)
+        yield Run(chosen, folder, machine, reporter)
 
 
 def score(

@@ -1,5 +1,6 @@
 """The folder of a run: claimed by one recipe, everything in it whole."""
 
+import errno
 import fcntl
 import json
 import os
@@ -196,15 +197,29 @@ def test_a_lock_file_that_was_left_behind_is_no_lock(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_cannot_be_taken_is_named(tmp_path: Path, monkeypatch) -> None:
-    def unsupported(file: object, operation: int) -> None:
-        raise OSError(37, "No locks available")
+    def broken(file: object, operation: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(fcntl, "flock", unsupported)
+    monkeypatch.setattr(fcntl, "flock", broken)
     with (
-        pytest.raises(InputError, match=r"0000\.lock: cannot be locked \(No locks available\)"),
+        pytest.raises(InputError, match=r"0000\.lock: cannot be locked \(Input/output error\)"),
         locked(tmp_path / "0000.lock"),
     ):
         pass
+
+
+def test_a_file_system_without_locks_is_used_without(tmp_path: Path, monkeypatch) -> None:
+    def unsupported(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    path, done = tmp_path / "0000.lock", list[str]()
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with locked(path) as mine, locked(path) as other:  # both may work: the first complete file wins
+        assert mine
+        assert other
+    assert not path.exists()
+    share_work(["item"], done.__contains__, lambda item: path, done.extend, Silent())
+    assert done == ["item"]
 
 
 def test_work_that_another_process_has_is_waited_for(tmp_path: Path, monkeypatch) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -136,10 +137,10 @@ def test_evaluate_takes_what_shards_have_evaluated_and_does_the_rest(made, train
 def test_jobs_as_plain_data_do_the_same(made, trained, kind) -> None:
     jobs = SharedEvaluation(trained).jobs(5)
     assert len(jobs) >= 5
-    done: list[int] = []
-    for job in reversed(jobs):
-        evaluate_job(job, done.append)
-    assert sum(done) == sum(job.num_images for job in jobs) == 2 * (5 + 3)
+    done: dict[int, int] = {}
+    for number, job in reversed([*enumerate(jobs)]):
+        evaluate_job(job, partial(done.__setitem__, number))  # each message says how many images are done
+    assert sum(done.values()) == sum(job.num_images for job in jobs) == 2 * (5 + 3)
     assert SharedEvaluation(trained).jobs(5) == []
     run.merge(trained)
     assert numbers(trained.folder.path) == numbers(made[kind])

@@ -10,11 +10,11 @@ import typer
 
 from epibench.cli.options import Device, Settings, at_least
 from epibench.cli.run import publish
-from epibench.cli.steps import finished, local_folder, open_run, with_domains
+from epibench.cli.steps import ExecutorName, finished, local_folder, opened_run, with_domains
 from epibench.errors import InputError
 
 if TYPE_CHECKING:
-    from epibench.runs.train import Run
+    from epibench.recipes import Recipe
 
 On = Annotated[
     list[str] | None,
@@ -69,6 +69,7 @@ def evaluate(
     ] = None,
     settings: Settings = None,
     device: Device = "auto",
+    executor: ExecutorName = "local",
 ) -> None:
     """Evaluate trained models, or the trained networks of a run. Nothing is trained, and nothing done twice."""
     if run is not None and model:
@@ -81,8 +82,10 @@ def evaluate(
                 f"{idle[0]} is for --model; a run has settings, as --set draws=8, and its networks are models as "
                 f"--model run:{run}"
             )
-        evaluate_run(local_folder(run), on or [], settings or [], device, shard)
+        evaluate_run(local_folder(run), on or [], settings or [], device, executor, shard)
         return
+    if executor != "local":
+        raise InputError(f"--executor {executor}: the networks of a run can be evaluated so; models are evaluated here")
     if shard is not None:
         raise InputError(f"--shard {shard}: the networks of a run are evaluated in shards; models are not")
     if not model:
@@ -94,20 +97,27 @@ def evaluate(
 
 
 def evaluate_run(
-    folder: Path, on: Sequence[str], settings: Sequence[str], device: str, shard: str | None = None
+    folder: Path,
+    on: Sequence[str],
+    settings: Sequence[str],
+    device: str,
+    executor: str = "local",
+    shard: str | None = None,
 ) -> None:
     """Evaluate the networks of a run folder with other settings or on further domains; write results and page."""
     part = None if shard is None else parse_shard(shard)
-    opened = opened_run(folder, on, settings, device)
-    results = finished(opened)
-    if results is None:
-        from epibench.runs import run
+    if part is not None and executor != "local":
+        raise InputError(f"--executor {executor} cuts an evaluation into parts by itself; leave --shard {shard} out")
+    with opened_run(recipe_of(folder, on, settings), folder, device, executor=executor) as opened:
+        results = finished(opened)
+        if results is None:
+            from epibench.runs import run
 
-        if part is not None:
-            run.evaluate_shard(opened, *part)
-            opened.reporter.say(f"shard {shard} is evaluated; epibench merge {folder} writes the results of all")
-            return
-        results = run.evaluate(opened)
+            if part is not None:
+                run.evaluate_shard(opened, *part)
+                opened.reporter.say(f"shard {shard} is evaluated; epibench merge {folder} writes the results of all")
+                return
+            results = run.evaluate(opened)
     publish(opened.folder, results, opened.reporter)
 
 
@@ -118,20 +128,21 @@ def merge(
     device: Device = "auto",
 ) -> None:
     """Merge the shards of an evaluation into results and a page; --on and --set as they were given to the shards."""
-    opened = opened_run(local_folder(run), on or [], settings or [], device)
-    results = finished(opened)
-    if results is None:
-        from epibench.runs.run import merge
+    folder = local_folder(run)
+    with opened_run(recipe_of(folder, on or [], settings or []), folder, device) as opened:
+        results = finished(opened)
+        if results is None:
+            from epibench.runs.run import merge
 
-        results = merge(opened)
+            results = merge(opened)
     publish(opened.folder, results, opened.reporter)
 
 
-def opened_run(folder: Path, on: Sequence[str], settings: Sequence[str], device: str) -> Run:
-    """The run in a folder, with other settings or further domains."""
+def recipe_of(folder: Path, on: Sequence[str], settings: Sequence[str]) -> Recipe:
+    """The recipe of the run in a folder, with other settings or further domains."""
     from epibench.recipes import apply_settings, read_recipe
 
-    return open_run(with_domains(apply_settings(read_recipe(folder), settings), on), folder, device)
+    return with_domains(apply_settings(read_recipe(folder), settings), on)
 
 
 def parse_shard(text: str) -> tuple[int, int]:

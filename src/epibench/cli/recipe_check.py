@@ -28,7 +28,7 @@ def run_recipe_check(name: str, settings: Sequence[str], out: Path | None, every
     from epibench.runs.train import Machine, Run
 
     reporter = ConsoleReporter()
-    folder = RunFolder(folder_of(name, recipe, out))
+    folder = RunFolder(folder_of(name, recipe, None if out is None else str(out)))
     run = Run(recipe, folder, Machine.of(torch.device(resolve_device("auto")), None), reporter)
     checks = all_checks(run, every, lambda frames, part: reporter.counted(frames, f"opening {part}", len(frames)))
     findings = []

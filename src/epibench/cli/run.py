@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from epibench.cli.options import Device, Settings
-from epibench.cli.steps import Jobs, Out, RecipeOrRun, finished, folder_of, local_folder, local_recipe, open_run
+from epibench.cli.steps import (
+    ExecutorName,
+    Jobs,
+    Out,
+    RecipeOrRun,
+    finished,
+    folder_of,
+    local_recipe,
+    opened_run,
+)
 from epibench.errors import InputError
 from epibench.progress import Reporter
 
@@ -21,22 +28,20 @@ def run(
     out: Out = None,
     settings: Settings = None,
     device: Device = "auto",
-    executor: Annotated[str, typer.Option(metavar="NAME", help="Where it runs: local.")] = "local",
+    executor: ExecutorName = "local",
     jobs: Jobs = None,
 ) -> None:
     """Train, evaluate, report. A run that was stopped goes on where it stopped; what is there is not done again."""
-    if executor != "local":
-        raise InputError(f"--executor '{executor}' is unknown: there is local")
     from epibench.recipes import apply_settings, find_recipe
 
     recipe = local_recipe(recipe)
     chosen = apply_settings(find_recipe(recipe), settings or [])
-    opened = open_run(chosen, folder_of(recipe, chosen, None if out is None else local_folder(out)), device, jobs)
-    results = finished(opened)
-    if results is None:
-        from epibench.runs.run import carry_out
+    with opened_run(chosen, folder_of(recipe, chosen, out), device, jobs, executor) as opened:
+        results = finished(opened)
+        if results is None:
+            from epibench.runs.run import carry_out
 
-        results = carry_out(chosen, opened.folder, opened.machine, opened.reporter)
+            results = carry_out(chosen, opened.folder, opened.machine, opened.reporter)
     publish(opened.folder, results, opened.reporter)
 
 

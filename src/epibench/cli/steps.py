@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from epibench.cli.console import ConsoleReporter
-from epibench.cli.options import at_least, resolve_device
+from epibench.cli.options import at_least
 from epibench.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from epibench.runs.train import Run
 
 RUNS = Path("runs")
+
+
+def check_executor(name: str) -> str:
+    """Refuse words that name no executor, without torch."""
+    from epibench.runs import executors
+
+    return executors.check_executor(name, "--executor")
+
 
 RecipeOrRun = Annotated[
     str,
@@ -38,7 +47,15 @@ Jobs = Annotated[
     typer.Option(
         metavar="N",
         callback=at_least(1),
-        help="Large networks trained at once. Default: one per core, or one on a GPU.",
+        help="Large networks trained at once, with Ray on each GPU. Default: one per core, or one on a GPU.",
+    ),
+]
+ExecutorName = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        callback=check_executor,
+        help="Who does the work: local, or ray for the nodes of a Ray cluster.",
     ),
 ]
 
@@ -61,25 +78,32 @@ def local_recipe(given: str) -> str:
     return str(local_folder(given)) if "://" in given else given
 
 
-def folder_of(given: str, recipe: Recipe, out: Path | None) -> Path:
+def folder_of(given: str, recipe: Recipe, out: str | None) -> Path:
     """Where a run is: as it is said, in the folder that was given for a recipe, or in one of the recipe's name."""
     from epibench.recipes import RECIPES
 
     if out is not None:
-        return out
+        return local_folder(out)
     return Path(given) if given not in RECIPES and Path(given).is_dir() else RUNS / recipe.name
 
 
-def open_run(recipe: Recipe, folder: Path, device: str, jobs: int | None = None) -> Run:
-    """The run of a recipe in a folder, on a device; says what and where it is."""
+@contextmanager
+def opened_run(
+    recipe: Recipe, folder: Path, device: str, jobs: int | None = None, executor: str = "local"
+) -> Iterator[Run]:
+    """The run of a recipe in a folder, on a device, by an executor; says what and where it is."""
     reporter = ConsoleReporter()
     reporter.say(f"{recipe.name} in {folder}")
-    import torch
+    from epibench.runs.executors import open_executor
 
-    from epibench.runs.folder import RunFolder
-    from epibench.runs.train import Machine, Run
+    with open_executor(executor, folder, reporter.say) as chosen:
+        import torch
 
-    return Run(recipe, RunFolder(folder), Machine.of(torch.device(resolve_device(device)), jobs), reporter)
+        from epibench.runs.folder import RunFolder
+        from epibench.runs.train import Machine, Run
+
+        machine = Machine.of(torch.device(chosen.resolve_device(device, "--device")), jobs, chosen)
+        yield Run(recipe, RunFolder(folder), machine, reporter)
 
 
 def finished(run: Run) -> RunResults | None:

@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from epibench.cli.options import Device, Settings
-from epibench.cli.steps import Jobs, Out, RecipeOrRun, folder_of, local_folder, local_recipe, open_run
+from epibench.cli.steps import ExecutorName, Jobs, Out, RecipeOrRun, folder_of, local_recipe, opened_run
 from epibench.errors import InputError
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="METHOD[:NUMBERS]",
+        help="Only the networks of this method, or those of these numbers, as ensemble:3-5 or ensemble:0,4. "
+        "May be given several times.",
+    ),
+]
 
 
 def train(
-    recipe: RecipeOrRun, out: Out = None, settings: Settings = None, device: Device = "auto", jobs: Jobs = None
+    recipe: RecipeOrRun,
+    out: Out = None,
+    only: Only = None,
+    settings: Settings = None,
+    device: Device = "auto",
+    executor: ExecutorName = "local",
+    jobs: Jobs = None,
 ) -> None:
     """Train the networks of a recipe that are missing, and nothing else. What is trained is not trained again."""
     from epibench.recipes import apply_settings, find_recipe
+    from epibench.recipes.only import networks_asked_for
 
     recipe = local_recipe(recipe)
     chosen = apply_settings(find_recipe(recipe), settings or [])
-    opened = open_run(chosen, folder_of(recipe, chosen, None if out is None else local_folder(out)), device, jobs)
-    from epibench.runs import run
+    asked = networks_asked_for(only or [], chosen, "--only")
+    with opened_run(chosen, folder_of(recipe, chosen, out), device, jobs, executor) as opened:
+        from epibench.runs import run
+        from epibench.runs.train import num_missing
 
-    failed = run.train(opened)
-    opened.reporter.say(f"networks: {opened.folder.members}; epibench evaluate {opened.folder.path} evaluates them")
+        failed = run.train(opened, asked)
+        missing = 0 if failed else sum(num_missing(opened, name) for name in chosen.methods)
+    left = f"; {missing} more {'is' if missing == 1 else 'are'} to be trained" if missing else ""
+    path = opened.folder.path
+    opened.reporter.say(f"networks: {opened.folder.members}{left}; epibench evaluate {path} evaluates them")
     if failed:
         raise InputError("; ".join(failed.values()))

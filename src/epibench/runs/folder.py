@@ -6,6 +6,7 @@ something holds a lock on a file beside it, so that several processes can share 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -28,6 +29,7 @@ from epibench.runs.checkpoints import is_earlier
 
 Item = TypeVar("Item")
 WAIT_SECONDS = 0.5
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # of a file system that has none
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,12 @@ def _take(path: Path, opened: ExitStack) -> TextIO | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:
             file = opened.enter_context(path.open("a+", encoding="utf-8"))
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+                return file  # then two may do the same work: the first complete file wins
             if _is_same_file(path, file.fileno()):
                 break  # otherwise the process that had it has removed it meanwhile
         file.truncate(0)

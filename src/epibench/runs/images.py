@@ -293,11 +293,11 @@ class ImageExperiment:
             seed=recipe.seed,
             method=method.name,
             rate=method.dropout,
-            device=machine.device,
+            device=machine.here,
             precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
             window=options.window,
             overlap=options.overlap,
-            speed=Speed("inductor" if options.compile else None, options.cuda_graphs and machine.device.type == "cuda"),
+            speed=Speed("inductor" if options.compile else None, options.cuda_graphs and machine.here.type == "cuda"),
             # What a method computes for a member may need processes of its own; plain files can be read at once.
             loaded_at_once=machine.workers if type(method).weights is Method.weights else 1,
         )
@@ -479,7 +479,8 @@ class DomainTask:
         """Go on from what was saved, take what others have evaluated, and save now and then."""
         total, pacer = len(self.data.samples), Pacer()
         self.resume(evaluation)
-        with self.evaluation.reporter.step(f"evaluate {self.name}", total, evaluation.done.images) as advance:
+        word = "evaluate" if self.stretches.missing() else "merge"
+        with self.evaluation.reporter.step(f"{word} {self.name}", total, evaluation.done.images) as advance:
 
             def after_shard(images: int) -> None:
                 advance(images)

@@ -135,8 +135,8 @@ class Needs:
 
     @property
     def resources(self) -> list[Resource]:
-        """Disk, memory, and that of the GPU if one is used."""
-        return [self.disk, *self.memories]
+        """Disk, memory, and that of the GPU if one is used; the memory of machines elsewhere is not known here."""
+        return [self.disk] if self.run.machine.executor.elsewhere else [self.disk, *self.memories]
 
     @cached_property
     def disk(self) -> Resource:

@@ -25,9 +25,9 @@ from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
 from epibench.runs.needs import check_needs, needs_checks
-from epibench.runs.shards import SharedEvaluation
+from epibench.runs.shards import SharedEvaluation, evaluate_elsewhere
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Evaluated, Machine, Run, Trained, collect_trained, num_missing, train_method
+from epibench.runs.train import Evaluated, Machine, Run, Trained, collect_trained, num_missing, train_networks
 
 STEPS: tuple[Step, ...] = ("train", "evaluate")
 Done = TypeVar("Done")
@@ -38,15 +38,21 @@ def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Rep
     run = Run(recipe, folder, machine, reporter)
     failed, experiment = dict[str, str](), begin(run, STEPS)
     begun = time.perf_counter()
-    trained = of_each(run, run.recipe.methods, partial(train_method, run), failed)
+    train_networks(run, dict.fromkeys(run.recipe.methods), failed)
+    trained = collect_all(run, failed)
     return evaluate_trained(experiment, trained, failed, begun)
 
 
-def train(run: Run) -> dict[str, str]:
-    """Train the networks that are missing, and nothing else; returns why methods failed, by their names."""
+def train(run: Run, only: Mapping[str, Sequence[int] | None] | None = None) -> dict[str, str]:
+    """Train the networks that are missing, and nothing else; returns why methods failed, by their names.
+
+    only: these networks of these methods; None for all of a method.
+    """
     failed = dict[str, str]()
     begin(run, ("train",))
-    of_each(run, run.recipe.methods, partial(train_method, run), failed)
+    train_networks(run, only or dict.fromkeys(run.recipe.methods), failed)
+    if not only:
+        collect_all(run, failed)
     return failed
 
 
@@ -55,7 +61,7 @@ def evaluate(run: Run) -> RunResults:
     check_trained(run)
     failed, experiment = dict[str, str](), begin(run, ("evaluate",))
     begun = time.perf_counter()
-    trained = of_each(run, run.recipe.methods, partial(collect_trained, run), failed)
+    trained = collect_all(run, failed)
     return evaluate_trained(experiment, trained, failed, begun)
 
 
@@ -141,11 +147,19 @@ def of_each(run: Run, methods: Iterable[str], work: Callable[[str], Done], faile
     return done
 
 
+def collect_all(run: Run, failed: dict[str, str]) -> dict[str, Trained]:
+    """What came out of the trainings of every method that has not failed."""
+    names = [name for name in run.recipe.methods if name not in failed]
+    return of_each(run, names, partial(collect_trained, run), failed)
+
+
 def evaluate_trained(
     experiment: ImageExperiment | ToyExperiment, trained: Mapping[str, Trained], failed: dict[str, str], begun: float
 ) -> RunResults:
     """Evaluate every method whose networks are trained, and keep the results. begun: when the clock was started."""
     run = experiment.run
+    if run.machine.executor.elsewhere and isinstance(experiment, ImageExperiment):
+        evaluate_elsewhere(run, failed)
     evaluated: dict[str, Any] = of_each(
         run, trained, lambda name: experiment.evaluate(name, trained[name], failed), failed
     )
@@ -165,7 +179,7 @@ def collected(
         torch=torch.__version__,
         python=platform.python_version(),
         commit=commit(),
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        device=torch.cuda.get_device_name(device) if machine.here.type == "cuda" else device.type,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         methods={name: each.facts for name, each in evaluated.items()},
         summary={name: each.summary for name, each in evaluated.items()},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,9 @@ from epibench.recipes.dense import DenseRecipe
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import DomainTask, ImageExperiment
 from epibench.runs.jobs import Send
-from epibench.runs.train import Machine, Run, collect_trained
+from epibench.runs.train import Machine, Run, collect_trained, memory_of_job
+
+JOBS_PER_PLACE = 2  # where one job can run at a time: faster machines do more of them
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,11 @@ class EvaluateJob:
     num_images: int
     device: str
     workers: int = 0
+    share: float = 1.0  # of the machine's memory
     cost: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}, stretches {self.stretches[0]} to {self.stretches[-1]}"
 
     @property
     def name(self) -> str:
@@ -46,9 +53,16 @@ class EvaluateJob:
 
 
 def evaluate_job(job: EvaluateJob, send: Send) -> None:
-    """Carry a job out, and send the numbers of images that are done."""
-    machine = Machine(torch.device(job.device), 1, job.workers)
-    SharedEvaluation(Run(job.recipe, RunFolder(job.folder), machine, Silent())).carry_out(job, send)
+    """Carry a job out, and send how many of its images are done."""
+    done = 0
+
+    def advance(images: int) -> None:
+        nonlocal done
+        done += images
+        send(done)
+
+    machine = Machine(torch.device(job.device), 1, job.workers, share=job.share)
+    SharedEvaluation(Run(job.recipe, RunFolder(job.folder), machine, Silent())).carry_out(job, advance)
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,7 @@ class SharedEvaluation:
                 sum(len(task.stretches.images(number)) for number in numbers),
                 str(machine.device),
                 machine.workers,
+                1 / machine.jobs,
                 cost=task.domain == first and 0 in numbers,
             )
 
@@ -149,3 +164,32 @@ def cut(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
         parts[min(count - 1, count * (2 * done + each.work) // (2 * total))].append(each)
         done += each.work
     return parts
+
+
+def evaluate_elsewhere(run: Run, failed: dict[str, str]) -> None:
+    """Let the machines of an executor evaluate all that is left, in stretches; why any failed is noted.
+
+    Who then goes on with the evaluation only merges. How many stretches a job has depends on how many jobs run at once,
+    the numbers do not. A store of predictions is written by one process: with one, nothing is done elsewhere.
+    """
+    shared, executor = SharedEvaluation(run), run.machine.executor
+    if shared.experiment.recipe.evaluation.store:
+        return
+    needs = run.machine.needs(memory=memory_of_job(run.recipe))
+    jobs = shared.jobs(JOBS_PER_PLACE * executor.room(needs))
+    done = [0] * len(jobs)
+    with ExitStack() as stack:
+        advance = {}
+        for name in dict.fromkeys(job.name for job in jobs):
+            total = sum(job.num_images for job in jobs if job.name == name)
+            advance[name] = stack.enter_context(run.reporter.step(f"evaluate {name}", total))
+
+        def receive(number: int, images: int) -> None:
+            advance[jobs[number].name](max(0, images - done[number]))  # a job that was lost begins anew
+            done[number] = max(done[number], images)
+
+        errors = executor.run(jobs, evaluate_job, needs, receive)
+    for number, text in errors.items():
+        if jobs[number].name not in failed:
+            failed[jobs[number].name] = text
+            run.reporter.say(f"{jobs[number].name} failed: {text}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,41 +19,64 @@ from epibench.methods.contract import Member, Method, TrainedNetwork
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe
 from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary, TrainingLog
+from epibench.runs.executors import Executor, JobNeeds, LocalExecutor
 from epibench.runs.folder import RunFolder, share_work
-from epibench.runs.jobs import run_jobs
 from epibench.runs.trainers import TrainJob, finite_networks, sharing_memory, train_job, view_of
 from epibench.training.state import Weights
 
+PROCESS_MEMORY = 10**9  # bytes of a process: its libraries and data, beside the weights
+COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
 STACK = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?(\.unfinished)?\.safetensors")  # first and last of stacked networks
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a run happens. jobs: networks that are trained at once; workers: processes that load data for each."""
+    """Where a run happens. jobs: networks that are trained at once; workers: processes that load data for each.
+
+    device: of this process, and of jobs; where an executor has GPUs elsewhere, this process may have none. share: of
+    the machine's memory that this process may take.
+    """
 
     device: torch.device
     jobs: int
     workers: int
+    executor: Executor = field(default_factory=LocalExecutor)
+    share: float = 1.0
 
     @classmethod
-    def of(cls, device: torch.device, jobs: int | None) -> Machine:
+    def of(cls, device: torch.device, jobs: int | None, executor: Executor | None = None) -> Machine:
         """By default one network per core on a CPU, and one on a GPU, whose data is loaded by the cores."""
-        cores = len(os.sched_getaffinity(0))
+        executor = executor or LocalExecutor()
+        cores = executor.cores
         if device.type == "cpu":
-            return cls(device, jobs or cores, 0)
-        return cls(device, jobs or 1, max(1, min(8, (cores - 1) // (jobs or 1))))
+            return cls(device, jobs or cores, 0, executor)
+        return cls(device, jobs or 1, max(1, min(8, (cores - 1) // (jobs or 1))), executor)
+
+    @property
+    def here(self) -> torch.device:
+        """The device of this process."""
+        return self.device if self.device.type == "cpu" or torch.cuda.is_available() else torch.device("cpu")
 
     @property
     def memory(self) -> int:
-        """Bytes that the device has."""
-        if self.device.type == "cuda":
-            return int(torch.cuda.get_device_properties(self.device).total_memory)
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        """Bytes of the device's memory that this process may take."""
+        if self.here.type == "cuda":
+            return int(self.share * torch.cuda.get_device_properties(self.device).total_memory)
+        return int(self.share * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
     def device_of(self, number: int) -> str:
-        """The device of a job: jobs take turns on the GPUs."""
+        """The device of a job: jobs take turns on the GPUs; elsewhere one sees only those that it is given."""
         named = str(self.device)
-        return named if named != "cuda" else f"cuda:{number % torch.cuda.device_count()}"
+        if named != "cuda":
+            return named
+        return "cuda:0" if self.executor.elsewhere else f"cuda:{number % torch.cuda.device_count()}"
+
+    def needs(self, at_once: int | None = None, devices: int = 1, memory: int = 0) -> JobNeeds:
+        """What a job on so many devices needs; at_once: how many run at once here, if not as many as can."""
+        at_once = at_once or self.jobs
+        if self.device.type == "cpu":
+            return JobNeeds(at_once, cpus=devices, memory=memory)
+        return JobNeeds(at_once, 1 + self.workers, devices if devices > 1 else 1 / self.jobs, memory)
 
 
 @dataclass(frozen=True)
@@ -123,18 +147,37 @@ def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
 
 def train_method(run: Run, name: str) -> Trained:
     """Train all networks of a method that are not trained yet."""
-    jobs = jobs_of(run, name)
-    number = run.recipe.method(name).num_trained
-    if finished := number - num_missing(run, name):
-        run.reporter.say(f"{name}: {finished} of {number} networks trained already")
-    share_work(
-        jobs,
-        done=lambda job: job.ended,
-        lock=lambda job: job.files.path("lock"),
-        work=lambda todo: train_all(run, name, todo),
-        reporter=run.reporter,
-    )
+    failed = dict[str, str]()
+    train_networks(run, {name: None}, failed)
+    if failed:
+        raise InputError(failed[name])
     return collect_trained(run, name)
+
+
+def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: dict[str, str]) -> None:
+    """Train what is missing of these networks, by method, None for all of one; why methods failed goes into `failed`.
+
+    One method after another on this machine; elsewhere all at once, so that no node waits for the last of a method.
+    """
+    several = run.machine.executor.elsewhere
+    for names in [list(asked)] if several else [[name] for name in asked]:
+        training = _Training(run, failed)
+        jobs = [job for name in names for job in training.jobs_of(name, asked[name])]
+        share_work(
+            jobs,
+            done=training.is_done,
+            lock=lambda job: job.files.path("lock"),
+            work=training.train,
+            reporter=run.reporter,
+        )
+
+
+def memory_of_job(recipe: Recipe) -> int:
+    """Bytes that a process takes, about, that trains a network or evaluates images."""
+    if not isinstance(recipe, DenseRecipe):
+        return PROCESS_MEMORY
+    network = recipe.network.build(2 if recipe.likelihood == "categorical" else None)
+    return PROCESS_MEMORY + COPIES * sum(each.nbytes for each in network.parameters())
 
 
 def num_missing(run: Run, name: str) -> int:
@@ -143,23 +186,68 @@ def num_missing(run: Run, name: str) -> int:
     return sum(network in wanted for job in jobs_of(run, name) if not job.ended for network in job.networks)
 
 
-def train_all(run: Run, name: str, jobs: Sequence[TrainJob]) -> None:
-    """Train these networks, less those that another process trains. One that diverges does not stop the others."""
-    steps = run.recipe.training_steps(name)
-    # What is trained may still have to be fitted.
-    steps_done = {n: job.files.step() if job.files.finished() is None else steps for n, job in enumerate(jobs)}
-    with run.reporter.step(f"train {name}", steps * len(jobs), sum(steps_done.values())) as advance:
+@dataclass(frozen=True)
+class _Training:
+    """Trainings of one method or several; where one fails, that is noted, and those of other methods go on."""
 
-        def receive(number: int, message: Any) -> None:
-            step, note = message
-            advance(step - steps_done[number], note)
-            steps_done[number] = step
+    run: Run
+    failed: dict[str, str]
 
-        errors = run_jobs(sharing_memory(jobs), train_job, run.recipe.trained_at_once or run.machine.jobs, receive)
-    for number, text in errors.items():
-        if jobs[number].files.failure() is None:
-            raise InputError(text)
-        run.reporter.say(text)
+    def fail(self, name: str, error: InputError | str) -> None:
+        """Note that a method cannot be trained, and why."""
+        if name not in self.failed:
+            self.failed[name] = str(error)
+            self.run.reporter.say(f"{name} failed: {error}")
+
+    def jobs_of(self, name: str, networks: Sequence[int] | None) -> list[TrainJob]:
+        """The trainings of these networks of a method; says what is trained already."""
+        try:
+            jobs = [job for job in jobs_of(self.run, name) if networks is None or {*job.networks} & {*networks}]
+            number = self.run.recipe.method(name).num_trained if networks is None else len(networks)
+            missing = num_missing(self.run, name) if networks is None else sum(not job.ended for job in jobs)
+        except InputError as error:
+            self.fail(name, error)
+            return []
+        if finished := number - missing:
+            self.run.reporter.say(f"{name}: {finished} of {number} networks trained already")
+        return jobs
+
+    def is_done(self, job: TrainJob) -> bool:
+        """Whether there is nothing more to do for a training."""
+        try:
+            return job.method in self.failed or job.ended
+        except InputError as error:
+            self.fail(job.method, error)
+            return True
+
+    def train(self, jobs: Sequence[TrainJob]) -> None:
+        """Train these networks, less those that another process trains. One that diverges does not stop the others."""
+        run, names = self.run, list(dict.fromkeys(job.method for job in jobs))
+        # What is trained may still have to be fitted.
+        ends = [run.recipe.training_steps(job.method) for job in jobs]
+        done = [job.files.step() if job.files.finished() is None else end for job, end in zip(jobs, ends, strict=True)]
+        with ExitStack() as stack:
+            advance = {}
+            for name in names:
+                own = [number for number, job in enumerate(jobs) if job.method == name]
+                total, begun = sum(ends[number] for number in own), sum(done[number] for number in own)
+                advance[name] = stack.enter_context(run.reporter.step(f"train {name}", total, begun))
+
+            def receive(number: int, message: Any) -> None:
+                step, note = message
+                advance[jobs[number].method](max(0, step - done[number]), note)  # a job that was lost begins earlier
+                done[number] = max(step, done[number])
+
+            devices = run.recipe.training.devices if isinstance(run.recipe, DenseRecipe) else 1
+            memory = memory_of_job(run.recipe) if run.machine.executor.elsewhere else 0
+            needs = run.machine.needs(run.recipe.trained_at_once, devices, memory)
+            sent = jobs if run.machine.executor.elsewhere else sharing_memory(jobs)
+            errors = run.machine.executor.run(sent, train_job, needs, receive)
+        for number, text in errors.items():
+            if jobs[number].files.failure() is None:
+                self.fail(jobs[number].method, text)
+            else:
+                run.reporter.say(text)
 
 
 def collect_trained(run: Run, name: str) -> Trained:

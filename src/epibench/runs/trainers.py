@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
 from torch.func import functional_call
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
@@ -45,6 +44,9 @@ from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
 from epibench.training.state import DivergedError, LogRow, Pacer, StateMismatchError, TrainingState, Watch, Weights
 from epibench.training.statistics import batch_norm_statistics
 
+if TYPE_CHECKING:  # takes seconds to import, and toy problems and evaluations do without
+    from lightning.fabric import Fabric
+
 for _name in ("lightning.fabric", "lightning.pytorch"):  # the run itself says what it does, in all of its processes
     logging.getLogger(_name).setLevel(logging.WARNING)
 logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it stops processes beside a failed one
@@ -67,6 +69,10 @@ class TrainJob:
     device: str
     workers: int = 0
     decoded: DecodedMemory | None = None
+
+    def __str__(self) -> str:
+        numbers = f"{self.networks[0]}-{self.networks[-1]}" if len(self.networks) > 1 else f"{self.networks[0]}"
+        return f"{self.method}: network{'s' if len(self.networks) > 1 else ''} {numbers}"
 
     @cached_property
     def files(self) -> Checkpoints:
@@ -317,6 +323,8 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
 
 def make_fabric(recipe: DenseRecipe, device: torch.device) -> Fabric:
     """Where and how precisely a network is trained."""
+    from lightning.fabric import Fabric
+
     devices, strategy = recipe.training.devices, "ddp_spawn" if recipe.training.devices > 1 else "auto"
     chosen: Any = devices if devices > 1 or device.type == "cpu" else [device.index or 0]
     return Fabric(accelerator=device.type, strategy=strategy, devices=chosen, precision=precision_of(recipe, device))

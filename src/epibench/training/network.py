@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
@@ -36,6 +35,9 @@ from epibench.training.state import (
     Watch,
     Weights,
 )
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 LOG_EVERY = 20  # steps; a loss that is not finite is noticed as late as that

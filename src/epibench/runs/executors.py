@@ -1,0 +1,100 @@
+"""Who carries out the independent jobs of a run: processes of this machine, or the nodes of a Ray cluster.
+
+Jobs are plain data that a process elsewhere can take, and `work` is a function of a module. What a job finds goes into
+the run folder; all that it sends back is where it stands.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from epibench import devices
+from epibench.errors import InputError
+from epibench.runs.jobs import Job, Send, run_jobs
+
+EXECUTORS = ("local", "ray")
+Receive = Callable[[int, Any], None]
+
+
+@dataclass(frozen=True)
+class JobNeeds:
+    """What one job needs. at_once: how many may run on this machine; gpus: 0.5 shares one; memory: bytes."""
+
+    at_once: int = 1
+    cpus: int = 1
+    gpus: float = 0.0
+    memory: int = 0
+
+
+class Executor(Protocol):
+    """Carries out jobs. elsewhere: on machines of its own, so that what this one has does not limit them."""
+
+    elsewhere: bool
+
+    @property
+    def cores(self) -> int:
+        """The cores of this machine, or of any that jobs run on, for each of its GPUs if they need one."""
+
+    def resolve_device(self, name: str, option: str) -> str:
+        """The kind of device that jobs run on: `auto` takes a GPU if there is one."""
+
+    def room(self, needs: JobNeeds) -> int:
+        """How many such jobs can run at a time."""
+
+    def run(
+        self, jobs: Sequence[Job], work: Callable[[Job, Send], None], needs: JobNeeds, receive: Receive
+    ) -> dict[int, str]:
+        """Do all jobs; returns what went wrong, by the number of the job. `receive` gets their numbers and messages.
+
+        A job that raises an InputError does not stop the others. A message says where a job stands: of several that
+        follow each other fast, only the last may arrive. `str(job)` is what messages call it.
+        """
+
+
+class LocalExecutor:
+    """Processes of this machine; a single one at once is this process."""
+
+    elsewhere = False
+
+    @property
+    def cores(self) -> int:
+        """The cores of this machine."""
+        return len(os.sched_getaffinity(0))
+
+    def resolve_device(self, name: str, option: str) -> str:
+        """The device of this machine."""
+        return devices.resolve_device(name, option)
+
+    def room(self, needs: JobNeeds) -> int:
+        """As many as were asked for."""
+        return needs.at_once
+
+    def run(
+        self, jobs: Sequence[Job], work: Callable[[Job, Send], None], needs: JobNeeds, receive: Receive
+    ) -> dict[int, str]:
+        """Do all jobs, as many at once as they may be."""
+        return run_jobs(jobs, work, needs.at_once, receive)
+
+
+@contextmanager
+def open_executor(name: str, folder: Path, say: Callable[[str], None]) -> Iterator[Executor]:
+    """The executor of a name, for a run in a folder; one that was started for it is stopped in the end."""
+    if check_executor(name) == "local":
+        yield LocalExecutor()
+        return
+    from epibench.runs.ray_executor import open_ray
+
+    with open_ray(folder, say) as executor:
+        yield executor
+
+
+def check_executor(name: str, option: str = "executor") -> str:
+    """Refuse a name that no executor has. option: what a message calls it."""
+    if name not in EXECUTORS:
+        raise InputError(f"{option} '{name}' is unknown: there are {' and '.join(EXECUTORS)}")
+    return name

@@ -1,0 +1,248 @@
+"""Runs on a Ray cluster: the same numbers, whatever nodes and processes are lost on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray_jobs
+import torch
+from silent_reporter import Silent, run_in
+from small_dense_recipe import small_dense
+from small_recipes import small
+
+from epibench.errors import InputError
+from epibench.recipes import Recipe
+from epibench.runs import ray_executor, shards, train
+from epibench.runs import run as steps
+from epibench.runs.executors import JobNeeds, open_executor
+from epibench.runs.folder import RunFolder
+from epibench.runs.run import carry_out
+from epibench.runs.train import Machine, Run
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'epibench[ray]'")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray's sockets and pipes
+NOT_THE_SAME = ("checksum", "created", "seconds", "cost")  # times, and the memory of a pass
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A cluster with two cores on its first node, to which tests may add nodes that they lose."""
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ray_executor.STARTED_WITH.items():
+            patch.setenv(name, value)
+        patch.setenv("RAY_health_check_period_ms", "300")  # a node that is lost is noticed soon
+        patch.setattr(ray_executor, "RETRIES", 1)
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        patch.setenv("RAY_ADDRESS", cluster.address)
+        ray.cloudpickle.register_pickle_by_value(ray_jobs)
+        yield cluster
+        ray.cloudpickle.unregister_pickle_by_value(ray_jobs)
+        cluster.shutdown()
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def executor(cluster, tmp_path: Path, said: list[str], monkeypatch) -> Iterator[ray_executor.RayExecutor]:
+    """Works in a folder of its own, where tasks are, too."""
+    monkeypatch.chdir(tmp_path)
+    with open_executor("ray", tmp_path, said.append) as executor:
+        yield executor
+
+
+def wait_until(happened: Callable[[], Any], seconds: float = 60) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := happened()):
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(0.05)
+    return found
+
+
+def notes(folder: Path, what: str) -> list[tuple[str, int]]:
+    """The nodes and processes of tasks that began so."""
+    path = folder / "notes.txt"
+    lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    return [(node, int(process)) for name, node, process in lines if name.startswith(what)]
+
+
+def test_jobs_that_fail_leave_the_others(executor, said: list[str], tmp_path: Path) -> None:
+    jobs, received = ["good", "bad", "broken", "dead", "dead-at-first"], []
+    errors = executor.run(jobs, ray_jobs.work, JobNeeds(memory=10**8), lambda *message: received.append(message))
+    assert errors == {
+        1: "bad: give another one",
+        2: "broken: failed 2 times, the last time because ZeroDivisionError: of all things; the same command tries it "
+        "again",
+        3: "dead: failed 2 times, the last time because its process died; the same command tries it again",
+    }
+    assert {job: len(notes(tmp_path, job)) for job in ("good", "bad", "broken", "dead")} == {
+        **{"good": 1, "bad": 1},  # what a user did wrong is not tried again
+        **{"broken": 2, "dead": 4},  # with the one that died only at first
+    }
+    assert "dead-at-first: its process died; it is tried again (1 of 1)" in said
+    for number in (0, 1, 4):  # the last message of a job always arrives
+        assert [content for sender, content in received if sender == number][-1] == (jobs[number], 2)
+    processes = [process for _, process in notes(tmp_path, "")]
+    assert len(processes) == len({*processes, os.getpid()}) - 1  # each in a process of its own
+
+
+def test_the_cluster_is_described_in_a_line(executor, said: list[str]) -> None:
+    assert said[0].startswith("Ray: 1 node, 2 cores")
+    assert executor.run([], ray_jobs.work, JobNeeds(), lambda *message: None) == {}
+
+
+def test_gpus_are_those_of_the_cluster(executor) -> None:
+    assert executor.resolve_device("auto", "--device") == "cpu"
+    with pytest.raises(InputError, match="--device cuda: no node of the Ray cluster has a GPU"):
+        executor.resolve_device("cuda", "--device")
+    with pytest.raises(InputError, match="Ray chooses the GPU"):
+        executor.resolve_device("cuda:1", "--device")
+
+
+def test_nobody_asks_for_more_than_a_node_has(executor, said: list[str]) -> None:
+    options = executor.options(JobNeeds(cpus=64, memory=10**15))
+    assert options["num_cpus"] == 2
+    assert options["memory"] < 10**15
+    thirds = executor.options(JobNeeds(gpus=1 / 3))["num_gpus"]
+    assert 0.333 < thirds <= 1 / 3
+
+
+def test_how_many_tasks_fit(executor) -> None:
+    assert executor.room(JobNeeds()) == 2
+    assert executor.room(JobNeeds(cpus=2)) == 1
+    assert executor.room(JobNeeds(gpus=0.5)) == 1  # or else nobody would begin
+
+
+def test_a_node_must_see_the_folders(executor, tmp_path: Path) -> None:
+    executor.folder = tmp_path / "elsewhere"
+    errors = executor.run(["good"], ray_jobs.work, JobNeeds(), lambda *message: None)
+    assert errors[0].startswith(f"{tmp_path}/elsewhere: node ")
+    assert "give --out on storage that all nodes have" in errors[0]
+    assert notes(tmp_path, "good") == []
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+
+import ray
+import ray_jobs
+
+from epibench.runs.executors import JobNeeds, open_executor
+
+ray.cloudpickle.register_pickle_by_value(ray_jobs)
+with open_executor("ray", Path.cwd(), print) as executor:
+    executor.run(["endless", "endless", "endless"], ray_jobs.work, JobNeeds(), lambda *message: None)
+"""
+
+
+def test_an_interruption_ends_all_tasks(cluster, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    script = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        running = wait_until(lambda: len(begun := notes(tmp_path, "endless")) == 2 and begun)
+        script.send_signal(signal.SIGINT)
+        assert script.wait(30) == -signal.SIGINT  # as Python ends
+    finally:
+        script.kill()
+        script.wait()
+    wait_until(lambda: not any(Path(f"/proc/{process}").exists() for _, process in running))
+    assert len(notes(tmp_path, "endless")) == 2  # the third did not begin
+
+
+# Whole runs
+
+
+def run_on_ray(path: Path, recipe: Recipe, said: list[str] | None = None) -> dict[str, Any]:
+    reporter = Silent()
+    with open_executor("ray", path, reporter.say) as executor:
+        machine = Machine.of(torch.device("cpu"), None, executor)
+        results = carry_out(recipe, RunFolder(path), machine, reporter)
+    if said is not None:
+        said += reporter.said
+    return results.model_dump(mode="json")
+
+
+def numbers(results: dict[str, Any]) -> dict[str, Any]:
+    """All but times and what depends on them."""
+    return {name: value for name, value in results.items() if name not in NOT_THE_SAME}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("scenes")
+
+
+def test_a_toy_problem_has_the_same_numbers(cluster, tmp_path: Path) -> None:
+    recipe = small("toy-classification", 'methods=["ensemble", "sgld"]')
+    assert numbers(run_on_ray(tmp_path / "ray", recipe)) == numbers(run_in(tmp_path / "local", recipe))
+
+
+def test_a_network_that_always_fails_leaves_the_others(cluster, cache: Path, tmp_path: Path, monkeypatch) -> None:
+    recipe = small_dense(cache, "ensemble.num_members=2", "mc_dropout.num_networks=1", "members=[1]")
+    monkeypatch.setattr(train, "train_job", ray_jobs.train_all_but_one)
+    with open_executor("ray", tmp_path / "run", lambda text: None) as executor:
+        machine = Machine.of(torch.device("cpu"), None, executor)
+        failed = steps.train(Run(recipe, RunFolder(tmp_path / "run"), machine, Silent()))
+    why = "failed 2 times, the last time because its process died; the same command tries it again"
+    assert failed == {"ensemble": f"ensemble: network 1: {why}"}
+    trained = [str(path.relative_to(tmp_path / "run" / "members")) for path in tmp_path.rglob("*.safetensors")]
+    assert sorted(trained) == ["ensemble/0000.safetensors", "mc_dropout/0000.safetensors"]
+
+
+class Losses(threading.Thread):
+    """Takes the first other node away where a task waits at a gate, and opens the gate."""
+
+    def __init__(self, cluster: Any, folder: Path, gates: list[str]):
+        super().__init__(daemon=True)
+        self.cluster, self.folder, self.gates, self.lost = cluster, folder, gates, list[str]()
+
+    def run(self) -> None:
+        for gate in self.gates:
+            node = wait_until(partial(self.node_at, gate), 120)
+            self.cluster.remove_node(node, allow_graceful=False)
+            self.lost.append(node.node_id)
+            (self.folder / gate).touch()
+
+    def node_at(self, gate: str) -> Any:
+        """A node, not the first one, where a task waits."""
+        waiting = {name for name, _ in notes(self.folder, f"{gate}:")}
+        return next((node for node in self.cluster.worker_nodes if node.node_id in waiting), None)
+
+
+def test_nodes_may_be_lost(cluster, cache: Path, tmp_path: Path, monkeypatch) -> None:
+    """One of three nodes is killed in training, another one in evaluation."""
+    recipe = small_dense(cache, 'methods=["ensemble"]')
+    local = run_in(tmp_path / "local", recipe)
+    for _ in range(2):
+        cluster.add_node(num_cpus=2)
+    cluster.wait_for_nodes()
+    monkeypatch.setattr(Machine, "needs", lambda *given, **named: JobNeeds(cpus=2))  # one task on each node
+    monkeypatch.setattr(train, "train_job", ray_jobs.train_at_gate)
+    monkeypatch.setattr(shards, "evaluate_job", ray_jobs.evaluate_at_gate)
+    losses, said = Losses(cluster, tmp_path, ["train", "evaluate"]), list[str]()
+    losses.start()
+    results = run_on_ray(tmp_path / "run", recipe, said)
+    losses.join(10)
+    assert len(set(losses.lost)) == 2
+    assert numbers(results) == numbers(local)
+    again = [line for line in said if "it is tried again" in line]
+    assert [line.partition(":")[0].split(" on ")[0] for line in again] == ["ensemble", "ensemble"]
+    assert ["stretches 0 to 0" in line for line in again] == [False, True]
+    assert all("its node was lost" in line or "its process died" in line for line in again)
