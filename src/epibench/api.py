@@ -83,7 +83,7 @@ def train(
         from epibench.recipes.only import networks_asked_for
         from epibench.runs import run as steps
 
-        asked = networks_asked_for([only] if isinstance(only, str) else only, opened.recipe, "only")
+        asked = networks_asked_for([only] if isinstance(only, str) else only, opened.recipe, "only") if only else None
         if failed := steps.train(opened, asked):
             raise InputError("; ".join(failed.values()))
     return opened.folder.path

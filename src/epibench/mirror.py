@@ -26,6 +26,7 @@ VARIABLE = "EPIBENCH_MIRROR"  # the folder and the URL, for this process and tho
 WAITS = (1.0, 4.0, 15.0)  # seconds before a request that failed is made again
 STATE = ".unfinished.safetensors"
 WEIGHTS = ".safetensors"
+MEMBERS = "members/"
 LEFT_OUT = ("predictions", "video", "wandb", "mlflow.db")  # stay where they were made
 
 
@@ -111,6 +112,17 @@ def open_mirror(url: str, cache: Path, wanted: Callable[[str], bool] = lambda na
         ) from None
     os.environ[VARIABLE] = f"{mirror.folder} {url}"
     return mirror.folder
+
+
+def fetch_current(weights: bool = True) -> None:
+    """Fetch what others have written to the URL of this process' mirror, if it has one. weights: of networks, too."""
+    if (mirror := current()) is None:
+        return
+    mirror.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        _again(lambda: mirror.pull(lambda name: weights or name.endswith(STATE) or not name.startswith(MEMBERS)))
+    except OSError as error:
+        raise InputError(f"{mirror.url}: cannot be read ({_in_words(error)}); can every node reach it?") from None
 
 
 def close_mirror() -> None:

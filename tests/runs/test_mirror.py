@@ -215,6 +215,25 @@ def test_what_cannot_be_written_is_kept_and_written_later(opened, tmp_path: Path
     assert (tmp_path / "storage/members/map/0000.safetensors").read_bytes() == b"weights"
 
 
+def test_a_task_elsewhere_fetches_what_it_needs(opened, tmp_path: Path, monkeypatch) -> None:
+    here, names = opened("one"), ("members/ensemble/0000.safetensors", "members/ensemble/0001.unfinished.safetensors")
+    for name in ("recipe.json", "evaluation/ensemble/clean.stretches/000000.safetensors", *names):
+        files.write_bytes(here / name, b"content")
+    other = tmp_path / "other"  # made by the task: its node has no such folder
+    url = os.environ[mirror.VARIABLE].rpartition(" ")[2]
+    monkeypatch.setenv(mirror.VARIABLE, f"{other} {url}")
+    mirror.fetch_current(weights=False)
+    assert (other / "recipe.json").read_bytes() == b"content"
+    assert (other / names[1]).exists()
+    assert not (other / names[0]).exists()
+    mirror.fetch_current()
+    assert (other / names[0]).exists()
+    files.write_bytes(other / "evaluation/ensemble/clean.stretches/000001.safetensors", b"more")
+    monkeypatch.setenv(mirror.VARIABLE, f"{here} {url}")
+    mirror.fetch_current()
+    assert (here / "evaluation/ensemble/clean.stretches/000001.safetensors").read_bytes() == b"more"
+
+
 def test_locks_and_stores_stay_here(opened, tmp_path: Path) -> None:
     folder = opened("one")
     for name in ("members/map/0000.lock", "predictions/map/a.json", "recipe.json"):

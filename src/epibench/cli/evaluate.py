@@ -105,6 +105,8 @@ def evaluate_run(
     shard: str | None = None,
 ) -> None:
     """Evaluate the networks of a run folder with other settings or on further domains; write results and page."""
+    from epibench.recipes.only import parse_shard
+
     part = None if shard is None else parse_shard(shard)
     if part is not None and executor != "local":
         raise InputError(f"--executor {executor} cuts an evaluation into parts by itself; leave --shard {shard} out")
@@ -143,13 +145,3 @@ def recipe_of(folder: Path, on: Sequence[str], settings: Sequence[str]) -> Recip
     from epibench.recipes import apply_settings, read_recipe
 
     return with_domains(apply_settings(read_recipe(folder), settings), on)
-
-
-def parse_shard(text: str) -> tuple[int, int]:
-    """`2/8` as numbers."""
-    number, slash, count = text.partition("/")
-    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise InputError(
-            f"--shard {text}: give the number of the shard and how many there are, as 2/8, from 1/8 to 8/8"
-        )
-    return int(number), int(count)

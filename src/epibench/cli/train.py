@@ -18,12 +18,17 @@ Only = Annotated[
         "May be given several times.",
     ),
 ]
+Shard = Annotated[
+    str | None,
+    typer.Option(metavar="K/N", help="Only the K-th of N parts of the networks, for N processes anywhere."),
+]
 
 
 def train(
     recipe: RecipeOrRun,
     out: Out = None,
     only: Only = None,
+    shard: Shard = None,
     settings: Settings = None,
     device: Device = "auto",
     executor: ExecutorName = "local",
@@ -31,11 +36,15 @@ def train(
 ) -> None:
     """Train the networks of a recipe that are missing, and nothing else. What is trained is not trained again."""
     from epibench.recipes import apply_settings, find_recipe
-    from epibench.recipes.only import networks_asked_for
+    from epibench.recipes.only import networks_asked_for, networks_of_shard, parse_shard
 
     recipe = local_recipe(recipe)
     chosen = apply_settings(find_recipe(recipe), settings or [])
-    asked = networks_asked_for(only or [], chosen, "--only")
+    asked = networks_asked_for(only, chosen, "--only") if only else None
+    if shard is not None:
+        if only:
+            raise InputError(f"--shard {shard} and --only {only[0]} choose networks both; give one of them")
+        asked = networks_of_shard(chosen, *parse_shard(shard))
     with opened_run(chosen, folder_of(recipe, chosen, out), device, jobs, executor) as opened:
         from epibench.runs import run
         from epibench.runs.train import num_missing

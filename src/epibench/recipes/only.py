@@ -1,4 +1,4 @@
-"""Some of the networks of a recipe, as `ensemble:3-5`: so that several machines train a part each."""
+"""Some of the networks of a recipe, as `ensemble:3-5` or `2/8`: so that several machines train a part each."""
 
 from __future__ import annotations
 
@@ -44,3 +44,37 @@ def _numbers(text: str, place: str, count: int) -> list[int]:
             raise InputError(f"{place}: there is no '{part}'; the networks have the numbers 0 to {count - 1}")
         chosen += range(first, last + 1)
     return chosen
+
+
+def networks_of_shard(recipe: Recipe, number: int, count: int) -> dict[str, tuple[int, ...] | None]:
+    """The networks of one of `count` shards, numbered from 1, of about the same steps each; it may have none."""
+    together = not isinstance(recipe, DenseRecipe)
+    units = [(name, 0) for name in recipe.methods] if together else every_network(recipe)
+    steps = [recipe.training_steps(name) * (recipe.method(name).num_trained if together else 1) for name, _ in units]
+    chosen: dict[str, tuple[int, ...] | None] = {}
+    for (name, network), shard in zip(units, shards_of(steps, count), strict=True):
+        if shard == number:
+            chosen[name] = None if together else (*(chosen.get(name) or ()), network)
+    return chosen
+
+
+def every_network(recipe: Recipe) -> list[tuple[str, int]]:
+    """All networks of a recipe, by method and number."""
+    return [(name, network) for name in recipe.methods for network in range(recipe.method(name).num_trained)]
+
+
+def shards_of(works: Sequence[int], count: int) -> list[int]:
+    """The shard, from 1, of each piece of work: neighbours together, about the same work for each of `count`."""
+    shards, total, done = list[int](), sum(works), 0
+    for work in works:
+        shards.append(min(count, 1 + count * (2 * done + work) // (2 * total)))
+        done += work
+    return shards
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`2/8` as numbers."""
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise InputError(f"--shard {text}: give the number of the shard and how many there are, from 1/8 to 8/8")
+    return int(number), int(count)

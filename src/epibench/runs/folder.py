@@ -107,7 +107,8 @@ class RunFolder:
         except InputError as error:
             raise InputError(f"{self.path} holds a run of another recipe: {error}; give another --out") from None
         new = set(known_keys(recipe.model_dump(mode="json"))) - set(known_keys(content))
-        if new - {f"training.{name}" for name in NOT_DECIDING} and any(self.members.glob("*/*.safetensors")):
+        new -= {f"training.{key}" for key in NOT_DECIDING} | {key for key in new if key.startswith("evaluation.")}
+        if new and any(self.members.glob("*/*.safetensors")):
             raise self._earlier(self.recipe)
         return recipe
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import epibench
+from epibench import mirror
 from epibench.errors import InputError
 from epibench.runs.executors import JobNeeds, Receive
 from epibench.runs.jobs import Job, Send
@@ -81,13 +82,17 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Order:
-    """What a task is told. key: of the call, the job and the attempt; here, folder: paths that its node must see."""
+    """What a task is told. key: of the call, the job and the attempt; here, folder: paths that its node must see.
+
+    weights: those of trained networks are needed, too, where the folder mirrors a URL.
+    """
 
     key: tuple[int, int, int]
     pickled: bytes  # work and job: opened where the folder and the number of threads are set
     here: str
     folder: str
     threads: int
+    weights: bool
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,7 @@ def carry_out(order: Order, board: Any) -> Outcome:
 
     send = Sender(order, board)
     try:
+        mirror.fetch_current(weights=order.weights)
         go_to(order.here, order.folder)
         os.environ["OMP_NUM_THREADS"] = str(order.threads)  # before torch is imported, also where the node has its own
         work, job = cloudpickle.loads(order.pickled)
@@ -232,6 +238,7 @@ class RayExecutor:
             return call.run()
         finally:
             call.cancel()
+            mirror.fetch_current()  # what tasks have written
 
     def options(self, needs: JobNeeds) -> dict[str, Any]:
         """What a task asks for; never more cores or memory than the largest node has, where nobody could serve it."""
@@ -284,7 +291,8 @@ class _Call:
         self.attempts[number] = self.attempts.get(number, 0) + 1
         key, job = (self.number, number, self.attempts[number]), self.jobs[number]
         pickled = self.ray.cloudpickle.dumps((self.work, job))
-        order = Order(key, pickled, os.getcwd(), str(self.executor.folder), self.threads)
+        weights = getattr(job, "reads_weights", False)
+        order = Order(key, pickled, os.getcwd(), str(self.executor.folder), self.threads, weights)
         named = self.task.options(name=str(job))
         self.pending[named.remote(order, self.executor.board)] = number
 

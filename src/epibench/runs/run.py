@@ -50,8 +50,8 @@ def train(run: Run, only: Mapping[str, Sequence[int] | None] | None = None) -> d
     """
     failed = dict[str, str]()
     begin(run, ("train",))
-    train_networks(run, only or dict.fromkeys(run.recipe.methods), failed)
-    if not only:
+    train_networks(run, dict.fromkeys(run.recipe.methods) if only is None else only, failed)
+    if only is None:
         collect_all(run, failed)
     return failed
 

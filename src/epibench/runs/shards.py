@@ -11,12 +11,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 
 from epibench.errors import InputError
 from epibench.progress import Silent
 from epibench.recipes.dense import DenseRecipe
+from epibench.recipes.only import shards_of
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import DomainTask, ImageExperiment
 from epibench.runs.jobs import Send
@@ -45,6 +47,8 @@ class EvaluateJob:
 
     def __str__(self) -> str:
         return f"{self.name}, stretches {self.stretches[0]} to {self.stretches[-1]}"
+
+    reads_weights: ClassVar[bool] = True  # of trained networks
 
     @property
     def name(self) -> str:
@@ -158,12 +162,8 @@ def stretches_of(task: DomainTask, numbers: Sequence[int] | None = None) -> list
 
 def cut(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
     """Neighbouring stretches together, in so many parts of about the same work; a part may be empty."""
-    parts: list[list[Stretch]] = [[] for _ in range(count)]
-    total, done = sum(each.work for each in stretches), 0
-    for each in stretches:
-        parts[min(count - 1, count * (2 * done + each.work) // (2 * total))].append(each)
-        done += each.work
-    return parts
+    shards = shards_of([each.work for each in stretches], count)
+    return [[each for each, shard in zip(stretches, shards, strict=True) if shard == part + 1] for part in range(count)]
 
 
 def evaluate_elsewhere(run: Run, failed: dict[str, str]) -> None:

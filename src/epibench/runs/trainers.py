@@ -70,6 +70,11 @@ class TrainJob:
     workers: int = 0
     decoded: DecodedMemory | None = None
 
+    @property
+    def reads_weights(self) -> bool:
+        """Whether it goes on from a trained network: its method may fit something to it."""
+        return self.recipe.method(self.method).fits
+
     def __str__(self) -> str:
         numbers = f"{self.networks[0]}-{self.networks[-1]}" if len(self.networks) > 1 else f"{self.networks[0]}"
         return f"{self.method}: network{'s' if len(self.networks) > 1 else ''} {numbers}"
