@@ -60,14 +60,20 @@ class RunFolder:
 
     def claim(self, recipe: Recipe) -> None:
         """Write the recipe; where there is one already, it must train the same networks: then the run goes on."""
-        try:
-            self.check_free(recipe)
+        with self._usable():
+            self._check_free(recipe)
             if not self.recipe.exists() or self._read_recipe(type(recipe)) != recipe:
                 write_json(self.recipe, recipe.model_dump(mode="json"))
             for path in (self.members, self.path / "evaluation", self.path / "predictions"):
                 if path.exists() and not path.is_dir():
                     raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
             remove_leftovers(self.path)
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """What the system refuses meanwhile, in words."""
+        try:
+            yield
         except OSError as error:
             path = error.filename or self.path
             raise InputError(f"--out {path}: cannot be used ({error.strerror}); give another --out") from None
@@ -87,6 +93,10 @@ class RunFolder:
 
     def check_free(self, recipe: Recipe) -> None:
         """Refuse a folder that holds something else than a run whose networks this recipe can use, or nothing."""
+        with self._usable():
+            self._check_free(recipe)
+
+    def _check_free(self, recipe: Recipe) -> None:
         if self.recipe.exists():
             if (difference := self.other_training(recipe)) is not None:
                 raise InputError(f"{self.path} holds a run of another recipe: {difference}; give another --out")
