@@ -1,7 +1,12 @@
 """A cache of its own, and one thread of torch for each worker of pytest, which are as many as cores."""
 
+import os
+
 import pytest
 import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported, by whichever test comes first
 
 
 @pytest.fixture(autouse=True, scope="session")

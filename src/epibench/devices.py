@@ -1,10 +1,19 @@
-"""Which device to compute on, by name."""
+"""Which device to compute on, and who does the work, by name."""
 
 from __future__ import annotations
 
 import re
 
 from epibench.errors import InputError
+
+EXECUTORS = ("local", "ray")
+
+
+def check_executor(name: str, option: str = "executor") -> str:
+    """Refuse a name that no executor has. option: what a message calls it."""
+    if name not in EXECUTORS:
+        raise InputError(f"{option} '{name}' is unknown: there are {' and '.join(EXECUTORS)}")
+    return name
 
 
 def check_device(name: str, option: str = "device") -> str:

@@ -166,6 +166,9 @@ def test_help_and_complaints_import_nothing_large(arguments, tmp_path):
     assert len(result.stderr.splitlines()) == (1 if result.returncode == 0 else 2)
 
 
+FULL = "No space left on device; make room there, and the same command goes on"
+
+
 def raising(error):
     def command(**_):
         raise error
@@ -178,8 +181,8 @@ def raising(error):
     [
         (InputError("recipe 'x' is unknown"), 2, "recipe 'x' is unknown"),
         (KeyboardInterrupt(), 130, "interrupted; what is finished is kept, the same command goes on from there"),
-        (OSError(28, "No space left on device", "/a/b.json"), 1, "/a/b.json: No space left on device"),
-        (OSError(28, "No space left on device"), 1, "No space left on device"),
+        (OSError(28, "No space left on device", "/a/b.json"), 1, f"/a/b.json: {FULL}"),
+        (OSError(28, "No space left on device"), 1, FULL),
         (MemoryError(), 1, "not enough memory"),
         (OSError("a library's own"), 1, "a library's own"),
         (RecursionError(), 2, "nested too deeply: a recipe, a setting or a file that was given"),
@@ -213,7 +216,7 @@ def test_a_full_disk_behind_stdout_is_one_line():
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "epibench", "recipes"]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (result.returncode, result.stderr) == (1, "epibench: No space left on device\n")
+    assert (result.returncode, result.stderr) == (1, f"epibench: {FULL}\n")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

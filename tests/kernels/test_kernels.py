@@ -5,14 +5,10 @@ Compiled, every value equals that of the plain way to the last bit; interpreted,
 
 # ruff: noqa: E402  # Triton may be missing
 
-import os
-
 import pytest
 import torch
 
 CUDA = torch.cuda.is_available()
-if not CUDA:
-    os.environ["TRITON_INTERPRET"] = "1"  # read where kernels are defined
 
 pytest.importorskip("triton", reason="Triton is not installed: it comes with PyTorch for CUDA")
 

@@ -134,7 +134,7 @@ def test_a_broken_image_is_named_and_once_it_is_whole_the_same_command_goes_on(
     recipe = small_segmentation(cache, *few, f"{part}={json.dumps(own_images)}", "training.crop=[16, 32]")
     whole = run_in(tmp_path / "whole", recipe)
     (tmp_path / "recipe.json").write_text(recipe.model_dump_json())
-    monkeypatch.setattr(Machine, "of", lambda device, jobs: Machine(device, 1, workers))
+    monkeypatch.setattr(Machine, "of", lambda device, jobs, *more: Machine(device, 1, workers))
     image = tmp_path / "own/images/03.png"
     content = cut_in_half(image)
     command = ("run", tmp_path / "recipe.json", "--out", tmp_path / "run", "--device", "cpu")

@@ -69,7 +69,7 @@ network._Run.take_step, networks.NetworkPool.outputs = waiting_step, waiting_out
 stacked.Block.run = waiting_block
 machine_of = train.Machine.of.__func__
 workers = int(os.environ.get("EPIBENCH_TEST_WORKERS", "0"))
-train.Machine.of = classmethod(lambda cls, device, jobs: cls(device, machine_of(cls, device, jobs).jobs, workers))
+train.Machine.of = classmethod(lambda cls, device, jobs, *_: cls(device, machine_of(cls, device, jobs).jobs, workers))
 if __name__ == "__main__":
     main()
 """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from epibench import devices
 from epibench.cli.console import ConsoleReporter
 from epibench.cli.options import at_least
 from epibench.errors import InputError
@@ -24,9 +25,8 @@ RUNS = Path("runs")
 
 def check_executor(name: str) -> str:
     """Refuse words that name no executor, without torch."""
-    from epibench.runs import executors
 
-    return executors.check_executor(name, "--executor")
+    return devices.check_executor(name, "--executor")
 
 
 RecipeOrRun = Annotated[

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from epibench import devices
-from epibench.errors import InputError
 from epibench.runs.jobs import Job, Send, run_jobs
 
-EXECUTORS = ("local", "ray")
 Receive = Callable[[int, Any], None]
 
 
@@ -84,17 +82,10 @@ class LocalExecutor:
 @contextmanager
 def open_executor(name: str, folder: Path, say: Callable[[str], None]) -> Iterator[Executor]:
     """The executor of a name, for a run in a folder; one that was started for it is stopped in the end."""
-    if check_executor(name) == "local":
+    if devices.check_executor(name) == "local":
         yield LocalExecutor()
         return
     from epibench.runs.ray_executor import open_ray
 
     with open_ray(folder, say) as executor:
         yield executor
-
-
-def check_executor(name: str, option: str = "executor") -> str:
-    """Refuse a name that no executor has. option: what a message calls it."""
-    if name not in EXECUTORS:
-        raise InputError(f"{option} '{name}' is unknown: there are {' and '.join(EXECUTORS)}")
-    return name

@@ -29,7 +29,7 @@ from epibench.runs.checks import Check, Step
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
 from epibench.runs.train import Run, draws_of, jobs_of
-from epibench.runs.trainers import augment_of, precision_of
+from epibench.runs.trainers import TrainJob, augment_of, precision_of
 
 Value = TypeVar("Value")
 GIGABYTE = 1e9
@@ -178,7 +178,7 @@ class Needs:
 
     def untrained(self, name: str) -> int:
         """Networks of a method that are still to be trained."""
-        return sum(not job.ended for job in jobs_of(self.run, name))
+        return sum(not has_ended(job) for job in jobs_of(self.run, name))
 
     def at_once(self, name: str) -> int:
         """Networks of a method that are trained at the same time."""
@@ -318,6 +318,14 @@ class Needs:
             Need("draws that are scored at once", scored, False),
             Need("metrics while they are saved", 0 if self.on_gpu else states, False),
         ]
+
+
+def has_ended(job: TrainJob) -> bool:
+    """Whether a training has ended; what is wrong with its files is for others to say."""
+    try:
+        return job.ended
+    except InputError:
+        return False
 
 
 def largest_group(table: MemberTable) -> int:
