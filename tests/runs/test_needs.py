@@ -100,7 +100,7 @@ def test_a_full_disk_is_refused_before_anything_is_written(cache: Path, tmp_path
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(2_000_000))
     reporter = Silent()
     with pytest.raises(
-        InputError, match=r"^disk: about .* are free: .* MB are short; give another --out, or make room"
+        InputError, match=r"^disk: about .* are free: .* [MG]B are short; give another --out, or make room"
     ):
         run_in(tmp_path / "run", small_dense(cache), reporter=reporter)
     assert not (tmp_path / "run").exists()

@@ -42,6 +42,11 @@ FEW_MAPS = 32
 PASS_PIXELS = 2**21  # passes of one network go through a GPU together, up to so many pixels
 
 
+def shard_pixels(device: torch.device, members: int, classes: int | None) -> int:
+    """How many pixels all members see before the next ones are read."""
+    return SHARD_PIXELS[device.type] // max(1, members * (classes or 1) // FEW_MAPS)
+
+
 @dataclass
 class ImagePool(Pool):
     """Members that are networks on images, each with weights of its own or as one of several passes.
@@ -410,14 +415,8 @@ class NetworksOnImages(PoolOnData):
     def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[ImageShard]:
         """Batches on the device, gathered until there is enough to do at once, or a stretch ends."""
         gathered, size, pixels = list[NumberedBatch](), 0, 0
-        maps = max(part.num_members for part in parts) * (self.num_classes or 1)
-        enough = SHARD_PIXELS[self.device.type] // max(1, maps // FEW_MAPS)
-        pin, numbers = self.device.type == "cuda", range(first, self.stop or len(self.samples))
-        loaded = (
-            self.samples.batches(first)
-            if isinstance(self.samples, LoadedBatches)
-            else batches(InOrder(self.samples), numbers, self.batch_size, self.workers, pin, uneven=True)
-        )
+        enough = shard_pixels(self.device, max(part.num_members for part in parts), self.num_classes)
+        loaded = self.samples.batches(first) if isinstance(self.samples, LoadedBatches) else self._loaded(first)
         for batch, valid in copied_ahead(loaded, self.device):
             gathered.append((range(first, first + len(batch.target)), batch))
             first, size, pixels = first + len(batch.target), size + batch.target.numel(), pixels + valid
@@ -426,6 +425,15 @@ class NetworksOnImages(PoolOnData):
                 gathered, size, pixels = [], 0, 0
         if gathered:
             yield ImageShard(self, gathered, pixels)
+
+    def _loaded(self, first: int) -> Iterator[Batch]:
+        """Batches from an image on, which are the same wherever one begins: the first may be the rest of one."""
+        stop, size = self.stop or len(self.samples), self.batch_size
+        aligned = min(stop, -(-first // size) * size)
+        for numbers in (range(first, aligned), range(aligned, stop)):
+            if numbers:
+                pin = self.device.type == "cuda"
+                yield from batches(InOrder(self.samples), numbers, size, self.workers, pin, uneven=True)
 
     def show(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
         """Let observers see what members predict; the time that they take is not that of the members."""

@@ -21,13 +21,14 @@ from epibench.conventions import check_uncertainty
 from epibench.errors import InputError
 from epibench.evaluation.suite import SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
-from epibench.members.networks import FEW_MAPS, SHARD_PIXELS
-from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, Pool, parts_of
+from epibench.members.networks import shard_pixels
+from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, KERNEL_MEMORY, Pool, parts_of
 from epibench.methods.contract import MemberTable
 from epibench.recipes import DenseRecipe
 from epibench.runs.checks import Check, Step
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
+from epibench.runs.images import SHARE_OF_MEMORY
 from epibench.runs.train import Run, draws_of, jobs_of
 from epibench.runs.trainers import TrainJob, augment_of, precision_of
 
@@ -222,7 +223,7 @@ class Needs:
         if "evaluate" in self.steps:
             if self.recipe.evaluation.store:
                 yield Need("predictions", sum(self.predictions(name, domain) for name, domain in self.evaluated()))
-            states += [self.metric_states(name, domain) for name, domain in self.evaluated()]
+            states += [2 * self.metric_states(name, domain) for name, domain in self.evaluated()]  # two of each
         yield Need("unfinished states", 2 * max(states))  # a new one is written before the last one goes
 
     @cached_property
@@ -305,14 +306,19 @@ class Needs:
         build = recipe.builder(self.data.num_classes)
         peak, shape = tried(partial(pass_memory, build, sample, batch), (0, (batch, outputs, *sample.target.shape)))
         part = len(pool.table.members) if pool.group is None else largest_group(pool.table)
-        enough = SHARD_PIXELS[device.type] // max(1, part * outputs // FEW_MAPS)
+        enough = shard_pixels(device, part, self.data.num_classes)
         images = batch * max(1, -(-enough // (batch * sample.target.numel())))
         threads = torch.get_num_threads() if device.type == "cpu" else 1
         scored = CHUNK[device.type] * CHUNKS_AT_ONCE[device.type] * SCORED_BYTES * SCORED_COPIES
+        if self.on_gpu:
+            scored = max(scored, int(KERNEL_MEMORY * self.run.machine.memory))
+        networks = len({(member.network, member.snapshot) for member in pool.table.members})
+        loaded = min(networks * self.weights, int(SHARE_OF_MEMORY * self.run.machine.memory))
         maps = part * images * torch.Size(shape[1:]).numel() * 4
         return [
             Need(f"metrics of all draws of {name}, of a stretch of images and of those before", 2 * states),
             Need("one network", self.weights),
+            Need("further networks that stay loaded", max(0, loaded - self.weights), False),
             Need("passes", int(LIBRARIES * threads * peak), False),
             Need(f"outputs of {part} members for {images} images", maps, False),
             Need("draws that are scored at once", scored, False),
