@@ -176,7 +176,7 @@ def test_too_little_room(check, cache, tmp_path, monkeypatch):
     assert states(found, "problem") == ["disk"]
     text = found["disk"][1]
     assert text.startswith("disk: about ")
-    assert text.endswith(" MB are short; give another --out, or make room")
+    assert text.endswith(" GB are short; give another --out, or make room")
     assert "2 MB are free" in text
     assert "weights" in text
 
