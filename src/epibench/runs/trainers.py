@@ -47,7 +47,7 @@ from epibench.training.statistics import batch_norm_statistics
 if TYPE_CHECKING:  # takes seconds to import, and toy problems and evaluations do without
     from lightning.fabric import Fabric
 
-# The run itself says what it does, in all of its processes. Lightning sets the level of its package when it is imported.
+# The run itself says what it does, in all of its processes. Lightning sets its package's level when it is imported.
 for _name in ("distributed", "rank_zero"):
     logging.getLogger(f"lightning.fabric.utilities.{_name}").setLevel(logging.WARNING)
 logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it stops processes beside a failed one
@@ -72,9 +72,9 @@ class TrainJob:
     decoded: DecodedMemory | None = None
 
     @property
-    def reads_weights(self) -> bool:
-        """Whether it goes on from a trained network: its method may fit something to it."""
-        return self.recipe.method(self.method).fits
+    def reads(self) -> tuple[str, ...]:
+        """How the names of files of networks begin that it goes on from, below the run folder."""
+        return tuple(f"{self.members.name}/{self.method}/{network:04d}" for network in self.networks)
 
     def __str__(self) -> str:
         numbers = f"{self.networks[0]}-{self.networks[-1]}" if len(self.networks) > 1 else f"{self.networks[0]}"
