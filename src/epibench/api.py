@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from epibench.cli.console import reporter_of
 from epibench.errors import InputError
+from epibench.mirror import is_url
 from epibench.progress import Reporter
 
 if TYPE_CHECKING:
@@ -100,20 +101,18 @@ def opened_run(
     progress: bool | Reporter,
 ) -> Iterator[Run]:
     """The run of a recipe in its folder; nothing is done yet."""
-    import torch
-
+    if out is not None and is_url(os.fspath(out)):
+        raise InputError(
+            f"out {out}: give a local folder; runs at a URL are for the command, as epibench run --out URL"
+        )
     from epibench.recipes import Recipe, apply_settings, find_recipe
-    from epibench.runs.executors import open_executor
-    from epibench.runs.folder import RunFolder
-    from epibench.runs.train import Machine, Run
+    from epibench.runs.train import open_run
 
     chosen = recipe if isinstance(recipe, Recipe) else find_recipe(os.fspath(recipe))
     chosen = apply_settings(chosen, as_texts(settings))
-    folder = RunFolder(Path("runs", chosen.name) if out is None else Path(out))
-    reporter = reporter_of(progress)
-    with open_executor(executor, folder.path, reporter.say) as by:
-        machine = Machine.of(torch.device(by.resolve_device(device, "device")), jobs, by)
-        yield Run(chosen, folder, machine, reporter)
+    folder = Path("runs", chosen.name) if out is None else Path(out)
+    with open_run(chosen, folder, reporter_of(progress), device, jobs, executor) as opened:
+        yield opened
 
 
 def score(

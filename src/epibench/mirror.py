@@ -12,7 +12,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,12 +27,20 @@ WAITS = (1.0, 4.0, 15.0)  # seconds before a request that failed is made again
 STATE = ".unfinished.safetensors"
 WEIGHTS = ".safetensors"
 MEMBERS = "members/"
-LEFT_OUT = ("predictions", "video", "wandb", "mlflow.db")  # stay where they were made
+STRETCHES = ".stretches"
+UNPUSHED = ".unpushed"  # a folder with an empty file for every one that is still to be pushed
+LEFT_OUT = ("predictions", "video", "wandb", "mlflow.db", UNPUSHED)  # stay where they were made
 
 
 def is_url(text: str) -> bool:
     """Whether a folder is named by a URL."""
     return "://" in text
+
+
+def is_read(name: str, reads: tuple[str, ...]) -> bool:
+    """Whether a task needs a file: of networks and stretches, those whose names begin so; of all others, each."""
+    folder = name.rpartition("/")[0]
+    return name.startswith(reads) or not (folder.startswith(MEMBERS) or folder.endswith(STRETCHES))
 
 
 @dataclass(frozen=True)
@@ -57,18 +65,31 @@ class Mirror:
         return {name.strip("/").removeprefix(root).strip("/"): int(info["size"]) for name, info in found.items()}
 
     def pull(self, wanted: Callable[[str], bool] = lambda name: True) -> None:
-        """Fetch what is there and missing here, or another; of two states of one work, the further one stays."""
+        """Fetch what is there and missing here, or another; of two states of one work, the further one stays.
+
+        What is still to be pushed stays, too.
+        """
         self.storage.invalidate_cache()
+        unpushed = set(self.unpushed())
         for name, size in self.objects().items():
             local = self.folder / name
-            if not _is_mirrored(name) or not wanted(name):
+            if not _is_mirrored(name) or not wanted(name) or name in unpushed:
                 continue
             if local.exists() and name.endswith(WEIGHTS):
                 if not name.endswith(STATE) and local.stat().st_size == size:
                     continue
-                if name.endswith(STATE) and _progress(local.read_bytes()) >= _progress(self._read(name)):
+                if name.endswith(STATE) and progress_here(local) >= self.progress(name, size):
                     continue
             self._fetch(name)
+
+    def progress(self, name: str, size: int) -> float:
+        """How far a state there is, by its first bytes; size: of the whole object."""
+
+        def read(start: int, end: int) -> bytes:
+            content: bytes = self.storage.cat_file(self._object(name), start=start, end=end)
+            return content
+
+        return _progress(read, size)
 
     def _read(self, name: str) -> bytes:
         content: bytes = self.storage.cat_file(self._object(name))
@@ -83,20 +104,53 @@ class Mirror:
 
     def push(self, name: str) -> None:
         """Write a file as one object; weights that others have finished first are taken over."""
+        mark = self.folder / UNPUSHED / name
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
         content, first = (self.folder / name).read_bytes(), name.endswith(WEIGHTS) and not name.endswith(STATE)
         try:
             self.storage.pipe_file(self._object(name), content, mode="create" if first else "overwrite")
         except FileExistsError:
             self._fetch(name)
+        mark.unlink(missing_ok=True)
 
-    def missing(self) -> Iterator[str]:
-        """Files here that are not there, as when the storage could not be reached."""
+    def remove(self, name: str) -> None:
+        """Remove an object, and do not push its file any more."""
+        (self.folder / UNPUSHED / name).unlink(missing_ok=True)
+        self.storage.rm_file(self._object(name))
+
+    def unpushed(self) -> list[str]:
+        """Files whose last version could not be pushed."""
+        return _names(self.folder / UNPUSHED)
+
+    def push_unpushed(self) -> None:
+        """Push what could not be pushed before, unless others have come further meanwhile."""
+        if not (names := self.unpushed()):
+            return
         self.storage.invalidate_cache()
         there = self.objects()
-        for path in sorted(self.folder.rglob("*")):
-            name = path.relative_to(self.folder).as_posix()
-            if path.is_file() and _is_mirrored(name) and there.get(name) != path.stat().st_size:
-                yield name
+        for name in names:
+            if (self.folder / name).exists() and not self._is_outdated(name, there):
+                self.push(name)
+            else:
+                (self.folder / UNPUSHED / name).unlink(missing_ok=True)
+
+    def _is_outdated(self, name: str, there: Mapping[str, int]) -> bool:
+        """Whether a state or a stretch is of no use any more: its work is finished, or its state there further."""
+        if (finished := finished_names(name)) and any(
+            each in there or (self.folder / each).exists() for each in finished
+        ):
+            return True
+        further = name.endswith(STATE) and name in there
+        return further and self.progress(name, there[name]) >= progress_here(self.folder / name)
+
+    def push_missing(self) -> None:
+        """Push what is not there at all; states and stretches that others have removed are not needed any more."""
+        self.storage.invalidate_cache()
+        there = self.objects()
+        for name in _names(self.folder):
+            if _is_mirrored(name) and name not in there and not finished_names(name):
+                self.push(name)
 
 
 def open_mirror(url: str, cache: Path, wanted: Callable[[str], bool] = lambda name: True) -> Path:
@@ -104,6 +158,10 @@ def open_mirror(url: str, cache: Path, wanted: Callable[[str], bool] = lambda na
     folder = cache / "mirrors" / hashlib.blake2b(url.rstrip("/").encode(), digest_size=8).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
     mirror = Mirror(folder.resolve(), url)
+    try:
+        _push(mirror, Mirror.push_unpushed)
+    except OSError as error:  # it stays here, and is tried again in the end
+        warnings.warn(str(error), stacklevel=2)
     try:
         _again(lambda: mirror.pull(wanted))
     except OSError as error:
@@ -114,24 +172,33 @@ def open_mirror(url: str, cache: Path, wanted: Callable[[str], bool] = lambda na
     return mirror.folder
 
 
-def fetch_current(weights: bool = True) -> None:
-    """Fetch what others have written to the URL of this process' mirror, if it has one. weights: of networks, too."""
+def fetch_current(wanted: Callable[[str], bool] = lambda name: True) -> None:
+    """Fetch what others have written to the URL of this process' mirror, if it has one, of names that are wanted."""
     if (mirror := current()) is None:
         return
     mirror.folder.mkdir(parents=True, exist_ok=True)
     try:
-        _again(lambda: mirror.pull(lambda name: weights or name.endswith(STATE) or not name.startswith(MEMBERS)))
+        _again(lambda: mirror.pull(wanted))
     except OSError as error:
         raise InputError(f"{mirror.url}: cannot be read ({_in_words(error)}); can every node reach it?") from None
 
 
-def close_mirror() -> None:
+def push_unpushed() -> None:
     """Push what could not be pushed before; an error says what is still here alone."""
-    if (mirror := current()) is None:
-        return
+    if (mirror := current()) is not None:
+        _push(mirror, Mirror.push_unpushed)
+
+
+def close_mirror() -> None:
+    """Push what could not be pushed before, and all else that is missing there."""
+    if (mirror := current()) is not None:
+        _push(mirror, Mirror.push_unpushed, Mirror.push_missing)
+
+
+def _push(mirror: Mirror, *parts: Callable[[Mirror], None]) -> None:
     try:
-        for name in _again(lambda: list(mirror.missing())):
-            _again(lambda name=name: mirror.push(name))  # type: ignore[misc]
+        for part in parts:
+            _again(lambda part=part: part(mirror))  # type: ignore[misc]
     except OSError as error:
         raise OSError(
             f"{mirror.url}: cannot be written ({_in_words(error)}); all is kept in {mirror.folder}, and the same "
@@ -171,7 +238,7 @@ def removed(path: Path) -> None:
     mirror = current()
     if mirror is not None and mirror.folder in path.parents:
         with suppress(OSError):
-            mirror.storage.rm_file(mirror._object(path.relative_to(mirror.folder).as_posix()))
+            mirror.remove(path.relative_to(mirror.folder).as_posix())
 
 
 def _again(request: Callable[[], Value]) -> Value:
@@ -198,10 +265,40 @@ def _is_mirrored(name: str) -> bool:
     return bool(parts) and parts[0] not in LEFT_OUT and not parts[-1].startswith(".") and not name.endswith(".lock")
 
 
-def _progress(content: bytes) -> float:
-    """How far a state is: the steps or images in the notes of its file; −1 where it cannot be read."""
+def finished_names(name: str) -> tuple[str, ...]:
+    """The files that make a state or a stretch needless, one of which is enough; none of another file."""
+    folder = name.rpartition("/")[0]
+    if folder.endswith(STRETCHES):
+        return (f"{folder.removesuffix(STRETCHES)}.json",)
+    work = name.removesuffix(STATE)
+    return (f"{work}{WEIGHTS}", f"{work}.json") if name.endswith(STATE) else ()
+
+
+def _names(folder: Path) -> list[str]:
+    """The files below a folder."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def progress_here(path: Path) -> float:
+    """How far a state in a local file is."""
+    with path.open("rb") as file:
+
+        def read(start: int, end: int) -> bytes:
+            file.seek(start)
+            return file.read(end - start)
+
+        return _progress(read, path.stat().st_size)
+
+
+def _progress(read: Callable[[int, int], bytes], size: int) -> float:
+    """How far a state is: the steps or images in the notes of its file; −1 where it cannot be read.
+
+    read: some of its bytes, from where to where; size: how many it has.
+    """
+    if size <= 8:
+        return -1.0
     try:
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        header = json.loads(read(8, min(size, 8 + int.from_bytes(read(0, 8), "little"))))
         notes = json.loads(header["__metadata__"]["notes"])
         return float(notes.get("step", notes.get("images", -1)))
     except (ValueError, KeyError, TypeError):

@@ -26,7 +26,7 @@ from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import ImageExperiment
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Machine, Run, Trained, train_method
+from epibench.runs.train import Machine, Run, Trained, collect_trained, train_networks
 from epibench.runs.trainers import TrainJob, augment_of, open_training_data, train_job, view_of
 from epibench.training import network, stacked
 from epibench.training.state import Pacer
@@ -94,7 +94,9 @@ def case_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ca
         recipe = make_recipe(kind, folders[kind])
         machine = Machine(torch.device("cpu"), jobs=1, workers=0)
         run = Run(recipe, RunFolder(folders[kind] / "run"), machine, Silent())
-        trained = train_method(run, name)
+        train_networks(run, {name: None}, failed := {})
+        assert failed == {}
+        trained = collect_trained(run, name)
         if isinstance(recipe, DenseRecipe):
             return Case(recipe, name, trained, ImageExperiment(run).make_pool(name, trained).pool)
         return Case(recipe, name, trained, ToyExperiment(run).pool(trained))

@@ -20,7 +20,8 @@ from epibench.runs import run as steps
 from epibench.runs.executors import JobNeeds, LocalExecutor
 from epibench.runs.folder import RunFolder
 from epibench.runs.ray_executor import environment
-from epibench.runs.train import Machine, Run
+from epibench.runs.toy import ToyExperiment
+from epibench.runs.train import Machine, Run, collect_trained
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +88,27 @@ class Elsewhere(LocalExecutor):
     [
         (None, 1, JobNeeds(1, cpus=9, gpus=1.0, memory=5)),
         (3, 1, JobNeeds(3, cpus=4, gpus=1 / 3, memory=5)),
-        (None, 4, JobNeeds(1, cpus=9, gpus=4, memory=5)),
+        (None, 4, JobNeeds(1, cpus=36, gpus=4, memory=5)),
     ],
 )
 def test_networks_share_a_gpu_elsewhere(jobs: int | None, devices: int, needs: JobNeeds) -> None:
     machine = Machine.of(torch.device("cuda"), jobs, Elsewhere())
     assert machine.needs(devices=devices, memory=5) == needs
     assert machine.device_of(7) == "cuda:0"  # it sees only what it is given
+
+
+def test_a_toy_problem_is_evaluated_here_beside_gpus_elsewhere(tmp_path: Path, monkeypatch) -> None:
+    """Networks are trained on GPUs elsewhere; this process has none."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    recipe = small("toy-regression", 'methods=["ensemble"]')
+    here = run_in(tmp_path / "run", recipe)
+    machine = Machine(torch.device("cuda"), 1, 0, Elsewhere())
+    experiment = ToyExperiment(Run(recipe, RunFolder(tmp_path / "run"), machine, Silent()))
+    trained = collect_trained(experiment.run, "ensemble")
+    assert experiment.pool(trained).parameters.device.type == "cpu"
+    mean = experiment.direct_regression()
+    assert mean.device.type == "cpu"
+    assert len(mean) >= len(here["pictures"]["direct"]["mean"])
 
 
 def test_a_network_on_a_cpu_needs_a_core() -> None:

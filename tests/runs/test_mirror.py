@@ -10,18 +10,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from silent_reporter import run_in
 from small_dense_recipe import small_dense
 
-from epibench import files, mirror
+from epibench import api, files, mirror, stopping
 from epibench.cli import main
 from epibench.errors import InputError
 from epibench.recipes import Recipe
 from epibench.runs.checkpoints import Checkpoints, save_tensors
+from epibench.runs.shards import EvaluateJob
+from epibench.runs.trainers import TrainJob
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'epibench[cloud]'")
 SAME = ("summary", "draws", "curves", "pictures", "methods", "overlap", "training", "domains", "failed", "recipe")
@@ -190,10 +194,30 @@ def test_the_further_state_stays(opened, tmp_path: Path) -> None:
     mirror.forget_mirror()
     state(tmp_path / "one/mirrors" / path.parents[2].name, 20)
     further = opened("one") / "members/map/0000.unfinished.safetensors"
-    assert mirror._progress(further.read_bytes()) == 30
+    assert mirror.progress_here(further) == 30
     mirror.forget_mirror()
     state(further.parents[2], 40)
-    assert mirror._progress((opened("one") / "members/map/0000.unfinished.safetensors").read_bytes()) == 40
+    assert mirror.progress_here(opened("one") / "members/map/0000.unfinished.safetensors") == 40
+
+
+def test_of_a_state_there_only_the_head_is_read(opened, tmp_path: Path, monkeypatch) -> None:
+    name, read = "members/map/0000.unfinished.safetensors", list[int]()
+    save_tensors(opened("one") / name, {"parameters": torch.zeros(10**5)}, {"step": 7})
+    there, size = mirror.current(), (tmp_path / "storage" / name).stat().st_size
+    assert there is not None
+    cat = type(there.storage).cat_file
+
+    def note(storage: Any, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        content = cat(storage, path, start, end, **options)
+        read.append(len(content))
+        return content
+
+    monkeypatch.setattr(type(there.storage), "cat_file", note)
+    there.pull()
+    assert 0 < sum(read) < size / 100
+    assert there.progress(name, size) == 7
+    (tmp_path / "storage" / name).write_bytes(b"short")
+    assert there.progress(name, 5) == -1
 
 
 def test_what_cannot_be_written_is_kept_and_written_later(opened, tmp_path: Path, monkeypatch) -> None:
@@ -222,16 +246,165 @@ def test_a_task_elsewhere_fetches_what_it_needs(opened, tmp_path: Path, monkeypa
     other = tmp_path / "other"  # made by the task: its node has no such folder
     url = os.environ[mirror.VARIABLE].rpartition(" ")[2]
     monkeypatch.setenv(mirror.VARIABLE, f"{other} {url}")
-    mirror.fetch_current(weights=False)
+    mirror.fetch_current(lambda name: mirror.is_read(name, ("members/ensemble/0001",)))
     assert (other / "recipe.json").read_bytes() == b"content"
     assert (other / names[1]).exists()
     assert not (other / names[0]).exists()
+    assert not list(other.rglob("*.stretches"))
     mirror.fetch_current()
     assert (other / names[0]).exists()
     files.write_bytes(other / "evaluation/ensemble/clean.stretches/000001.safetensors", b"more")
     monkeypatch.setenv(mirror.VARIABLE, f"{here} {url}")
     mirror.fetch_current()
     assert (here / "evaluation/ensemble/clean.stretches/000001.safetensors").read_bytes() == b"more"
+
+
+def test_jobs_say_what_they_read(recipe: Recipe, tmp_path: Path) -> None:
+    own = ("0001.safetensors", "0001.000020.safetensors", "0001.unfinished.safetensors", "0001.posterior.safetensors")
+    others = ("members/ensemble/0000.safetensors", "members/map/0001.safetensors")
+    stretches = [f"evaluation/ensemble/{domain}-0f.stretches/000000.safetensors" for domain in ("clean", "wild")]
+    shared = ("recipe.json", "members/class_counts.json", "evaluation/ensemble/wild-0f.json")
+    every = [*(f"members/ensemble/{name}" for name in own), *others, *stretches, *shared]
+
+    def left_out(job: TrainJob | EvaluateJob) -> list[str]:
+        return [name for name in every if not mirror.is_read(name, job.reads)]
+
+    assert left_out(TrainJob(recipe, "ensemble", (1,), tmp_path / "members", "cpu")) == [*others, *stretches]
+    assert left_out(TrainJob(recipe, "ensemble", (0, 1), tmp_path / "members", "cpu")) == [others[1], *stretches]
+    job = EvaluateJob(recipe, tmp_path, "ensemble", "clean", (0,), 8, "cpu")
+    assert left_out(job) == [others[1], stretches[1]]
+
+
+@pytest.fixture
+def unreachable(monkeypatch):
+    """A context in which nothing can be written to the storage."""
+
+    def fails(storage: Any, name: str, *more: Any, **options: Any) -> None:
+        raise OSError(110, "Connection timed out")
+
+    @contextmanager
+    def away() -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(mirror._file_system("file")), "pipe_file", fails)
+            yield
+
+    return away
+
+
+def write_unpushed(path: Path, content: bytes) -> None:
+    with pytest.warns(UserWarning, match="tried again later"):
+        files.write_bytes(path, content)
+
+
+def test_what_could_not_be_pushed_is_not_overwritten(opened, unreachable, tmp_path: Path) -> None:
+    folder = opened("one")
+    files.write_bytes(folder / "results.json", b"old")
+    with unreachable():
+        write_unpushed(folder / "results.json", b"new")
+        mirror.fetch_current()
+        assert (folder / "results.json").read_bytes() == b"new"
+        with pytest.warns(UserWarning, match="all is kept in"):  # the next command begins
+            opened("one")
+        assert (folder / "results.json").read_bytes() == b"new"
+    opened("one")
+    assert (tmp_path / "storage/results.json").read_bytes() == b"new"
+    files.write_bytes(opened("two") / "results.json", b"newer")
+    assert (opened("one") / "results.json").read_bytes() == b"newer"  # it was pushed: no longer kept
+
+
+def test_a_newer_file_of_another_machine_stays(opened, tmp_path: Path) -> None:
+    one = opened("one")
+    files.write_bytes(one / "results.json", b"old")
+    files.write_bytes(opened("two") / "results.json", b"newer")
+    os.environ[mirror.VARIABLE] = f"{one} file://{tmp_path}/storage"
+    mirror.close_mirror()
+    assert (tmp_path / "storage/results.json").read_bytes() == b"newer"
+
+
+def test_what_others_have_finished_is_not_pushed_again(opened, unreachable, tmp_path: Path) -> None:
+    state, stretch = "members/map/0000.unfinished.safetensors", "evaluation/map/wild-0f.stretches/000000.safetensors"
+    unpushed = "members/map/0001.unfinished.safetensors", "evaluation/map/clean-0f.stretches/000000.safetensors"
+    one = opened("one")
+    for name in (state, stretch):
+        files.write_bytes(one / name, b"begun")
+    with unreachable():
+        for name in unpushed:
+            write_unpushed(one / name, b"begun")
+    two = opened("two")
+    for name in (state, stretch):
+        files.remove(two / name)
+    finished = ["evaluation/map/clean-0f.json", "members/map/0001.safetensors"]
+    for name in finished:
+        files.write_bytes(two / name, b"finished")
+    os.environ[mirror.VARIABLE] = f"{one} file://{tmp_path}/storage"
+    mirror.close_mirror()
+    there = [path for path in (tmp_path / "storage").rglob("*") if path.is_file()]
+    assert sorted(path.relative_to(tmp_path / "storage").as_posix() for path in there) == finished
+    assert mirror.Mirror(one, "").unpushed() == []
+
+
+def test_of_two_states_the_further_one_is_pushed(opened, unreachable, tmp_path: Path) -> None:
+    name = "members/map/0000.unfinished.safetensors"
+    for step, other, kept in ((10, 20, 20), (40, 30, 40)):
+        with unreachable(), pytest.warns(UserWarning, match="tried again later"):
+            save_tensors(opened("one") / name, {}, {"step": step})
+        save_tensors(opened("two") / name, {}, {"step": other})
+        assert mirror.progress_here(opened("one") / name) == kept
+        assert mirror.progress_here(tmp_path / "storage" / name) == kept
+
+
+@pytest.mark.parametrize(("error", "status"), [(InputError("no such thing"), 2), (stopping.Stopped(), 143)])
+def test_a_command_that_fails_pushes_what_it_has(
+    error: BaseException, status: int, unreachable, recipe, on_machine, tmp_path: Path, monkeypatch
+) -> None:
+    def fail(*given: Any) -> None:
+        with unreachable():
+            write_unpushed(mirror.current().folder / "notes.json", b"{}")
+        raise error
+
+    monkeypatch.setattr("epibench.runs.run.carry_out", fail)
+    command = ("run", tmp_path / "recipe.json", "--out", f"file://{tmp_path}/storage", "--device", "cpu")
+    found, said = on_machine("one", *command)
+    assert found == status
+    assert said.splitlines()[-1].startswith(("epibench: no such thing", "epibench: stopped by SIGTERM"))
+    assert (tmp_path / "storage/notes.json").read_bytes() == b"{}"
+
+
+def test_its_error_is_not_hidden(unreachable, recipe, on_machine, tmp_path: Path, monkeypatch) -> None:
+    away = ExitStack()
+
+    def fail(*given: Any) -> None:
+        away.enter_context(unreachable())
+        write_unpushed(mirror.current().folder / "notes.json", b"{}")
+        raise InputError("no such thing")
+
+    monkeypatch.setattr("epibench.runs.run.carry_out", fail)
+    command = ("run", tmp_path / "recipe.json", "--out", f"file://{tmp_path}/storage", "--device", "cpu")
+    with away:
+        status, said = on_machine("one", *command)
+    assert status == 2
+    assert said.splitlines()[-1] == "epibench: no such thing"
+    assert "all is kept in" in said.splitlines()[-2]
+
+
+def test_a_url_where_a_folder_is_needed_is_refused(recipe: Recipe, on_machine, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for call in (api.run, api.train):
+        with pytest.raises(InputError, match=r"^out s3://bucket/run: give a local folder; "):
+            call(recipe, "s3://bucket/run", device="cpu")
+    status, said = on_machine("one", "evaluate", "--model", "onnx:a.onnx", "--on", "a=own:b", "--out", "s3://bucket/a")
+    complaint = "epibench: --out s3://bucket/a: results of models go into a local folder; give one"
+    assert (status, said.strip()) == (2, complaint)
+    assert not Path("s3:").exists()
+
+
+def test_a_recipe_is_checked_against_a_run_at_a_url(recipe: Recipe, on_machine, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = f"file://{tmp_path}/storage"
+    status, said = on_machine("one", "data", "check", tmp_path / "recipe.json", "--out", url)
+    assert status == 0, said
+    assert f"{url} is mirrored in " in said
+    assert not Path("file:").exists()
 
 
 def test_locks_and_stores_stay_here(opened, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from silent_reporter import Silent, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
+from epibench import mirror, stopping
 from epibench.errors import InputError
 from epibench.recipes import Recipe
 from epibench.runs import ray_executor, shards, train
@@ -111,6 +112,29 @@ def test_gpus_are_those_of_the_cluster(executor) -> None:
         executor.resolve_device("cuda", "--device")
     with pytest.raises(InputError, match="Ray chooses the GPU"):
         executor.resolve_device("cuda:1", "--device")
+    with pytest.raises(InputError, match="--device 'gpu' is unknown"):
+        executor.resolve_device("gpu", "--device")
+
+
+def test_what_sigterm_does_stays(cluster, tmp_path: Path) -> None:
+    with stopping.obeyed():
+        before = signal.getsignal(signal.SIGTERM)
+        with open_executor("ray", tmp_path, lambda text: None):
+            assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_interruption_fetches_nothing(executor, monkeypatch) -> None:
+    fetched = list[bool]()
+    monkeypatch.setattr(mirror, "fetch_current", lambda *given: fetched.append(True))
+
+    def interrupt(*message: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        executor.run(["good"], ray_jobs.work, JobNeeds(), interrupt)
+    assert fetched == []
+    assert executor.run(["good"], ray_jobs.work, JobNeeds(), lambda *message: None) == {}
+    assert fetched == [True]
 
 
 def test_nobody_asks_for_more_than_a_node_has(executor, said: list[str]) -> None:

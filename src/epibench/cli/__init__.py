@@ -100,8 +100,7 @@ def main() -> None:
 def _run() -> int:
     """The exit status of a command."""
     try:
-        status = app(standalone_mode=False, prog_name="epibench") or DONE
-        mirror.close_mirror()
+        status = _command()
         if status == INTERRUPTED:
             raise KeyboardInterrupt  # which typer has turned into its status
     except InputError as error:
@@ -117,6 +116,20 @@ def _run() -> int:
         return _complain(f"not enough memory{f': {error}' if str(error) else ''}", FAILED)
     finally:
         mirror.forget_mirror()
+    return int(status)
+
+
+def _command() -> int:
+    """Carry a command out, and push what could not be pushed before, also where it fails; its error comes last."""
+    try:
+        status = app(standalone_mode=False, prog_name="epibench") or DONE
+    except (Exception, stopping.Stopped):
+        try:
+            mirror.push_unpushed()
+        except (OSError, InputError) as error:
+            _complain(str(error), FAILED)
+        raise
+    mirror.close_mirror()
     return int(status)
 
 

@@ -116,7 +116,8 @@ def check(
     every: Annotated[bool, typer.Option("--all", help="Open all images with their labels, not only some.")] = False,
     settings: Settings = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A recipe: the folder of the run. Default: runs/RECIPE.")
+        str | None,
+        typer.Option(metavar="FOLDER", help="A recipe: the folder of the run, or its URL. Default: runs/RECIPE."),
     ] = None,
 ) -> None:
     """Say whether a data set can be used, what is in it, and where to get what is missing.

@@ -12,6 +12,7 @@ from epibench.cli.options import Device, Settings, at_least
 from epibench.cli.run import publish
 from epibench.cli.steps import ExecutorName, finished, local_folder, opened_run, with_domains
 from epibench.errors import InputError
+from epibench.mirror import is_url
 
 if TYPE_CHECKING:
     from epibench.recipes import Recipe
@@ -26,7 +27,7 @@ On = Annotated[
 ]
 
 
-EVALUATED = Path("evaluated")
+EVALUATED = "evaluated"
 Members = Annotated[
     str | None, typer.Option(metavar="M,…", help="Values of M, as 1,2,4,8. Default: powers of two, and all.")
 ]
@@ -59,7 +60,7 @@ def evaluate(
     draws: Annotated[int, typer.Option(metavar="N", callback=at_least(1), help="At most so many draws per M.")] = 16,
     seed: Annotated[int, typer.Option(metavar="N", callback=at_least(0), help="Seed of draws and dropout.")] = 0,
     out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where results of models go. Default: evaluated.")
+        str, typer.Option(metavar="FOLDER", help="Where results of models go. Default: evaluated.")
     ] = EVALUATED,
     shard: Annotated[
         str | None,
@@ -90,10 +91,12 @@ def evaluate(
         raise InputError(f"--shard {shard}: the networks of a run are evaluated in shards; models are not")
     if not model:
         raise InputError("give the folder of a run, as runs/street-depth, or --model (see epibench evaluate --help)")
+    if is_url(out):
+        raise InputError(f"--out {out}: results of models go into a local folder; give one")
     from epibench.cli.given import evaluate_models
 
     asked = {"mc_dropout": mc_dropout, "views": tuple(tta.split(",")) if tta else (), "draws": draws, "seed": seed}
-    evaluate_models(model, on or [], task, members, asked, settings or [], out, device)
+    evaluate_models(model, on or [], task, members, asked, settings or [], Path(out), device)
 
 
 def evaluate_run(

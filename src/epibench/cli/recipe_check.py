@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import typer
 
@@ -14,7 +13,7 @@ from epibench.cli.steps import folder_of
 STYLES = {"ok": "green", "note": "yellow", "problem": "bold red", "waits": "dim"}
 
 
-def run_recipe_check(name: str, settings: Sequence[str], out: Path | None, every: bool) -> None:
+def run_recipe_check(name: str, settings: Sequence[str], out: str | None, every: bool) -> None:
     """Say of everything that a recipe needs whether it is there; all problems, one line each, and a verdict."""
     from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 
@@ -28,7 +27,7 @@ def run_recipe_check(name: str, settings: Sequence[str], out: Path | None, every
     from epibench.runs.train import Machine, Run
 
     reporter = ConsoleReporter()
-    folder = RunFolder(folder_of(name, recipe, None if out is None else str(out)))
+    folder = RunFolder(folder_of(name, recipe, out))
     run = Run(recipe, folder, Machine.of(torch.device(resolve_device("auto")), None), reporter)
     checks = all_checks(run, every, lambda frames, part: reporter.counted(frames, f"opening {part}", len(frames)))
     findings = []

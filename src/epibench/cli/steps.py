@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from epibench import devices
+from epibench import devices, mirror
 from epibench.cli.console import ConsoleReporter
 from epibench.cli.options import at_least
 from epibench.errors import InputError
@@ -62,8 +62,6 @@ ExecutorName = Annotated[
 
 def local_folder(text: str, report: bool = False) -> Path:
     """A folder; of a URL the one that mirrors it, with what is there. report: only what a page is made of."""
-    from epibench import mirror
-
     if not mirror.is_url(text):
         return Path(text)
     from epibench.data.source import default_cache
@@ -75,7 +73,7 @@ def local_folder(text: str, report: bool = False) -> Path:
 
 def local_recipe(given: str) -> str:
     """A recipe or a run as it was given; of a URL the folder that mirrors it."""
-    return str(local_folder(given)) if "://" in given else given
+    return str(local_folder(given)) if mirror.is_url(given) else given
 
 
 def folder_of(given: str, recipe: Recipe, out: str | None) -> Path:
@@ -94,16 +92,10 @@ def opened_run(
     """The run of a recipe in a folder, on a device, by an executor; says what and where it is."""
     reporter = ConsoleReporter()
     reporter.say(f"{recipe.name} in {folder}")
-    from epibench.runs.executors import open_executor
+    from epibench.runs.train import open_run
 
-    with open_executor(executor, folder, reporter.say) as chosen:
-        import torch
-
-        from epibench.runs.folder import RunFolder
-        from epibench.runs.train import Machine, Run
-
-        machine = Machine.of(torch.device(chosen.resolve_device(device, "--device")), jobs, chosen)
-        yield Run(recipe, RunFolder(folder), machine, reporter)
+    with open_run(recipe, folder, reporter, device, jobs, executor, "--device") as opened:
+        yield opened
 
 
 def finished(run: Run) -> RunResults | None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import epibench
-from epibench import mirror
+from epibench import devices, mirror
 from epibench.errors import InputError
 from epibench.runs.executors import JobNeeds, Receive
 from epibench.runs.jobs import Job, Send
@@ -48,7 +50,8 @@ def open_ray(folder: Path, say: Callable[[str], None]) -> Iterator[RayExecutor]:
     if started:
         silence(ray)
         try:
-            ray.init(runtime_env={"env_vars": environment()}, logging_level=logging.ERROR, log_to_driver=False)
+            with keeping_sigterm():
+                ray.init(runtime_env={"env_vars": environment()}, logging_level=logging.ERROR, log_to_driver=False)
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             address = os.environ.get("RAY_ADDRESS", "none is given, so that one would be started here")
             why = str(error).strip().splitlines()[0]
@@ -62,6 +65,17 @@ def open_ray(folder: Path, say: Callable[[str], None]) -> Iterator[RayExecutor]:
     finally:
         if started:
             ray.shutdown()
+
+
+@contextmanager
+def keeping_sigterm() -> Iterator[None]:
+    """What SIGTERM does stays as it is: Ray sets an end of its own, at which nothing would be saved."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def silence(ray: Any) -> None:
@@ -84,7 +98,7 @@ def environment() -> dict[str, str]:
 class Order:
     """What a task is told. key: of the call, the job and the attempt; here, folder: paths that its node must see.
 
-    weights: those of trained networks are needed, too, where the folder mirrors a URL.
+    reads: how names of networks and stretches begin that it needs, where the folder mirrors a URL (`mirror.is_read`).
     """
 
     key: tuple[int, int, int]
@@ -92,7 +106,7 @@ class Order:
     here: str
     folder: str
     threads: int
-    weights: bool
+    reads: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -147,11 +161,12 @@ def carry_out(order: Order, board: Any) -> Outcome:
 
     send = Sender(order, board)
     try:
-        mirror.fetch_current(weights=order.weights)
+        mirror.fetch_current(lambda name: mirror.is_read(name, order.reads))
         go_to(order.here, order.folder)
         os.environ["OMP_NUM_THREADS"] = str(order.threads)  # before torch is imported, also where the node has its own
         work, job = cloudpickle.loads(order.pickled)
         work(job, send)
+        mirror.push_unpushed()  # what is here alone is lost for others: then the job fails, and is tried again
     except InputError as error:
         return Outcome(str(error), send.last)
     finally:
@@ -208,6 +223,7 @@ class RayExecutor:
 
     def resolve_device(self, name: str, option: str) -> str:
         """The kind of device that tasks get from Ray."""
+        devices.check_device(name, option)
         has_gpus = any(node.get("GPU") for node in self.nodes)
         if name.startswith("cuda:"):
             raise InputError(f"{option} {name}: Ray chooses the GPU of each task; give cuda, cpu or auto")
@@ -235,10 +251,11 @@ class RayExecutor:
             self.say(f"no node has a core{f' and {needs.gpus:g} GPUs' if needs.gpus else ''}: waiting for one to join")
         call = _Call(self, jobs, work, needs, receive)
         try:
-            return call.run()
+            errors = call.run()
         finally:
             call.cancel()
-            mirror.fetch_current()  # what tasks have written
+        mirror.fetch_current()  # what tasks have written
+        return errors
 
     def options(self, needs: JobNeeds) -> dict[str, Any]:
         """What a task asks for; never more cores or memory than the largest node has, where nobody could serve it."""
@@ -291,8 +308,8 @@ class _Call:
         self.attempts[number] = self.attempts.get(number, 0) + 1
         key, job = (self.number, number, self.attempts[number]), self.jobs[number]
         pickled = self.ray.cloudpickle.dumps((self.work, job))
-        weights = getattr(job, "reads_weights", False)
-        order = Order(key, pickled, os.getcwd(), str(self.executor.folder), self.threads, weights)
+        reads = getattr(job, "reads", ())
+        order = Order(key, pickled, os.getcwd(), str(self.executor.folder), self.threads, reads)
         named = self.task.options(name=str(job))
         self.pending[named.remote(order, self.executor.board)] = number
 

@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 
 from epibench.errors import InputError
+from epibench.mirror import MEMBERS
 from epibench.progress import Silent
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.only import shards_of
@@ -48,7 +48,10 @@ class EvaluateJob:
     def __str__(self) -> str:
         return f"{self.name}, stretches {self.stretches[0]} to {self.stretches[-1]}"
 
-    reads_weights: ClassVar[bool] = True  # of trained networks
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """How the names of files of networks and stretches begin that it needs, below the run folder."""
+        return (f"{MEMBERS}{self.method}/", f"evaluation/{self.method}/{self.domain}-")
 
     @property
     def name(self) -> str:

@@ -149,7 +149,7 @@ class ToyExperiment:
 
     def pool(self, networks: Trained) -> StackedPool:
         """The members of trained networks; passes of one network share its parameters."""
-        method, device = networks.method, self.run.machine.device
+        method, device = networks.method, self.run.machine.here
         table = method.members(networks.networks)
         owners = [Member(m.network, m.snapshot) if method.dropout else m for m in table.members]
         distinct = {owner: row for row, owner in enumerate(dict.fromkeys(owners))}
@@ -218,7 +218,7 @@ class ToyExperiment:
     def direct_regression(self) -> Tensor:
         """What a network without uncertainty predicts on the grid, (point,), to be drawn beside the methods."""
         training = stacked_training(self.recipe, self.toy, method := Direct())
-        keys = Keys.of(self.recipe.seed, method.name, range(1), self.run.machine.device)
+        keys = Keys.of(self.recipe.seed, method.name, range(1), self.run.machine.here)
         parameters = trained(training, keys)[:, -1]
         inputs = self.toy.grid.to(parameters.device)
         return training.objective.predict(training.network.outputs(parameters, inputs.T.expand(1, -1, -1)))["mean"][0]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from epibench.methods.contract import Member, Method, TrainedNetwork
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe
 from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary, TrainingLog
-from epibench.runs.executors import Executor, JobNeeds, LocalExecutor
+from epibench.runs.executors import Executor, JobNeeds, LocalExecutor, open_executor
 from epibench.runs.folder import RunFolder, share_work
 from epibench.runs.trainers import TrainJob, finite_networks, sharing_memory, train_job, view_of
 from epibench.training.state import Weights
@@ -76,7 +76,8 @@ class Machine:
         at_once = at_once or self.jobs
         if self.device.type == "cpu":
             return JobNeeds(at_once, cpus=devices, memory=memory)
-        return JobNeeds(at_once, 1 + self.workers, devices if devices > 1 else 1 / self.jobs, memory)
+        gpus = devices if devices > 1 else 1 / self.jobs
+        return JobNeeds(at_once, devices * (1 + self.workers), gpus, memory)
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,22 @@ class Run:
     folder: RunFolder
     machine: Machine
     reporter: Reporter
+
+
+@contextmanager
+def open_run(
+    recipe: Recipe,
+    folder: Path,
+    reporter: Reporter,
+    device: str,
+    jobs: int | None = None,
+    executor: str = "local",
+    option: str = "device",
+) -> Iterator[Run]:
+    """The run of a recipe in a folder, on a device, by an executor; nothing is done yet. option: names the device."""
+    with open_executor(executor, folder, reporter.say) as chosen:
+        machine = Machine.of(torch.device(chosen.resolve_device(device, option)), jobs, chosen)
+        yield Run(recipe, RunFolder(folder), machine, reporter)
 
 
 @dataclass(frozen=True)
@@ -143,15 +160,6 @@ def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
         parts.append(tuple(range(first, end)))
         first = end
     return parts
-
-
-def train_method(run: Run, name: str) -> Trained:
-    """Train all networks of a method that are not trained yet."""
-    failed = dict[str, str]()
-    train_networks(run, {name: None}, failed)
-    if failed:
-        raise InputError(failed[name])
-    return collect_trained(run, name)
 
 
 def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: dict[str, str]) -> None:

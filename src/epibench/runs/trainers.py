@@ -72,9 +72,9 @@ class TrainJob:
     decoded: DecodedMemory | None = None
 
     @property
-    def reads_weights(self) -> bool:
-        """Whether it goes on from a trained network: its method may fit something to it."""
-        return self.recipe.method(self.method).fits
+    def reads(self) -> tuple[str, ...]:
+        """How the names of files of networks begin that it goes on from, below the run folder."""
+        return tuple(f"{self.members.name}/{self.method}/{network:04d}" for network in self.networks)
 
     def __str__(self) -> str:
         numbers = f"{self.networks[0]}-{self.networks[-1]}" if len(self.networks) > 1 else f"{self.networks[0]}"
