@@ -47,7 +47,7 @@ from epibench.training.statistics import batch_norm_statistics
 if TYPE_CHECKING:  # takes seconds to import, and toy problems and evaluations do without
     from lightning.fabric import Fabric
 
-# The run itself says what it does, in all of its processes. Lightning sets the level of its package when it is imported.
+# The run itself says what it does, in all of its processes. Lightning sets levels of its packages when it is imported.
 for _name in ("distributed", "rank_zero"):
     logging.getLogger(f"lightning.fabric.utilities.{_name}").setLevel(logging.WARNING)
 logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it stops processes beside a failed one
