@@ -28,6 +28,7 @@ ORDER = [
     "parallel",
     "randomness",
     "interpolation",
+    "cuda_graphs",
     "kernels",
     "metrics",
     "likelihoods",

@@ -13,6 +13,7 @@ from test_networks import METHODS, Stored, build, everything, network_pool, outp
 from torch import Tensor, fx
 
 from epibench.errors import InputError
+from epibench.members import compiled
 from epibench.members.compiled import Speed
 from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Member
@@ -116,3 +117,33 @@ def test_recorded_passes_predict_the_same(name: str) -> None:
         given = {key: values.to(device) for key, values in images(size).items()}
         found, expected = (outputs(each, given, everything(each), range(2)) for each in (pool, plain))
         torch.testing.assert_close(found["mean"], expected["mean"], rtol=1e-3, atol=1e-3)
+
+
+@dataclass
+class Replayed:
+    """Stands for a CUDA graph, without a GPU. works: whether to replay it does anything."""
+
+    function: Callable[[], Any]
+    works: bool = True
+
+    def __post_init__(self) -> None:
+        self.result = self.function()
+
+    def __call__(self) -> Any:
+        return self.function() if self.works else self.result
+
+
+@pytest.mark.parametrize("name", ["ensemble", "dropout"])
+@pytest.mark.parametrize("works", [True, False])
+def test_a_recording_that_does_nothing_is_noticed(name: str, works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "Graph", lambda function, device, warm_up: Replayed(function, works))
+    plain = network_pool(name)[0]
+    pool = replace(plain, speed=Speed(None, graphs=True))
+    if works:
+        found, expected = (outputs(each, images(), everything(each), range(2)) for each in (pool, plain))
+        torch.testing.assert_close(found["mean"], expected["mean"])
+    else:
+        # Of several passes the second shows it.
+        image = "the first image" if name == "dropout" else "the negative of the first image"
+        with pytest.raises(InputError, match=f"on {image} the mean of the first network differ"):
+            outputs(pool, images(), everything(pool), range(2))

@@ -10,7 +10,7 @@ import torch
 
 from epibench.data.batch import Batch
 from epibench.errors import InputError
-from epibench.members.ahead import copied_ahead
+from epibench.members.copied_ahead import copied_ahead
 
 DEVICES = [
     "cpu",

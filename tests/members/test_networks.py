@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import gc
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -265,3 +267,37 @@ def test_passes_are_those_of_a_network_with_dropout_after_its_places(images: Val
         with silenced_torch_threads(), torch.inference_mode(), dropped, SeededDropout(keys, by_mode=True):
             raw = network(images)
         assert torch.equal(found[number], raw[:, 0])
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_networks_make_room_before_others_are_loaded(at_once: int) -> None:
+    pool, _ = network_pool("chains", resident=2)
+    alive, most = WeakSet[nn.Module](), 0
+
+    class Counted(NetworkPool):
+        def load_network(self, member: Member) -> nn.Module:
+            nonlocal most
+            network = super().load_network(member)
+            alive.add(network)
+            gc.collect()
+            most = max(most, len(alive))
+            return network
+
+    given = {each.name: getattr(pool, each.name) for each in fields(pool) if each.init}
+    counted = Counted(**given | {"loaded_at_once": at_once})
+    members = counted.table.members
+    for chosen in (members[:2], members[2:], members[1:3]):
+        counted.load_all(chosen)
+        assert {*counted._networks} == {*chosen}
+    assert most == 2
+
+
+def test_networks_that_stay_are_not_loaded_anew() -> None:
+    pool, stored = network_pool("chains", resident=3)
+    pool.loaded_at_once = 2
+    first, second, third, fourth = pool.table.members
+    pool.load_all([first, second])
+    pool.load_all([first, third, fourth])
+    loaded = [(member.network, member.snapshot) for member in (first, second, third, fourth)]
+    assert sorted(stored.loaded) == sorted(loaded)
+    assert {*pool._networks} == {first, third, fourth}

@@ -61,3 +61,11 @@ def test_on_a_gpu_it_is_the_plain_path(dtype: torch.dtype, last: bool) -> None:
 
 def test_a_cpu_has_the_plain_path() -> None:
     assert not dropout.can_fuse(torch.rand(2, 3))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_plain_kernels_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.rand(2, 3, device="cuda")
+    assert dropout.can_fuse(values)
+    monkeypatch.setenv("EPIBENCH_KERNELS", "plain")
+    assert not dropout.can_fuse(values)

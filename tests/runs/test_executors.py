@@ -244,3 +244,19 @@ def test_parts_in_python(recipe, tmp_path: Path) -> None:
     assert [path.name for path in (folder / "members").rglob("*.safetensors")] == ["0001.safetensors"]
     with pytest.raises(InputError, match="only typo: small-dense has no method 'typo'"):
         api.train(recipe, tmp_path / "run", only="typo", device="cpu")
+
+
+@pytest.mark.parametrize(("name", "expected"), [("cuda", "cuda:0"), ("cuda:1", "cuda:1"), ("cpu", "cpu")])
+def test_this_process_names_its_gpu_by_number(name: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another thread takes for `cuda` may be another GPU."""
+    current: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    machine = Machine(torch.device(name), 1, 0)
+    assert machine.here == machine.occupied() == torch.device(expected)
+    assert current == ([] if name == "cpu" else [torch.device(expected)])
+
+
+def test_a_process_without_the_gpus_of_its_jobs_is_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert Machine(torch.device("cuda"), 1, 0).here == torch.device("cpu")

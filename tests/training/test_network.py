@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch, Samples
+from epibench.data.decoded import DecodedMemory, DecodedSamples
 from epibench.data.sets.street import StreetSource
 from epibench.data.source import Folders, Task
 from epibench.errors import InputError
@@ -457,3 +458,12 @@ def test_a_job_on_two_devices_that_diverges_is_an_error_for_the_user(tmp_path: P
     recipe = small_dense(tmp_path / "cache", *settings)
     with pytest.raises(InputError, match=r"network 0: the loss became NaN.*lower ensemble\.learning_rate"):
         train_job(TrainJob(recipe, "ensemble", (0,), tmp_path, "cpu"), lambda message: None)
+
+
+def test_classes_that_are_kept_in_two_bytes_train_as_others_do() -> None:
+    def trained(samples: Samples) -> Followed:
+        return Followed(make_training(build=Plain, loss=LIKELIHOODS["categorical"].image_loss, samples=samples))
+
+    decoded = DecodedSamples(Classes(), DecodedMemory(2**20))
+    assert decoded[0].target.dtype == torch.int16
+    assert_same(trained(decoded).kept[3], trained(Classes()).kept[3])

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from epibench import randomness
+from epibench.cuda_graphs import Graph
 from epibench.data.augment import (
     DEPTH,
     IMAGE,
@@ -37,6 +38,7 @@ from epibench.data.augment import (
 )
 from epibench.data.batch import Batch, Packed
 from epibench.data.classes import IGNORE
+from epibench.data.decoded import widened
 
 PLAN, ROWS, COLUMNS = "plan", "rows", "columns"  # travel as inputs beside the pixels
 # The numbers of a plan, float64: of rows and then of columns, of the sample, of its colours and their matrix.
@@ -173,7 +175,7 @@ class Finisher:
 
     def __init__(self, augment: Augment, device: torch.device):
         self.augment, self.device = augment, device
-        self.graphs: dict[object, tuple[Packed, torch.cuda.CUDAGraph, Batch]] = {}
+        self.graphs: dict[object, tuple[Packed, Graph[Batch]]] = {}
 
     def __call__(self, cut: Packed) -> Batch:
         """The augmented batch."""
@@ -181,23 +183,10 @@ class Finisher:
             there = cut.to(self.device)
             if self.device.type != "cuda" or len(self.graphs) == MOST_GRAPHS:
                 return finish(self.augment, there.batch)
-            self.graphs[cut.layout] = self._captured(there)
-        there, graph, batch = self.graphs[cut.layout]
+            self.graphs[cut.layout] = there, Graph(lambda: finish(self.augment, there.batch), there.content.device)
+        there, graph = self.graphs[cut.layout]
         there.content.copy_(cut.content, non_blocking=True)
-        graph.replay()
-        return batch
-
-    def _captured(self, cut: Packed) -> tuple[Packed, torch.cuda.CUDAGraph, Batch]:
-        beside = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        beside.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(beside):
-            finish(self.augment, cut.batch)  # what is set up at the first call cannot be captured
-        torch.cuda.current_stream(self.device).wait_stream(beside)
-        graph = torch.cuda.CUDAGraph()
-        # Another thread brings batches into pinned memory meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            batch = finish(self.augment, cut.batch)
-        return cut, graph, batch
+        return graph()
 
 
 def finish(augment: Augment, cut: Batch) -> Batch:
@@ -223,7 +212,7 @@ def _resampled(augment: Augment, cut: Batch, plan: Plan) -> Batch:
     """Crops of their size, padded; depth is divided by the factor, and nothing of it or of classes is mixed."""
     rows, columns = cut.inputs[ROWS], cut.inputs[COLUMNS]
     inputs = {name: values for name, values in cut.inputs.items() if name not in (PLAN, ROWS, COLUMNS)}
-    target = cut.target if cut.target.is_floating_point() else cut.target.long()
+    target = widened(cut.target)
     if augment.scale == (1.0, 1.0) and not augment.pad:
         return Batch(inputs, target, cut.valid)  # what was cut are the crops
     sample = torch.arange(len(rows), device=plan.device)[:, None, None]

@@ -19,11 +19,6 @@ from epibench.data.shared_memory import SharedMemory, is_shared_memory
 MOST_SAMPLES = 2**24  # the table of their places takes no memory where it is empty
 TABLE = 8 * (1 + MOST_SAMPLES)  # bytes: the end of what is used, then the place of every sample, 0 for none
 ALIGNED = 64
-# Files of Linux with the memory that a group of processes may use, and uses: of both versions of such groups.
-GROUP_LIMITS = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-)
 SHARE = 4  # by default that part of the free memory is used
 
 
@@ -120,11 +115,6 @@ class DecodedSamples(SamplesView):
         self.memory.keep(index, sample)
         return sample
 
-    @property
-    def complete(self) -> bool:
-        """Whether every sample is there."""
-        return bool(self.memory.table[1 : 1 + len(self)].all())
-
 
 def narrowed(target: Tensor) -> Tensor:
     """Classes in two bytes where they fit; depth as it is."""
@@ -134,11 +124,16 @@ def narrowed(target: Tensor) -> Tensor:
     return target.to(torch.int16) if low >= -(2**15) and high < 2**15 else target
 
 
+def widened(target: Tensor) -> Tensor:
+    """Classes as losses take them, int64; depth as it is."""
+    return target if target.is_floating_point() else target.long()
+
+
 def free_memory() -> int:
     """Bytes that are free on this machine, or to the group of processes that this one belongs to."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     free = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
-    for most, now in (
+    for most, now in (  # files of both versions of such groups
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):

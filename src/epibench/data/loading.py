@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from epibench import randomness
-from epibench.data.ahead import loaded_ahead
 from epibench.data.batch import Batch, Layout, Packed, Samples, stack
+from epibench.data.loaded_ahead import loaded_ahead
 from epibench.data.shared_memory import can_share_memory
 from epibench.errors import InputError
 from epibench.stopping import leave_to_parent

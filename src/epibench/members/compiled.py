@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from epibench.cuda_graphs import Graph
 from epibench.errors import InputError
 from epibench.networks.stages import DropoutPasses, State
 
@@ -98,45 +99,38 @@ class Recorded:
         if key not in self._graphs:
             if len(self._graphs) >= MOST_GRAPHS:
                 return self.function(*inputs)
-            self._graphs[key] = _Graph(self.function, inputs)
+            self._graphs[key] = _Graph(self.function, tensors, form)
         return self._graphs[key](tensors)
 
 
 class _Graph:
     """One recording: inputs are copied to where it reads them, outputs from where it writes them."""
 
-    def __init__(self, function: Callable[..., Any], inputs: Any):
-        tensors, form = pytree.tree_flatten(inputs)
+    def __init__(self, function: Callable[..., Any], tensors: list[Tensor], form: pytree.TreeSpec):
         self.inputs = [each.clone(memory_format=torch.preserve_format) for each in tensors]
         own = pytree.tree_unflatten(self.inputs, form)
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):  # algorithms are chosen and kernels compiled, which cannot be recorded
-                function(*own)
-        torch.cuda.current_stream().wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        # The thread that copies batches may go on meanwhile.
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            self.outputs, self.form = pytree.tree_flatten(function(*own))
+        self.graph = Graph(lambda: function(*own), tensors[0].device, WARM_UP)
 
     def __call__(self, tensors: list[Tensor]) -> Any:
         torch._foreach_copy_(self.inputs, tensors)
-        self.graph.replay()
-        kept = [each.clone(memory_format=torch.preserve_format) for each in self.outputs]
-        return pytree.tree_unflatten(kept, self.form)
+        return pytree.tree_map(lambda each: each.clone(memory_format=torch.preserve_format), self.graph())
 
 
-def check_equal(found: Mapping[str, Tensor], plain: Mapping[str, Tensor], precision: torch.dtype) -> None:
-    """Refuse outputs that are further from those of the plain network than documented."""
+def negative(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Other inputs of the same form."""
+    return {name: values / 2 if values.is_floating_point() else ~values for name, values in inputs.items()}
+
+
+def check_equal(found: Mapping[str, Tensor], plain: Mapping[str, Tensor], precision: torch.dtype, image: str) -> None:
+    """Refuse outputs that are further from those of the plain network than documented. image: what it is called."""
     for name, expected in plain.items():
         tolerance = TOLERANCES.get((expected.device.type, precision), MIXED_TOLERANCE)
         size = float(expected.double().norm())
         distance = float((found[name].double() - expected.double()).norm())
         if math.isfinite(size) and not distance <= tolerance * size:  # what is not finite is noticed elsewhere
             raise InputError(
-                f"{OPTIONS}: on the first image the {name} of the first network differ from those of the plain one by "
-                f"{distance / max(size, 1e-300):.2g} of their size, more than {tolerance:g}; leave these options out"
+                f"{OPTIONS}: on {image} the {name} of the first network differ from those of the plain one "
+                f"by {distance / max(size, 1e-300):.2g} of their size, more than {tolerance:g}; leave these options out"
             )
 
 

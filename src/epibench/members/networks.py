@@ -22,8 +22,8 @@ from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.interpolation import aligned_corners
 from epibench.likelihoods import LIKELIHOODS
-from epibench.members.ahead import copied_ahead
-from epibench.members.compiled import OPTIONS, PLAIN, CompiledNetwork, Speed, check_equal, failure
+from epibench.members.compiled import OPTIONS, PLAIN, CompiledNetwork, Speed, check_equal, failure, negative
+from epibench.members.copied_ahead import copied_ahead
 from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, joined, whole, windows_over
 from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, Pool, PoolOnData, Stopwatch, chunk_size
 from epibench.methods.contract import Member, MemberTable
@@ -164,11 +164,15 @@ class ImagePool(Pool):
         """The network of a member, loaded if it is not on the device."""
         name = self.shares(member)
         if name not in self._networks:
+            self.make_room(1)
             self._networks[name] = self.load_network(name)
         self._networks.move_to_end(name)
-        while len(self._networks) > self.resident:
-            self._networks.popitem(last=False)
         return self._networks[name]
+
+    def make_room(self, number: int) -> None:
+        """Give networks back, first those that were used least recently, until so many more can be on the device."""
+        while self._networks and len(self._networks) + number > self.resident:
+            self._networks.popitem(last=False)
 
 
 @dataclass
@@ -225,8 +229,12 @@ class NetworkPool(ImagePool):
 
     def load_all(self, members: Sequence[Member]) -> None:
         """Load the networks that are not on the device, several at once."""
-        missing = [name for name in dict.fromkeys(map(self.shares, members)) if name not in self._networks]
+        wanted = dict.fromkeys(map(self.shares, members))
+        missing = [name for name in wanted if name not in self._networks][: self.resident]
         if self.loaded_at_once > 1 and len(missing) > 1 and self.num_bytes(missing[0]):  # the skeleton is there
+            for name in wanted.keys() & self._networks.keys():
+                self._networks.move_to_end(name)
+            self.make_room(len(missing))
             with ThreadPoolExecutor(self.loaded_at_once) as executor:
                 self._networks.update(zip(missing, executor.map(self.load_network, missing), strict=True))
         super().load_all(members)
@@ -267,16 +275,19 @@ class NetworkPool(ImagePool):
                 f"{OPTIONS}: {self.method} drops within the stages of this network, or it has none, and such passes "
                 "cannot be compiled (docs/networks.md); leave these options out"
             )
-        plain = self._of_network(group, inputs, images, None)
+        # A recording that does nothing still holds what it was made with: only other inputs show that.
+        tried = {"the first image": inputs, "the negative of the first image": negative(inputs)}
+        plain = [self._of_network(group, given, images, None) for given in tried.values()]
         try:
             compiled = CompiledNetwork.like(self.network(group[0]), self.rate, self.speed)
-            found = self._of_network(group, inputs, images, compiled)
+            found = [self._of_network(group, given, images, compiled) for given in tried.values()]
         except (InputError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # compilers raise anything
             raise failure(error) from error
-        for fast, expected in zip(found, plain, strict=True):
-            check_equal(fast, expected, self.precision)
+        for image, fast, expected in zip(tried, found, plain, strict=True):
+            for own, others in zip(fast, expected, strict=True):
+                check_equal(own, others, self.precision, image)
         return compiled
 
     def _of_network(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from epibench import kernels
+
 if TYPE_CHECKING:  # Triton has no types, and is not everywhere
     triton: Any = None
     tl: Any = None
@@ -66,12 +68,13 @@ _kernel = None if triton is None else triton.jit(_fused, do_not_specialize=("win
 
 
 def can_fuse(values: Tensor) -> bool:
-    """Whether the kernel takes (row, …) values: on a GPU with Triton, dense, and without gradients."""
-    if _kernel is None or values.device.type != "cuda" or values.dtype not in TYPES or values.dim() < 2:
+    """Whether the kernel takes (row, …) values: on a GPU that runs it, dense, and without gradients."""
+    if _kernel is None or not values.is_cuda or values.dtype not in TYPES or values.dim() < 2:
         return False
     if values.requires_grad and torch.is_grad_enabled():
         return False
-    return 0 < values.numel() <= LARGEST * len(values) and (values.is_contiguous() or _channels_last(values))
+    dense = values.is_contiguous() or _channels_last(values)
+    return dense and 0 < values.numel() <= LARGEST * len(values) and kernels.usable(values)
 
 
 def _channels_last(values: Tensor) -> bool:
@@ -91,5 +94,6 @@ def fused_dropout(values: Tensor, keys: Tensor, place: int, below: int, slope: f
     outer = BLOCK // inner
     grid = (-(-pixels // outer), -(-channels // inner), rows)
     sizes = (channels, pixels, rows // len(keys), place, below, slope)
-    _kernel[grid](values, result, keys, *sizes, inner=inner, outer=outer)  # type: ignore[index]
+    with kernels.launching(values):
+        _kernel[grid](values, result, keys, *sizes, inner=inner, outer=outer)  # type: ignore[index]
     return result

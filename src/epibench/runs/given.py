@@ -285,7 +285,7 @@ class GivenEvaluation:
             given_members(len(models), passes, len(views)),
             models,
             seed=question.seed,
-            device=self.machine.device,
+            device=self.machine.occupied(),
             precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
             window=options.window,
             overlap=options.overlap,
@@ -300,7 +300,7 @@ class GivenEvaluation:
 
     def checked(self, pool: GivenPool) -> ClassTable | None:
         """Let every model predict the first image, and say what it does; the classes that they predict."""
-        first = stack([next(iter(self.domains.values())).samples[0]]).to(self.machine.device)
+        first = stack([next(iter(self.domains.values())).samples[0]]).to(self.machine.here)
         classes = self.named_classes(pool.models) if self.classes else None
         for member, model in zip(pool.table.members, pool.models, strict=True):
             network = cast(GivenNetwork, pool.network(member))

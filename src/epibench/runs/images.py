@@ -293,7 +293,7 @@ class ImageExperiment:
             seed=recipe.seed,
             method=method.name,
             rate=method.dropout,
-            device=machine.here,
+            device=machine.occupied(),
             precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
             window=options.window,
             overlap=options.overlap,

@@ -173,13 +173,13 @@ def collected(
     machine: Machine, evaluated: Mapping[str, Evaluated], failed: dict[str, str], begun: float, **own: Any
 ) -> RunResults:
     """Results of what was evaluated, whatever it was, with where and when. own: what its kind of problem adds."""
-    device = machine.device
+    device = machine.here
     return RunResults(
         epibench=__version__,
         torch=torch.__version__,
         python=platform.python_version(),
         commit=commit(),
-        device=torch.cuda.get_device_name(device) if machine.here.type == "cuda" else device.type,
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else machine.device.type,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         methods={name: each.facts for name, each in evaluated.items()},
         summary={name: each.summary for name, each in evaluated.items()},

@@ -54,14 +54,22 @@ class Machine:
 
     @property
     def here(self) -> torch.device:
-        """The device of this process."""
-        return self.device if self.device.type == "cpu" or torch.cuda.is_available() else torch.device("cpu")
+        """The device of this process; a GPU by its number, as each thread has a current one of its own."""
+        if self.device.type == "cpu" or not torch.cuda.is_available():
+            return torch.device("cpu")
+        return torch.device("cuda", self.device.index or 0)
+
+    def occupied(self) -> torch.device:
+        """The same, and from now on the current one of this thread: training may have left another."""
+        if self.here.type == "cuda":
+            torch.cuda.set_device(self.here)
+        return self.here
 
     @property
     def memory(self) -> int:
         """Bytes of the device's memory that this process may take."""
         if self.here.type == "cuda":
-            return int(self.share * torch.cuda.get_device_properties(self.device).total_memory)
+            return int(self.share * torch.cuda.get_device_properties(self.here).total_memory)
         return int(self.share * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
     def device_of(self, number: int) -> str:

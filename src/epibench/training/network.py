@@ -20,6 +20,7 @@ from epibench import randomness, stopping
 from epibench.data import batched
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch, Samples
+from epibench.data.decoded import widened
 from epibench.data.loading import Augmentation, Stream, packed_batches
 from epibench.errors import InputError
 from epibench.interpolation import aligned_corners, grid_positions
@@ -201,7 +202,8 @@ class _Run:
         if not training.whole_batches:
             stream = Stream(training.samples, augment, self.keys.order, self.keys.change)
             for packed in packed_batches(stream, numbers, size, workers, pin, reuse=True):
-                yield packed.to(device).batch
+                batch = packed.to(device).batch
+                yield Batch(batch.inputs, widened(batch.target), batch.valid)
             return
         assert isinstance(augment, Augment)
         stream = Stream(training.samples, batched.Cut(augment), self.keys.order, self.keys.change)

@@ -73,7 +73,7 @@ def _copy(
     try:
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         for batch in batches:
-            with torch.cuda.stream(stream):
+            with torch.cuda.device(device), torch.cuda.stream(stream):
                 pinned = batch if batch.target.is_pinned() else batch.pin_memory()
                 moved = pinned.to(device, non_blocking=True)
                 event = torch.cuda.Event()  # type: ignore[no-untyped-call]

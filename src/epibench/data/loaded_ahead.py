@@ -14,7 +14,9 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
+from multiprocessing.util import Finalize
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ import torch
 from epibench.data.batch import Layout, Packed
 from epibench.data.shared_memory import SharedMemory
 from epibench.errors import InputError
+from epibench.stopping import leave_to_parent
 
 SLOT = 2**30  # bytes, which take memory only as far as they are used
 SPARE_SLOTS = 4  # beside one for every process
@@ -84,7 +87,7 @@ def _read(text: bytes) -> Layout:
 def _load(slots: Slots, make: Make, batches: Sequence[Sequence[int]], first: int, step: int, parent: int) -> None:
     """Load every so many batches, as soon as there is room for them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    leave_to_parent()
     torch.set_num_threads(1)
     for batch in range(first, len(batches), step):
         made = make(batches[batch])
@@ -96,10 +99,11 @@ def _load(slots: Slots, make: Make, batches: Sequence[Sequence[int]], first: int
 
 
 class Pinned:
-    """Slots whose memory a GPU copies from by itself, beside its work."""
+    """Slots whose memory a GPU copies from by itself, beside its work. refused: some could not be pinned."""
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}
+        self.refused = False
 
     @cached_property
     def runtime(self) -> Any:
@@ -109,16 +113,33 @@ class Pinned:
     def pin(self, content: torch.Tensor) -> None:
         """Pin the memory of a slot as far as it is used; where that fails, copies take longer."""
         start, size = content.data_ptr(), content.nbytes
-        if self.sizes.get(start, 0) < size:
-            if start in self.sizes:
-                self.runtime.cudaHostUnregister(start)
-            self.runtime.cudaHostRegister(start, size, 0)
+        if self.refused or self.sizes.get(start, 0) >= size:
+            return
+        if self.sizes.pop(start, 0):
+            self.runtime.cudaHostUnregister(start)
+        if self.runtime.cudaHostRegister(start, size, 0) == self.runtime.cudaError.success:
             self.sizes[start] = size
+        else:
+            self.refused = True
+            forget_error()
 
     def close(self) -> None:
         """Unpin all."""
         for start in self.sizes:
             self.runtime.cudaHostUnregister(start)
+
+
+def forget_error() -> None:
+    """CUDA remembers its last error, and the next kernel that is launched, and nothing else, reports it."""
+    with suppress(RuntimeError):
+        torch.ones(1, device="cuda")
+
+
+def _kill(processes: Sequence[Any]) -> None:
+    for process in processes:
+        if process.pid is not None:
+            process.kill()
+            process.join()
 
 
 def loaded_ahead(make: Make, batches: Sequence[Sequence[int]], workers: int, pin: bool = False) -> Iterator[Packed]:
@@ -132,6 +153,8 @@ def loaded_ahead(make: Make, batches: Sequence[Sequence[int]], workers: int, pin
         context.Process(target=_load, args=(slots, make, batches, first, workers, os.getpid()), daemon=True)
         for first in range(min(workers, len(batches)))
     ]
+    # At the exit of the interpreter, too: it would wait for them for ever, as they do not obey SIGTERM.
+    end = Finalize(None, _kill, (processes,), exitpriority=0)
     layouts: dict[bytes, Layout] = {}
     pinned, copies = Pinned(), deque[Any]()
     try:
@@ -153,10 +176,7 @@ def loaded_ahead(make: Make, batches: Sequence[Sequence[int]], workers: int, pin
             else:
                 slots.taken[0] += 1
     finally:
-        for process in processes:
-            if process.pid is not None:
-                process.terminate()
-                process.join()
+        end()
         if pin:
             torch.cuda.synchronize()
             pinned.close()
