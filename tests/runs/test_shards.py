@@ -190,7 +190,7 @@ def test_merge_says_what_is_missing(trained, command_line) -> None:
     status, said = command_line("merge", folder)
     assert status == 2
     assert f"{folder}: not evaluated are " in said
-    assert "mc_dropout on wild 2 of 2 stretches" in said
+    assert "mc_dropout on clean (3 of 3 stretches of images)" in said
     assert f"epibench evaluate {folder} with the same --set and the --shard that is missing" in said
 
 
@@ -222,8 +222,10 @@ def test_models_have_no_shards(command_line) -> None:
 def test_a_store_is_refused_in_shards(trained) -> None:
     options = trained.recipe.evaluation.model_copy(update={"store": True})
     stored = Run(trained.recipe.model_copy(update={"evaluation": options}), trained.folder, trained.machine, Silent())
+    before = trained.folder.recipe.read_bytes()
     with pytest.raises(InputError, match="one process writes a store; leave out --shard"):
         run.evaluate_shard(stored, 1, 2)
+    assert trained.folder.recipe.read_bytes() == before
 
 
 def test_a_damaged_stretch_is_named(trained) -> None:
@@ -331,6 +333,7 @@ def test_an_array_of_tasks_trains_and_evaluates(made, tmp_path) -> None:
     "variables",
     [
         {"SLURM_ARRAY_TASK_ID": 1, "SLURM_ARRAY_TASK_COUNT": 4},
+        {"SLURM_ARRAY_TASK_ID": 4, "SLURM_ARRAY_TASK_COUNT": 4, "SLURM_ARRAY_TASK_MIN": 3},
         {"JOB_COMPLETION_INDEX": 1, "COUNT": 4},
         {"SKYPILOT_NODE_RANK": 1, "SKYPILOT_NUM_NODES": 4},
         {"INDEX": 1, "COUNT": 4},

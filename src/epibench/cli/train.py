@@ -51,8 +51,8 @@ def train(
 
         failed = run.train(opened, asked)
         missing = 0 if failed else sum(num_missing(opened, name) for name in chosen.methods)
+    path, then = opened.folder.path, "once they are there, " if missing else ""
     left = f"; {missing} more {'is' if missing == 1 else 'are'} to be trained" if missing else ""
-    path = opened.folder.path
-    opened.reporter.say(f"networks: {opened.folder.members}{left}; epibench evaluate {path} evaluates them")
+    opened.reporter.say(f"networks: {opened.folder.members}{left}; {then}epibench evaluate {path} evaluates them")
     if failed:
         raise InputError("; ".join(failed.values()))

@@ -76,5 +76,5 @@ def parse_shard(text: str) -> tuple[int, int]:
     """`2/8` as numbers."""
     number, slash, count = text.partition("/")
     if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise InputError(f"--shard {text}: give the number of the shard and how many there are, from 1/8 to 8/8")
+        raise InputError(f"--shard {text}: give the number of the shard and how many there are, as 1/8 to 8/8")
     return int(number), int(count)

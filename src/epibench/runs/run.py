@@ -67,13 +67,15 @@ def evaluate(run: Run) -> RunResults:
 
 def evaluate_shard(run: Run, number: int, count: int) -> None:
     """Evaluate one of `count` shards, numbered from 1; their states stay in the folder until they are merged."""
+    if isinstance(run.recipe, DenseRecipe) and run.recipe.evaluation.store:
+        raise InputError(
+            "evaluation.store: one process writes a store; leave out --shard, or give --set evaluation.store=false"
+        )
     check_trained(run)
     experiment = begin(run, ("evaluate",))
     if isinstance(experiment, ToyExperiment):
         run.reporter.say("a toy problem is evaluated at once, when shards are merged: there is nothing to do")
         return
-    if experiment.recipe.evaluation.store:
-        raise InputError("evaluation.store: one process writes a store; leave out --shard, or do not store predictions")
     shared = SharedEvaluation(run)
     jobs = shared.shard(number, count)
     failed = dict(shared.failed)
@@ -92,8 +94,9 @@ def merge(run: Run) -> RunResults:
     """The results of a run all of whose shards were evaluated; if some are missing, it says so and stops."""
     check_trained(run)
     if isinstance(run.recipe, DenseRecipe) and (missing := SharedEvaluation(run).missing()):
+        some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         raise InputError(
-            f"{run.folder.path}: not evaluated are {', '.join(missing)}; epibench evaluate {run.folder.path} with the "
+            f"{run.folder.path}: not evaluated are {some}; epibench evaluate {run.folder.path} with the "
             f"same --set and the --shard that is missing evaluates them, or without --shard all that is left"
         )
     return evaluate(run)

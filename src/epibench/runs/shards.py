@@ -153,7 +153,7 @@ class SharedEvaluation:
         words = []
         for task in self.tasks.values():
             if task.results() is None and (numbers := task.stretches.missing()):
-                words.append(f"{task.name} {len(numbers)} of {len(task.stretches)} stretches")
+                words.append(f"{task.name} ({len(numbers)} of {len(task.stretches)} stretches of images)")
         return words
 
 
