@@ -160,6 +160,7 @@ def test_a_node_must_see_the_folders(executor, tmp_path: Path) -> None:
 
 
 SCRIPT = """
+import signal
 import sys
 from pathlib import Path
 
@@ -168,6 +169,8 @@ import ray_jobs
 
 from epibench.runs.executors import JobNeeds, open_executor
 
+# What is started in the background of a shell ignores Ctrl-C; this one is not to.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 ray.cloudpickle.register_pickle_by_value(ray_jobs)
 with open_executor("ray", Path.cwd(), print) as executor:
     executor.run(["endless", "endless", "endless"], ray_jobs.work, JobNeeds(), lambda *message: None)
@@ -175,10 +178,15 @@ with open_executor("ray", Path.cwd(), print) as executor:
 
 
 def test_an_interruption_ends_all_tasks(cluster, tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     environment = {**os.environ, "PYTHONPATH": paths}
-    script = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    command = [
+        sys.executable,
+        "-c",
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + SCRIPT,
+    ]
+    # What is started in the background of a shell ignores Ctrl-C; this one is not to.
+    script = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
     try:
         running = wait_until(lambda: len(begun := notes(tmp_path, "endless")) == 2 and begun)
         script.send_signal(signal.SIGINT)
