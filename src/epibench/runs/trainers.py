@@ -358,6 +358,8 @@ def _train_together(fabric: Fabric, job: TrainJob, parent: int) -> str | None:
         # The others wait for this one, and its process group for them: it ends once its error is written, without them.
         atexit.register(os._exit, 1)
         raise
+    finally:
+        stopping.leave_to_parent()  # it ends now: whoever stops it beside a failed one need not interrupt that
     torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter, which aborts then
     return text
 
