@@ -27,7 +27,8 @@ import torch
 from PIL import Image
 
 from epibench.data.batch import Batch, Samples
-from epibench.data.decoded import SHARE, DecodedMemory, DecodedSamples, free_memory
+from epibench.data.decoded import SHARE, DecodedMemory, DecodedSamples
+from epibench.free_memory import free_memory
 from epibench.parallel import silenced_torch_threads
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.runs.train import Machine

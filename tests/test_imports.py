@@ -26,6 +26,7 @@ ORDER = [
     "standard_errors",
     "imported",
     "parallel",
+    "free_memory",
     "randomness",
     "interpolation",
     "cuda_graphs",

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from epibench.data.batch import Batch
-from epibench.data.decoded import DecodedMemory, DecodedSamples, free_memory, narrowed
+from epibench.data.decoded import DecodedMemory, DecodedSamples, narrowed
+from epibench.free_memory import free_memory
 
 BUDGET = 2**20
 

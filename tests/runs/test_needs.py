@@ -15,13 +15,14 @@ from torch import nn
 
 from epibench.data.batch import Batch
 from epibench.errors import InputError
+from epibench.free_memory import free_memory
 from epibench.recipes.dense import DenseRecipe
 from epibench.runs import needs
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import DomainTask
-from epibench.runs.needs import Need, Needs, Resource, free_memory
+from epibench.runs.needs import Need, Needs, Resource
 from epibench.runs.run import STEPS
 from epibench.runs.train import Machine, Run
 
@@ -148,7 +149,7 @@ def test_what_is_short_is_told() -> None:
 
 def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch) -> None:
     limit, used = tmp_path / "max", tmp_path / "current"
-    monkeypatch.setattr(needs, "MEMORY_FILES", ((str(limit), str(used)),))
+    monkeypatch.setattr("epibench.free_memory.MEMORY_FILES", ((str(limit), str(used)),))
     whole = free_memory()
     limit.write_text("max\n")
     used.write_text("1000\n")

@@ -6,7 +6,6 @@ import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,19 +126,3 @@ def narrowed(target: Tensor) -> Tensor:
 def widened(target: Tensor) -> Tensor:
     """Classes as losses take them, int64; depth as it is."""
     return target if target.is_floating_point() else target.long()
-
-
-def free_memory() -> int:
-    """Bytes that are free on this machine, or to the group of processes that this one belongs to."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    free = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
-    for most, now in (  # files of both versions of such groups
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        try:
-            limit, used = ((Path("/sys/fs/cgroup") / name).read_text().strip() for name in (most, now))
-            free.append(int(limit) - int(used))
-        except (OSError, ValueError):  # no such group, or no limit
-            continue
-    return max(0, min(free))

@@ -7,7 +7,6 @@ and metrics are computed from the things themselves; a training step and a pass 
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import torch
 from epibench.conventions import check_uncertainty
 from epibench.errors import InputError
 from epibench.evaluation.suite import SuiteSettings, make_suite
+from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.networks import shard_pixels
 from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, KERNEL_MEMORY, Pool, parts_of
@@ -40,10 +40,6 @@ STORED_BYTES = 4  # of a number in a prediction store
 LIBRARIES = 1.3  # of a step's tensors, with what libraries take besides: benchmarks/memory.py
 SCORED_BYTES = 8  # of a number while draws are scored, in float64
 SCORED_COPIES = 4  # of it at once: probabilities, their logarithms, products
-MEMORY_FILES = (  # the limit of a container, and what is used of it
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
 
 
 @dataclass(frozen=True)
@@ -357,26 +353,6 @@ def free_disk(path: Path) -> int:
     """Bytes that are free where a folder is, or will be."""
     existing = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
     return shutil.disk_usage(existing).free
-
-
-def free_memory() -> int:
-    """Bytes of memory that processes can still take: of the machine, or of the container that this is."""
-    free = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")]
-    for line in _read(Path("/proc/meminfo")).splitlines():
-        if line.startswith("MemAvailable:"):
-            free = [int(line.split()[1]) * 1024]
-    for limit, used in MEMORY_FILES:
-        words = _read(Path(limit)).strip(), _read(Path(used)).strip()
-        if all(word.isdigit() for word in words):  # or `max`, where there is none
-            free.append(int(words[0]) - int(words[1]))
-    return max(0, min(free))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""
 
 
 def free_gpu_memory(device: torch.device) -> int:

@@ -20,12 +20,13 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from epibench import randomness, stopping
 from epibench.data.augment import Augment, Colours
 from epibench.data.batch import Points, Samples
-from epibench.data.decoded import SHARE, DecodedMemory, DecodedSamples, free_memory
+from epibench.data.decoded import SHARE, DecodedMemory, DecodedSamples
 from epibench.data.loading import InOrder, Stream, batches
 from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.data.shared_memory import can_share_memory
 from epibench.errors import InputError
 from epibench.files import fingerprint, read_json, write_json
+from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Method, TrainedNetwork
 from epibench.methods.map import Direct
