@@ -29,7 +29,7 @@ from epibench.evaluation.suite import Suite, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import make_draws
 from epibench.members.maps import WindowMaps, whole
-from epibench.members.networks import ImageShard
+from epibench.members.networks import ImagePortion
 from epibench.members.pool import DrawnPart
 
 WAYS = ("plain", "kernels")
@@ -97,7 +97,7 @@ def scoring(
     settings = SuiteSettings(task.kind, "pooled", uncertainty, False, task.images, task.classes, depth=depth)
     predictor = SimpleNamespace(num_classes=task.classes, device=torch.device(device))
     batches = [(range(number, number + 1), batch) for number, (batch, _) in enumerate(images)]
-    shard = ImageShard(cast(Any, predictor), batches, sum(int(batch.valid.sum()) for batch, _ in images))
+    portion = ImagePortion(cast(Any, predictor), batches, sum(int(batch.valid.sum()) for batch, _ in images))
 
     def make() -> Suite:
         suite = make_suite(weights, settings)
@@ -105,7 +105,7 @@ def scoring(
         return suite
 
     def score(suite: Suite) -> None:
-        evaluate(shard._pixel_blocks([maps for _, maps in images], part), LIKELIHOODS[task.kind], weights, suite)
+        evaluate(portion._pixel_blocks([maps for _, maps in images], part), LIKELIHOODS[task.kind], weights, suite)
 
     return make, score
 

@@ -173,11 +173,11 @@ class Bench:
         evaluation, marks = Evaluation(predictor, draws, settings), list[tuple[float, int, float, float]]()
         begun = time.perf_counter()
 
-        def after_shard(images: int) -> None:
+        def after_portion(images: int) -> None:
             done = evaluation.done
             marks.append((time.perf_counter() - begun, done.images, done.forward_seconds, done.scoring_seconds))
 
-        evaluation.run(after_shard)
+        evaluation.run(after_portion)
         first, last = marks[0], marks[-1]
         begin = first if len(marks) > 1 else (0.0, 0, 0.0, 0.0)
         wall, images, forward, scoring = (end - start for start, end in zip(begin, last, strict=True))

@@ -118,9 +118,9 @@ def finished(run: Evaluation) -> tuple[Values, Curves]:
 
 
 @pytest.fixture
-def small_shards(monkeypatch) -> None:
-    """A shard is full with the second batch of two images."""
-    monkeypatch.setattr(networks, "SHARD_PIXELS", {"cpu": 3 * HEIGHT * WIDTH})
+def small_portions(monkeypatch) -> None:
+    """A portion is full with the second batch of two images."""
+    monkeypatch.setattr(networks, "PORTION_PIXELS", {"cpu": 3 * HEIGHT * WIDTH})
 
 
 # The naive way
@@ -216,7 +216,7 @@ NAIVE = {"gaussian": naive_gaussian, "categorical": naive_categorical}
 @pytest.mark.parametrize(
     ("kind", "plan"), [*(("gaussian", plan) for plan in PLANS), ("categorical", "random"), ("categorical", "prefix")]
 )
-def test_every_metric_of_every_draw_is_that_of_the_naive_way(kind: str, plan: str, small_shards) -> None:
+def test_every_metric_of_every_draw_is_that_of_the_naive_way(kind: str, plan: str, small_portions) -> None:
     run = make_evaluation(plan, kind)
     values, _ = finished(run)
     known: dict[tuple[int, ...], dict[str, float]] = {}
@@ -233,14 +233,14 @@ def test_every_metric_of_every_draw_is_that_of_the_naive_way(kind: str, plan: st
 
 @pytest.mark.parametrize("resident", [MEMBERS, 5, 1])
 @pytest.mark.parametrize("plan", PLANS)
-def test_each_member_predicts_each_image_exactly_once(plan: str, resident: int, small_shards) -> None:
+def test_each_member_predicts_each_image_exactly_once(plan: str, resident: int, small_portions) -> None:
     run = make_evaluation(plan, resident=resident)
     run.run()
     assert run.predictor.pool.runs == {(member, image): 1 for member in range(MEMBERS) for image in range(IMAGES)}
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_members_that_do_not_fit_together_change_nothing(plan: str, small_shards) -> None:
+def test_members_that_do_not_fit_together_change_nothing(plan: str, small_portions) -> None:
     together, apart = (finished(make_evaluation(plan, resident=resident))[0] for resident in (MEMBERS, 1))
     assert [name for name in together if not torch.equal(together[name], apart[name])] == []
 
@@ -260,9 +260,9 @@ def test_results_do_not_depend_on_batches(plan: str, batch_size: int) -> None:
 
 @pytest.mark.parametrize("pixels", [1, 2 * HEIGHT * WIDTH, 3 * HEIGHT * WIDTH, 10**9])
 @pytest.mark.parametrize("plan", ["random", "prefix"])
-def test_results_do_not_depend_on_shards(plan: str, pixels: int, monkeypatch) -> None:
+def test_results_do_not_depend_on_portions(plan: str, pixels: int, monkeypatch) -> None:
     expected = finished(make_evaluation(plan, batch_size=1))
-    monkeypatch.setattr(networks, "SHARD_PIXELS", {"cpu": pixels})
+    monkeypatch.setattr(networks, "PORTION_PIXELS", {"cpu": pixels})
     assert_close(finished(make_evaluation(plan, batch_size=1)), expected)
 
 
@@ -273,18 +273,18 @@ def assert_equal(one: tuple[Values, Curves], other: tuple[Values, Curves]) -> No
             torch.testing.assert_close(ours[name], theirs[name], rtol=0, atol=0, equal_nan=True)
 
 
-def test_workers_change_nothing(small_shards) -> None:
+def test_workers_change_nothing(small_portions) -> None:
     assert_equal(finished(make_evaluation(workers=2)), finished(make_evaluation()))
 
 
-def test_threads_change_nothing(small_shards, two_threads) -> None:
+def test_threads_change_nothing(small_portions, two_threads) -> None:
     many = finished(make_evaluation())
     torch.set_num_threads(1)
     assert_equal(finished(make_evaluation()), many)
 
 
 @pytest.mark.parametrize("plan", ["random", "prefix"])
-def test_an_evaluation_goes_on_from_the_state_after_any_shard(plan: str, small_shards) -> None:
+def test_an_evaluation_goes_on_from_the_state_after_any_portion(plan: str, small_portions) -> None:
     states = []
 
     def note(images: int) -> None:
@@ -312,13 +312,13 @@ def test_images_and_valid_pixels_are_counted() -> None:
     assert run.done.pixels == sum(int(Scenes()[image].valid.sum()) for image in range(IMAGES))
 
 
-def test_shards_are_told_as_they_end(small_shards) -> None:
+def test_portions_are_told_as_they_end(small_portions) -> None:
     heard = []
     make_evaluation(batch_size=1).run(heard.append)
     assert heard == [3, 3]
 
 
-def test_the_rmse_of_groups_of_four_images_knows_the_images(small_shards) -> None:
+def test_the_rmse_of_groups_of_four_images_knows_the_images(small_portions) -> None:
     run = make_evaluation(convention="gustafsson2020", batch_size=1)
     values, _ = finished(run)
     for draw, members in enumerate(run.draws.sets):
@@ -355,7 +355,7 @@ class Witness:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_observers_see_every_output_of_every_member(plan: str, small_shards) -> None:
+def test_observers_see_every_output_of_every_member(plan: str, small_portions) -> None:
     witness = Witness()
     make_evaluation(plan, resident=5, observers=(witness,)).run()
     scenes = Scenes()
@@ -374,7 +374,7 @@ def test_observers_see_the_batch_itself() -> None:
         torch.testing.assert_close(witness.targets[image], Scenes()[image].target, equal_nan=True)
 
 
-def test_observers_have_states_of_their_own(small_shards) -> None:
+def test_observers_have_states_of_their_own(small_portions) -> None:
     one, other = Witness(), Witness()
     run = make_evaluation(observers=(one, other))
     run.run()
@@ -384,7 +384,7 @@ def test_observers_have_states_of_their_own(small_shards) -> None:
     assert [each.loaded for each in fresh] == [MEMBERS * IMAGES, 0]
 
 
-def test_pictures_are_the_same_after_an_interruption(small_shards) -> None:
+def test_pictures_are_the_same_after_an_interruption(small_portions) -> None:
     def with_gallery() -> tuple[Evaluation, Gallery]:
         gallery = Gallery((0, 1, 5), (1, 4, 9))
         return make_evaluation("random", batch_size=1, resident=5, observers=(gallery,)), gallery

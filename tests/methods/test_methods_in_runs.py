@@ -24,7 +24,7 @@ from epibench.methods import METHODS
 from epibench.methods.optimised import Optimised
 from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.runs.folder import RunFolder
-from epibench.runs.images import ImageExperiment
+from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import Machine, Run, Trained, collect_trained, train_networks
 from epibench.runs.trainers import TrainJob, augment_of, open_training_data, train_job, view_of

@@ -66,6 +66,6 @@ def test_a_score_equals_that_of_the_cpu(tmp_path, kind: str) -> None:
     here, there = (
         prepare(open_store(tmp_path / "store.zarr"), ScoreSettings(device=device)).run() for device in ("cpu", "cuda")
     )
-    for mine, other in zip(here["draws"], there["draws"], strict=True):
-        for name, value in mine["metrics"].items():
-            assert other["metrics"][name] == pytest.approx(value, rel=1e-6, abs=1e-9), name
+    for mine, other in zip(here.draws, there.draws, strict=True):
+        for name, value in mine.metrics.items():
+            assert other.metrics[name] == pytest.approx(value, rel=1e-6, abs=1e-9), name

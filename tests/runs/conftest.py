@@ -13,11 +13,11 @@ from epibench.training.state import Pacer
 
 @pytest.fixture(scope="module")
 def eager() -> Iterator[None]:
-    """Save as often as possible, in shards of one batch."""
+    """Save as often as possible, in portions of one batch."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "LOG_EVERY", 2)
         patch.setattr(Pacer, "due", lambda pacer: True)
-        patch.setattr(networks, "SHARD_PIXELS", {"cpu": 1})
+        patch.setattr(networks, "PORTION_PIXELS", {"cpu": 1})
         yield
 
 

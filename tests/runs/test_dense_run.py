@@ -60,7 +60,7 @@ def numbers(results: dict[str, Any]) -> dict[str, Any]:
 
 pytestmark = pytest.mark.usefixtures("eager")
 
-# What saves as often as it can, in shards of one batch; also in a script that dies.
+# What saves as often as it can, in portions of one batch; also in a script that dies.
 EAGER = """
 from epibench.cli import main
 from epibench.members import networks
@@ -69,7 +69,7 @@ from epibench.training.state import Pacer
 
 training.LOG_EVERY = 2
 Pacer.due = lambda pacer: True
-networks.SHARD_PIXELS = {"cpu": 1}
+networks.PORTION_PIXELS = {"cpu": 1}
 """
 
 
@@ -425,7 +425,7 @@ def test_training_that_was_stopped_goes_on_from_its_state(finished, tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def stopped(stored, tmp_path_factory) -> tuple[Path, Silent]:
-    """A run that was stopped while it evaluated and stored, after its second shard; then it went on."""
+    """A run that was stopped while it evaluated and stored, after its second portion; then it went on."""
     recipe = DenseRecipe.model_validate(stored[1]["recipe"])
     path, reporter = tmp_path_factory.mktemp("stopped") / "run", Silent()
     with pytest.MonkeyPatch.context() as patch:

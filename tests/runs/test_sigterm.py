@@ -36,7 +36,7 @@ state.SAVE_SECONDS = 0.0
 state.Pacer.wait = 0.0
 state.Pacer.__init__.__defaults__ = (0.0, *state.Pacer.__init__.__defaults__[1:])
 network.LOG_EVERY = 4
-networks.SHARD_PIXELS = {"cpu": 1}
+networks.PORTION_PIXELS = {"cpu": 1}
 where, _, number = os.environ.get("EPIBENCH_TEST_STOP", "nowhere").partition(" ")
 take_step, outputs, run_block = network._Run.take_step, networks.NetworkPool.outputs, stacked.Block.run
 
@@ -121,7 +121,7 @@ def results_of(folder: Path, recipe: Recipe) -> dict[str, Any]:
     """Those of a run, in this process, which saves and takes notes as often as the command."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "LOG_EVERY", 4)
-        patch.setattr(networks, "SHARD_PIXELS", {"cpu": 1})
+        patch.setattr(networks, "PORTION_PIXELS", {"cpu": 1})
         written = run_in(folder, recipe)
     return {name: written.get(name) for name in SAME}
 
@@ -215,7 +215,7 @@ def test_devices_that_share_a_network_stop_at_the_same_step(command, recipe: Rec
     assert notes_of(stopped.folder / "members/ensemble/0000.unfinished.safetensors")["step"] == 8
 
 
-def test_evaluation_saves_after_the_shard_and_goes_on_to_the_same_numbers(command, recipe: Recipe, alone) -> None:
+def test_evaluation_saves_after_the_portion_and_goes_on_to_the_same_numbers(command, recipe: Recipe, alone) -> None:
     stopped = command(recipe)
     stopped.resumed()
     for path in ("results.json", "evaluation"):

@@ -50,7 +50,7 @@ def video(
     from epibench.results import RESULTS_NAME, load_results
     from epibench.runs.folder import RunFolder
     from epibench.runs.frames import FrameSequence
-    from epibench.runs.images import ImageExperiment
+    from epibench.runs.image_experiment import ImageExperiment
     from epibench.runs.train import Machine, Run
 
     folder = RunFolder(run.parent if run.name == RESULTS_NAME else run)

@@ -88,20 +88,20 @@ def _guarded(make: Callable[[], Batch]) -> Batch | Failure:
 def _collate(
     samples: Sequence[Batch | Failure], uneven: bool, as_arrays: bool, join: Join, same: Same
 ) -> list[Packed] | list[Bytes] | Failure:
-    """One batch, or if they may differ in size, one for every stretch of samples of one size."""
-    stretches: list[list[Batch]] = []
+    """One batch, or if they may differ in size, one for every row of samples of one size."""
+    alike: list[list[Batch]] = []
     for sample in samples:
         if isinstance(sample, Failure):
             return sample
-        if stretches and same(stretches[-1][0]) == same(sample):
-            stretches[-1].append(sample)
+        if alike and same(alike[-1][0]) == same(sample):
+            alike[-1].append(sample)
         else:
-            stretches.append([sample])
-    if len(stretches) > 1 and not uneven:
-        sizes = sorted({same(stretch[0])[0] for stretch in stretches})
+            alike.append([sample])
+    if len(alike) > 1 and not uneven:
+        sizes = sorted({same(some[0])[0] for some in alike})
         words = ", ".join("×".join(map(str, size)) for size in sizes)
         return Failure(f"images of different sizes in one batch ({words}): give training.crop")
-    packed = [Packed.of(join(stretch)) for stretch in stretches]
+    packed = [Packed.of(join(some)) for some in alike]
     return [Bytes(each.content.numpy(), each.layout) for each in packed] if as_arrays else packed
 
 
@@ -155,10 +155,10 @@ def packed_batches(
         prefetch_factor=4 if workers else None,
         worker_init_fn=leave_to_parent,
     )
-    for stretches in loader:
-        if isinstance(stretches, Failure):
-            raise InputError(stretches.text)
-        for each in stretches:
+    for loaded in loader:
+        if isinstance(loaded, Failure):
+            raise InputError(loaded.text)
+        for each in loaded:
             yield Packed(torch.as_tensor(each.content), each.layout)
 
 

@@ -39,7 +39,7 @@ class Progressed:
 
 @dataclass
 class Evaluation:
-    """Every metric of every draw of a pool on some data; it can be saved after every shard and goes on from there.
+    """Every metric of every draw of a pool on some data; it can be saved after every portion and goes on from there.
 
     Where the predictor has stretches, the metrics of each are added up by themselves, and then to those of the
     stretches before it: floating-point sums come out the same, wherever each stretch was evaluated.
@@ -57,11 +57,11 @@ class Evaluation:
         for suite in self.suites:
             suite.metrics.to(self.predictor.device)
         self.before: dict[str, Tensor] = {}  # the states of all stretches before this one, added up
-        self.begun = replace(self.done)  # where this stretch began
+        self.stretch_start = replace(self.done)  # where this stretch began
 
     def run(
         self,
-        after_shard: Progress = ignore,
+        after_portion: Progress = ignore,
         after_pixels: Progress = ignore,
         after_draws: Progress = ignore,
         after_stretch: Callable[[], None] | None = None,
@@ -71,28 +71,30 @@ class Evaluation:
         after_stretch: what to do with the state of a stretch, instead of adding it to those before.
         """
         device, watching = self.predictor.device, self.predictor.watching
-        for shard in self.predictor.shards(self.done.images, self.parts):
+        for portion in self.predictor.portions(self.done.images, self.parts):
             forward, scoring = Stopwatch(device), Stopwatch(device)
             watched = watching.seconds if watching else 0.0
             for part, weights, suite in zip(self.parts, self.weights, self.suites, strict=True):
                 with forward:
-                    blocks = shard.blocks(part)  # members run here; their outputs are upsampled within the scoring time
+                    blocks = portion.blocks(
+                        part
+                    )  # members run here; their outputs are upsampled within the scoring time
                 with scoring:
                     evaluate(blocks, LIKELIHOODS[self.settings.kind], weights, suite, after_pixels)
                 after_draws(len(part.draws))
             # The one place where anybody waits for a GPU.
             self.done.scoring_seconds += scoring.seconds
             self.done.forward_seconds += forward.seconds - ((watching.seconds if watching else 0.0) - watched)
-            self.done.images += shard.num_images
-            self.done.pixels += shard.num_pixels
+            self.done.images += portion.num_images
+            self.done.pixels += portion.num_pixels
             if self.predictor.ends_stretch(self.done.images):
                 (after_stretch or self.end_stretch)()
-            after_shard(shard.num_images)
+            after_portion(portion.num_images)
 
     def start_at(self, image: int) -> None:
         """Begin with another image than the first."""
         self.done = Progressed(images=image)
-        self.begun = replace(self.done)
+        self.stretch_start = replace(self.done)
 
     def end_stretch(self) -> None:
         """Add the metrics of this stretch to those before it, and begin the next."""
@@ -101,14 +103,14 @@ class Evaluation:
 
     def cut_stretch(self) -> tuple[dict[str, Tensor], Progressed]:
         """The state of this stretch alone, with how much it was; the next one begins without anything before it."""
-        state, begun = self._metric_state() | self.predictor.state(), vars(self.begun)
+        state, begun = self._metric_state() | self.predictor.state(), vars(self.stretch_start)
         done = Progressed(**{name: value - begun[name] for name, value in vars(self.done).items()})
         self._begin_stretch()
         self.predictor.load_state({})
         return state, done
 
     def _begin_stretch(self) -> None:
-        self.begun = replace(self.done)
+        self.stretch_start = replace(self.done)
         for suite in self.suites:
             suite.metrics.reset()  # to new tensors: those that were there stay as they are
 

@@ -148,8 +148,8 @@ def judge(
 
     probs: (member, class, pixel) float64; doubt: the entropy, or 1 − confidence.
     """
-    if len(stretches := launches(probs.shape[2], PIXELS_OF_DRAWS)) > 1:
-        parts = [judge(probs[:, :, part], drawn, draws, target[part], with_entropy) for part in stretches]
+    if len(chunks := launches(probs.shape[2], PIXELS_OF_DRAWS)) > 1:
+        parts = [judge(probs[:, :, part], drawn, draws, target[part], with_entropy) for part in chunks]
         confidence, predicted, brier, own, doubt = (torch.cat(each, 1) for each in zip(*parts, strict=True))
         return confidence, predicted, brier, own, doubt
     _, classes, pixels = probs.shape

@@ -20,8 +20,8 @@ DISTANCES = 2**27
 
 def moments(mean: Tensor, variance: Tensor, drawn: DrawnMembers, draws: int) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, mean variance and variance of the means of every draw, (draw, pixel). mean, variance: (member, pixel)."""
-    if len(stretches := launches(mean.shape[1], PIXELS_OF_DRAWS)) > 1:
-        parts = [moments(mean[:, part], variance[:, part], drawn, draws) for part in stretches]
+    if len(chunks := launches(mean.shape[1], PIXELS_OF_DRAWS)) > 1:
+        parts = [moments(mean[:, part], variance[:, part], drawn, draws) for part in chunks]
         drawn_mean, aleatoric, epistemic = (torch.cat(each, 1) for each in zip(*parts, strict=True))
         return drawn_mean, aleatoric, epistemic
     mean, variance = mean.contiguous(), variance.contiguous()

@@ -42,8 +42,8 @@ def accumulate(index: Tensor, copies: int, *tables: tuple[Tensor, Tensor | None]
 
     index, values: (draw or 1, pixel); tables: (draw, copies · bins). Neighbouring pixels count in different copies.
     """
-    if len(stretches := launches(index.shape[1], BLOCK)) > 1:
-        for part in stretches:
+    if len(chunks := launches(index.shape[1], BLOCK)) > 1:
+        for part in chunks:
             parts = ((table, None if values is None else values[:, part]) for table, values in tables)
             accumulate(index[:, part], copies, *parts)
         return

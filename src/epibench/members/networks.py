@@ -36,15 +36,15 @@ from epibench.training.state import Weights
 Inputs = Mapping[str, Tensor]
 Outputs = dict[str, Tensor]
 NumberedBatch = tuple[range, Batch]  # images with their numbers in the domain
-# Pixels of a shard, which all members see before the next: enough to fill a GPU; with many members or classes, fewer.
-SHARD_PIXELS = {"cpu": 2**18, "cuda": 2**22}
+# Pixels of a portion, which all members see before the next: enough to fill a GPU; with many members or classes, fewer.
+PORTION_PIXELS = {"cpu": 2**18, "cuda": 2**22}
 FEW_MAPS = 32
 PASS_PIXELS = 2**21  # passes of one network go through a GPU together, up to so many pixels
 
 
-def shard_pixels(device: torch.device, members: int, classes: int | None) -> int:
+def portion_pixels(device: torch.device, members: int, classes: int | None) -> int:
     """How many pixels all members see before the next ones are read."""
-    return SHARD_PIXELS[device.type] // max(1, members * (classes or 1) // FEW_MAPS)
+    return PORTION_PIXELS[device.type] // max(1, members * (classes or 1) // FEW_MAPS)
 
 
 @dataclass
@@ -423,19 +423,19 @@ class NetworksOnImages(PoolOnData):
         """After every stretch, and at the end of the last, which may be shorter."""
         return self.stretch is not None and (images % self.stretch == 0 or images == len(self.samples))
 
-    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[ImageShard]:
+    def portions(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[ImagePortion]:
         """Batches on the device, gathered until there is enough to do at once, or a stretch ends."""
         gathered, size, pixels = list[NumberedBatch](), 0, 0
-        enough = shard_pixels(self.device, max(part.num_members for part in parts), self.num_classes)
+        enough = portion_pixels(self.device, max(part.num_members for part in parts), self.num_classes)
         loaded = self.samples.batches(first) if isinstance(self.samples, LoadedBatches) else self._loaded(first)
         for batch, valid in copied_ahead(loaded, self.device):
             gathered.append((range(first, first + len(batch.target)), batch))
             first, size, pixels = first + len(batch.target), size + batch.target.numel(), pixels + valid
             if size >= enough or self.ends_stretch(first):
-                yield ImageShard(self, gathered, pixels)
+                yield ImagePortion(self, gathered, pixels)
                 gathered, size, pixels = [], 0, 0
         if gathered:
-            yield ImageShard(self, gathered, pixels)
+            yield ImagePortion(self, gathered, pixels)
 
     def _loaded(self, first: int) -> Iterator[Batch]:
         """Batches from an image on, which are the same wherever one begins: the first may be the rest of one."""
@@ -470,7 +470,7 @@ class NetworksOnImages(PoolOnData):
 
 
 @dataclass(frozen=True)
-class ImageShard:
+class ImagePortion:
     """Some batches of images. num_pixels: those of them that are valid."""
 
     predictor: NetworksOnImages
@@ -517,7 +517,7 @@ class ImageShard:
 
 
 def bands(size: Sequence[int], pixels: int) -> Iterator[slice]:
-    """The rows of an image in stretches of at most so many pixels."""
+    """The rows of an image in bands of at most so many pixels."""
     height, step = size[0], max(1, pixels // size[1])
     return (slice(top, min(top + step, height)) for top in range(0, height, step))
 

@@ -1,6 +1,6 @@
 """What every pool is, wherever its members come from: their number, their draws, and what they predict.
 
-The loop of `evaluation` asks a pool on some data for shards, one after another, and each shard for blocks of pixels
+The loop of `evaluation` asks a pool on some data for portions, one after another, and each portion for blocks of pixels
 with the outputs of all members. Trained networks, small or large, and stored predictions differ only in how they make
 these.
 """
@@ -83,7 +83,7 @@ class DrawnPart:
         return int(self.members.stop - self.members.start)
 
 
-class Shard(Protocol):
+class Portion(Protocol):
     """Some data that all members predict before more is read."""
 
     @property
@@ -115,7 +115,7 @@ class PoolOnData(ABC):
         return parts_of(self.pool, draws)
 
     @abstractmethod
-    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[Shard]:
+    def portions(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[Portion]:
         """The data from an image on, a little at a time."""
 
     def ends_stretch(self, images: int) -> bool:

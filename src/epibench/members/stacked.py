@@ -60,7 +60,7 @@ class StackedPool(Pool):
         return self.parameters if in_order else self.parameters[list(self.rows)]
 
     def _of_one_row(self, members: slice) -> Iterator[range]:
-        """Members in stretches that share their parameters."""
+        """Neighbouring members that share their parameters."""
         start = members.start
         for number in range(members.start + 1, members.stop + 1):
             if number == members.stop or self.rows[number] != self.rows[start]:
@@ -97,7 +97,7 @@ class StackedOnPoints(PoolOnData):
         """All points count."""
         return len(self.points.target)
 
-    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[StackedOnPoints]:
+    def portions(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[StackedOnPoints]:
         """All points at once."""
         yield self
 
@@ -112,7 +112,7 @@ class StackedOnPoints(PoolOnData):
 
 
 def point_slices(part: DrawnPart, num_points: int) -> Iterator[slice]:
-    """Points in stretches that bound the memory."""
+    """Points in slices that bound the memory."""
     size = max(1, OUTPUTS_AT_ONCE // part.num_members)
     return (slice(start, min(start + size, num_points)) for start in range(0, num_points, size))
 

@@ -85,7 +85,7 @@ class StoredPredictions(PoolOnData):
         """All members in one: a store is read once."""
         return [DrawnPart(slice(0, self.store.num_members), list(range(len(draws.sets))), draws.weights)]
 
-    def shards(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[StoredPredictions]:
+    def portions(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[StoredPredictions]:
         """The whole store; its blocks bound the memory."""
         yield self
 

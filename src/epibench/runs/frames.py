@@ -11,7 +11,8 @@ from epibench.members.draws import Members
 from epibench.members.maps import GroupedMaps
 from epibench.results import Picture
 from epibench.runs.domains import DomainData
-from epibench.runs.images import DrawnMethod, ImageExperiment
+from epibench.runs.image_experiment import ImageExperiment
+from epibench.runs.images import DrawnMethod
 from epibench.runs.observers import Gallery
 from epibench.runs.train import collect_trained, jobs_of
 

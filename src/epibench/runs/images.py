@@ -1,4 +1,4 @@
-"""A run on images: check the recipe and its data, evaluate every method on every domain, collect the results.
+"""Members on images, trained here or given: evaluate every method on every domain, and collect the results.
 
 A domain that is finished is read from the run folder; one that was interrupted goes on where it stopped.
 """
@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import torch
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -26,22 +25,18 @@ from epibench.evaluation.pictures import can_be_shown
 from epibench.evaluation.suite import SuiteSettings, metrics_of
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, remove, write_json
-from epibench.members.compiled import Speed
 from epibench.members.draws import Draws, Members
-from epibench.members.networks import ImagePool, NetworkPool, NetworksOnImages, Observer, cut
-from epibench.methods.contract import Method
+from epibench.members.networks import ImagePool, NetworksOnImages, Observer, cut
 from epibench.plans import centres
 from epibench.progress import Reporter
-from epibench.recipes.dense import DenseRecipe, EvaluationOptions
+from epibench.recipes.dense import EvaluationOptions
 from epibench.results import Cost, DomainFacts, DomainResults, MethodFacts, PassCost, Picture, TrainingLog
 from epibench.runs.checkpoints import load_tensors, save_tensors
-from epibench.runs.checks import Check, Step, image_checks, needed_to
-from epibench.runs.domains import DomainData, ImageData, draw_scenes
+from epibench.runs.domains import DomainData
 from epibench.runs.folder import RunFolder, locked, share_work
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
 from epibench.runs.stretches import Stretches, in_a_row, progressed, stretch_length
-from epibench.runs.train import Evaluated, Machine, Run, Trained, draws_of, method_facts
-from epibench.runs.trainers import prepare_weights
+from epibench.runs.train import Evaluated, Machine
 from epibench.stopping import in_steps
 from epibench.training.state import Pacer
 
@@ -224,126 +219,6 @@ class ImageEvaluation:
         )
 
 
-@dataclass(frozen=True)
-class ImageExperiment:
-    """The data of a run with images, and how methods are evaluated on its domains."""
-
-    run: Run
-
-    @property
-    def recipe(self) -> DenseRecipe:
-        """The recipe that is carried out."""
-        assert isinstance(self.run.recipe, DenseRecipe)
-        return self.run.recipe
-
-    @cached_property
-    def data(self) -> ImageData:
-        """Everything that the recipe names."""
-        return ImageData(self.recipe)
-
-    def checks(self) -> list[Check]:
-        """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
-        return image_checks(self.data)
-
-    def prepare(self, steps: Sequence[Step]) -> None:
-        """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""
-        run, data = self.run, self.data
-        draw_scenes(data, [key for key in data.sources if needed_to(key) in steps], run.reporter)
-        for name, domain in data.domains.items() if "evaluate" in steps else ():
-            if domain.about is not None:
-                run.reporter.say(f"{name}: {domain.about}")
-        if "train" in steps:
-            prepare_weights(self.recipe, run.folder.members, data.train, run.machine.workers, run.reporter)
-
-    def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImagesEvaluated:
-        """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
-        return self.evaluation.evaluate(self.drawn(name, trained), failed)
-
-    def drawn(self, name: str, trained: Trained) -> DrawnMethod:
-        """A method's members and draws, unless too many of its networks have failed."""
-        method = trained.method
-        if trained.diverged and (method.diverged == "stop" or not trained.networks):
-            raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
-        return self.make_pool(name, trained)
-
-    @cached_property
-    def evaluation(self) -> ImageEvaluation:
-        """The domains of the recipe, and how members are evaluated on them."""
-        run, recipe = self.run, self.recipe
-        domains = {name: self.evaluated_domain(name) for name in self.data.domains}
-        machine = (run.folder, run.machine, run.reporter)
-        return ImageEvaluation(*machine, recipe.likelihood, recipe.unit, recipe.evaluation, domains)
-
-    def evaluated_domain(self, name: str) -> EvaluatedDomain:
-        """A domain; one with the origin of the training data is not shifted."""
-        data, source = self.data.domains[name], self.recipe.data.domains[name]
-        settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
-        role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
-        return EvaluatedDomain(data, source.label, role, [settings, source.version, len(data.samples)], source.shift)
-
-    def make_pool(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
-        """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
-        recipe, machine, method = self.recipe, self.run.machine, trained.method
-        options = recipe.evaluation
-        pool = NetworkPool(
-            kind=recipe.likelihood,
-            table=method.members(trained.networks),
-            build=recipe.builder(self.data.num_classes),
-            load=trained.weights,
-            seed=recipe.seed,
-            method=method.name,
-            rate=method.dropout,
-            device=machine.occupied(),
-            precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
-            window=options.window,
-            overlap=options.overlap,
-            speed=Speed("inductor" if options.compile else None, options.cuda_graphs and machine.here.type == "cuda"),
-            # What a method computes for a member may need processes of its own; plain files can be read at once.
-            loaded_at_once=machine.workers if type(method).weights is Method.weights else 1,
-        )
-        size = pool.num_bytes(pool.table.members[0])
-        pool.resident = max(1, int(share * SHARE_OF_MEMORY * machine.memory / size))
-        try:
-            draws = draws_of(recipe, name, pool)
-        except InputError as error:
-            lost = f"{len(trained.diverged)} of {method.num_trained} networks diverged; " if trained.diverged else ""
-            raise InputError(f"{name}: {lost}{error}") from None
-        facts = method_facts(recipe, name, len(trained.networks), pool, self.notes_on(trained, pool, draws))
-        # Any option may decide the weights of a member, also one that decides nothing in training.
-        decided = method.model_dump(mode="json", exclude={"diverged"})
-        weights, depth = trained.fingerprints, recipe.task == "depth"
-        return DrawnMethod(name, facts, pool, draws, weights, decided, trained.seconds, trained.logs, depth)
-
-    def notes_on(self, trained: Trained, pool: NetworkPool, draws: Draws) -> list[str]:
-        """What is to be said about a method's numbers."""
-        recipe, method = self.recipe, trained.method
-        groups, drawn = len(set(pool.group or ())), len(draws.of_size(draws.sizes[0]))
-        notes = []
-        if trained.diverged:
-            notes.append(f"{len(trained.diverged)} of {method.num_trained} diverged and are left out.")
-        if drawn < groups:
-            notes.append(f"Only {drawn} of {groups} networks or chains are drawn from: `draws` is {recipe.draws}.")
-        if recipe.evaluation.convention == "gustafsson2020":
-            notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
-        return notes
-
-    def results(self, evaluated: Mapping[str, ImagesEvaluated]) -> dict[str, Any]:
-        """What a run writes that only problems with images have."""
-        recipe = self.recipe
-        return {
-            "problem": recipe.problem,
-            "kind": recipe.likelihood,
-            "unit": recipe.unit,
-            **class_facts(self.data.classes),
-            "data_versions": recipe.data.versions,
-            "convention": recipe.evaluation.convention,
-            "domains": {name: self.evaluation.domain_facts(name, evaluated) for name in self.data.domains},
-            "overlap": {name: each.overlap for name, each in evaluated.items()},
-            "training": {name: each.training for name, each in evaluated.items()},
-            "pictures": {name: pictures_on(name, evaluated) for name in self.data.domains},
-        }
-
-
 def class_facts(classes: ClassTable | None) -> dict[str, Any]:
     """Names and colours of classes."""
     if classes is None:
@@ -410,7 +285,7 @@ class DomainTask:
             remove(self.unfinished)  # what it says to be stored is gone
             self.stretches.remove()  # what others have evaluated was not stored
         gallery, observers = self.observers()
-        evaluation = self.begun(observers)
+        evaluation = self.new_evaluation(observers)
         try:
             self.evaluate(evaluation)
         except BaseException:
@@ -436,7 +311,7 @@ class DomainTask:
         remove(self.unfinished)
         self.stretches.remove()
 
-    def begun(self, observers: Sequence[Observer]) -> Evaluation:
+    def new_evaluation(self, observers: Sequence[Observer]) -> Evaluation:
         """An evaluation of no image yet."""
         options = self.options
         domain = NetworksOnImages(
@@ -482,7 +357,7 @@ class DomainTask:
         word = "evaluate" if self.stretches.missing() else "merge"
         with self.evaluation.reporter.step(f"{word} {self.name}", total, evaluation.done.images) as advance:
 
-            def after_shard(images: int) -> None:
+            def after_portion(images: int) -> None:
                 advance(images)
                 if evaluation.done.images < total and not self.about.exact and pacer.due():
                     with pacer:
@@ -491,7 +366,7 @@ class DomainTask:
 
             while evaluation.done.images < total:
                 self.take_stretches(evaluation, advance)
-                self.run_until(evaluation, self.next_taken(evaluation.done.images), after_shard)
+                self.run_until(evaluation, self.next_taken(evaluation.done.images), after_portion)
         if not evaluation.done.pixels:
             raise InputError(f"{self.name}: no image has a pixel whose target is known; there is nothing to evaluate")
 
@@ -513,14 +388,18 @@ class DomainTask:
         return next((stretches.images(number).start for number in others), len(self.data.samples))
 
     def run_until(
-        self, evaluation: Evaluation, stop: int, after_shard: Progress, after_stretch: Callable[[], None] | None = None
+        self,
+        evaluation: Evaluation,
+        stop: int,
+        after_portion: Progress,
+        after_stretch: Callable[[], None] | None = None,
     ) -> None:
         """Evaluate images up to one, with what is wrong of them in words."""
         if evaluation.done.images == stop:
             return
         cast(NetworksOnImages, evaluation.predictor).stop = stop
         try:
-            evaluation.run(after_shard, after_stretch=after_stretch)
+            evaluation.run(after_portion, after_stretch=after_stretch)
         except InputError:
             raise
         except ValueError as error:  # what a broken network predicts is not finite
@@ -532,7 +411,7 @@ class DomainTask:
             self._evaluate_in_a_row(left, advance)
 
     def _evaluate_in_a_row(self, numbers: range, advance: Progress) -> None:
-        evaluation, left = self.begun(self.observers()[1]), iter(numbers)
+        evaluation, left = self.new_evaluation(self.observers()[1]), iter(numbers)
         images = self.stretches.images
         evaluation.start_at(images(numbers[0]).start)
         end = images(numbers[-1]).stop

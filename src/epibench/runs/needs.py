@@ -21,7 +21,7 @@ from epibench.errors import InputError
 from epibench.evaluation.suite import SuiteSettings, make_suite
 from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
-from epibench.members.networks import shard_pixels
+from epibench.members.networks import portion_pixels
 from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, KERNEL_MEMORY, Pool, parts_of
 from epibench.methods.contract import MemberTable
 from epibench.recipes import DenseRecipe
@@ -295,14 +295,14 @@ class Needs:
         ]
 
     def evaluation(self, name: str, domain: str) -> list[Need]:
-        """Metrics of every draw, one network, and what a shard of images takes."""
+        """Metrics of every draw, one network, and what a portion of images takes."""
         recipe, device, pool = self.recipe, self.run.machine.device, self.pool(name)
         states, batch = self.metric_states(name, domain), recipe.evaluation.batch_size
         sample, outputs = self.data.domain(domain).samples[0], self.data.num_classes or 2
         build = recipe.builder(self.data.num_classes)
         peak, shape = tried(partial(pass_memory, build, sample, batch), (0, (batch, outputs, *sample.target.shape)))
         part = len(pool.table.members) if pool.group is None else largest_group(pool.table)
-        enough = shard_pixels(device, part, self.data.num_classes)
+        enough = portion_pixels(device, part, self.data.num_classes)
         images = batch * max(1, -(-enough // (batch * sample.target.numel())))
         threads = torch.get_num_threads() if device.type == "cpu" else 1
         scored = CHUNK[device.type] * CHUNKS_AT_ONCE[device.type] * SCORED_BYTES * SCORED_COPIES

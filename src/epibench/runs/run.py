@@ -23,7 +23,7 @@ from epibench.results import RunResults
 from epibench.runs.checks import FEW_FRAMES, Check, Step, further_checks, image_checks
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
-from epibench.runs.images import ImageExperiment
+from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.needs import check_needs, needs_checks
 from epibench.runs.shards import SharedEvaluation, evaluate_elsewhere
 from epibench.runs.toy import ToyExperiment

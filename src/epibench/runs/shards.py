@@ -20,7 +20,8 @@ from epibench.progress import Silent
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.only import shards_of
 from epibench.runs.folder import RunFolder
-from epibench.runs.images import DomainTask, ImageExperiment
+from epibench.runs.image_experiment import ImageExperiment
+from epibench.runs.images import DomainTask
 from epibench.runs.jobs import Send
 from epibench.runs.train import Machine, Run, collect_trained, memory_of_job
 

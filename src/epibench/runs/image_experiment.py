@@ -1,0 +1,151 @@
+"""A run of a recipe on images: its data, the members of its trained networks, and the domains they are evaluated on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from epibench.data.named import Role
+from epibench.errors import InputError
+from epibench.members.compiled import Speed
+from epibench.members.draws import Draws
+from epibench.members.networks import NetworkPool
+from epibench.methods.contract import Method
+from epibench.recipes.dense import DenseRecipe
+from epibench.runs.checks import Check, Step, image_checks, needed_to
+from epibench.runs.domains import ImageData, draw_scenes
+from epibench.runs.images import (
+    SHARE_OF_MEMORY,
+    DrawnMethod,
+    EvaluatedDomain,
+    ImageEvaluation,
+    ImagesEvaluated,
+    class_facts,
+    pictures_on,
+)
+from epibench.runs.train import Run, Trained, draws_of, method_facts
+from epibench.runs.trainers import prepare_weights
+
+
+@dataclass(frozen=True)
+class ImageExperiment:
+    """The data of a run with images, and how methods are evaluated on its domains."""
+
+    run: Run
+
+    @property
+    def recipe(self) -> DenseRecipe:
+        """The recipe that is carried out."""
+        assert isinstance(self.run.recipe, DenseRecipe)
+        return self.run.recipe
+
+    @cached_property
+    def data(self) -> ImageData:
+        """Everything that the recipe names."""
+        return ImageData(self.recipe)
+
+    def checks(self) -> list[Check]:
+        """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
+        return image_checks(self.data)
+
+    def prepare(self, steps: Sequence[Step]) -> None:
+        """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""
+        run, data = self.run, self.data
+        draw_scenes(data, [key for key in data.sources if needed_to(key) in steps], run.reporter)
+        for name, domain in data.domains.items() if "evaluate" in steps else ():
+            if domain.about is not None:
+                run.reporter.say(f"{name}: {domain.about}")
+        if "train" in steps:
+            prepare_weights(self.recipe, run.folder.members, data.train, run.machine.workers, run.reporter)
+
+    def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImagesEvaluated:
+        """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
+        return self.evaluation.evaluate(self.drawn(name, trained), failed)
+
+    def drawn(self, name: str, trained: Trained) -> DrawnMethod:
+        """A method's members and draws, unless too many of its networks have failed."""
+        method = trained.method
+        if trained.diverged and (method.diverged == "stop" or not trained.networks):
+            raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
+        return self.make_pool(name, trained)
+
+    @cached_property
+    def evaluation(self) -> ImageEvaluation:
+        """The domains of the recipe, and how members are evaluated on them."""
+        run, recipe = self.run, self.recipe
+        domains = {name: self.evaluated_domain(name) for name in self.data.domains}
+        machine = (run.folder, run.machine, run.reporter)
+        return ImageEvaluation(*machine, recipe.likelihood, recipe.unit, recipe.evaluation, domains)
+
+    def evaluated_domain(self, name: str) -> EvaluatedDomain:
+        """A domain; one with the origin of the training data is not shifted."""
+        data, source = self.data.domains[name], self.recipe.data.domains[name]
+        settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
+        role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
+        return EvaluatedDomain(data, source.label, role, [settings, source.version, len(data.samples)], source.shift)
+
+    def make_pool(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
+        """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
+        recipe, machine, method = self.recipe, self.run.machine, trained.method
+        options = recipe.evaluation
+        pool = NetworkPool(
+            kind=recipe.likelihood,
+            table=method.members(trained.networks),
+            build=recipe.builder(self.data.num_classes),
+            load=trained.weights,
+            seed=recipe.seed,
+            method=method.name,
+            rate=method.dropout,
+            device=machine.occupied(),
+            precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
+            window=options.window,
+            overlap=options.overlap,
+            speed=Speed("inductor" if options.compile else None, options.cuda_graphs and machine.here.type == "cuda"),
+            # What a method computes for a member may need processes of its own; plain files can be read at once.
+            loaded_at_once=machine.workers if type(method).weights is Method.weights else 1,
+        )
+        size = pool.num_bytes(pool.table.members[0])
+        pool.resident = max(1, int(share * SHARE_OF_MEMORY * machine.memory / size))
+        try:
+            draws = draws_of(recipe, name, pool)
+        except InputError as error:
+            lost = f"{len(trained.diverged)} of {method.num_trained} networks diverged; " if trained.diverged else ""
+            raise InputError(f"{name}: {lost}{error}") from None
+        facts = method_facts(recipe, name, len(trained.networks), pool, self.notes_on(trained, pool, draws))
+        # Any option may decide the weights of a member, also one that decides nothing in training.
+        decided = method.model_dump(mode="json", exclude={"diverged"})
+        weights, depth = trained.fingerprints, recipe.task == "depth"
+        return DrawnMethod(name, facts, pool, draws, weights, decided, trained.seconds, trained.logs, depth)
+
+    def notes_on(self, trained: Trained, pool: NetworkPool, draws: Draws) -> list[str]:
+        """What is to be said about a method's numbers."""
+        recipe, method = self.recipe, trained.method
+        groups, drawn = len(set(pool.group or ())), len(draws.of_size(draws.sizes[0]))
+        notes = []
+        if trained.diverged:
+            notes.append(f"{len(trained.diverged)} of {method.num_trained} diverged and are left out.")
+        if drawn < groups:
+            notes.append(f"Only {drawn} of {groups} networks or chains are drawn from: `draws` is {recipe.draws}.")
+        if recipe.evaluation.convention == "gustafsson2020":
+            notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
+        return notes
+
+    def results(self, evaluated: Mapping[str, ImagesEvaluated]) -> dict[str, Any]:
+        """What a run writes that only problems with images have."""
+        recipe = self.recipe
+        return {
+            "problem": recipe.problem,
+            "kind": recipe.likelihood,
+            "unit": recipe.unit,
+            **class_facts(self.data.classes),
+            "data_versions": recipe.data.versions,
+            "convention": recipe.evaluation.convention,
+            "domains": {name: self.evaluation.domain_facts(name, evaluated) for name in self.data.domains},
+            "overlap": {name: each.overlap for name, each in evaluated.items()},
+            "training": {name: each.training for name, each in evaluated.items()},
+            "pictures": {name: pictures_on(name, evaluated) for name in self.data.domains},
+        }
