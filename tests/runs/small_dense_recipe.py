@@ -7,6 +7,7 @@ from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.recipes import apply_settings
@@ -47,5 +48,6 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         sgld=SGLD(**sampled),
         sghmc=SGHMC(**sampled),
         cyclical=Cyclical(num_cycles=2, **sampled),
+        pruned=Pruned(num_members=3, sets="random", **optimised),
     )
     return apply_settings(recipe, settings)

@@ -7,6 +7,7 @@ from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 
@@ -18,6 +19,7 @@ METHODS: dict[str, type[Method]] = {
     "sgld": SGLD,
     "sghmc": SGHMC,
     "cyclical": Cyclical,
+    "pruned": Pruned,
 }
 
 __all__ = ["AFTER_TRAINING", "METHODS", "Member", "MemberTable", "Method", "TrainedNetwork"]

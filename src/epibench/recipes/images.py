@@ -16,11 +16,13 @@ from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.recipes import dense
 from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
 from epibench.results import QUICK
+from epibench.training.rules import POWER
 
 # Targets in the wild stay exact and complete: the question is that of clean, so that errors can be compared.
 EXACT = ("target",)
@@ -33,6 +35,8 @@ CITYSCAPES_WEIGHTS = (
 
 # Of chains: with few images and many parameters, that of the posterior (1) knows next to nothing of the data.
 TEMPERATURE = 1e-4
+# Pruned networks are trained on for so much of a training.
+FINE_TUNED = 0.2
 
 
 def compared(
@@ -49,7 +53,8 @@ def compared(
     trained: how networks are; sampled: how chains differ, where that was tuned; dropout: what else differs for
     MC-dropout. A chain takes as many steps as four networks; half of them, a quarter with cycles, are its warm-up. Only
     SGHMC on street-depth and street-segmentation was tuned (docs/results/sgmcmc.md). SGLD has ten times its rate: with
-    friction 0.1, SGHMC goes as far in a step. Elsewhere that is a tenth of Adam's.
+    friction 0.1, SGHMC goes as far in a step. Elsewhere that is a tenth of Adam's. What was pruned goes through the
+    last fifth of its training once more (learning rate rewinding, Renda et al. 2020).
     """
     networks = {"decay": "poly", "diverged": "drop", **trained}
     adam = trained["learning_rate"] if trained.get("optimiser", "adam").startswith("adam") else 1e-3
@@ -58,6 +63,10 @@ def compared(
         **{"warm_up_epochs": 2 * trained["num_epochs"], "warm_up_rate": adam, "preconditioned": True},
         **{"learning_rate": adam / 10, "power": 0, "temperature": TEMPERATURE},
         **{"num_snapshots": num_passes, "refresh_batches": 16, "diverged": "drop", **(sampled or {})},
+    }
+    rewound = {
+        "num_epochs": max(1, round(FINE_TUNED * trained["num_epochs"])),
+        "learning_rate": trained["learning_rate"] * (FINE_TUNED**POWER if networks["decay"] == "poly" else 1),
     }
     passes = {"num_networks": num_networks, "num_passes": num_passes, "rate": rate}
     return {
@@ -68,6 +77,7 @@ def compared(
         "ml": MaximumLikelihood(num_restarts=4, **networks),
         "sgld": SGLD(burn_in=0.2, **chains),
         "sghmc": SGHMC(burn_in=0.2, **{**chains, "learning_rate": chains["learning_rate"] / 10}),
+        "pruned": Pruned(num_members=num_members, sets="random", **{**networks, **rewound}),
         "cyclical": Cyclical(num_cycles=2, exploration=0.3, **{**chains, "warm_up_epochs": trained["num_epochs"]}),
     }
 
@@ -287,6 +297,7 @@ def quick(recipe: DenseRecipe, num_images: int = 8) -> DenseRecipe:
     return recipe.changed(
         {
             "ensemble": {"num_members": 5},
+            "pruned": {"num_members": 5},
             "mc_dropout": {"num_networks": 2, "num_passes": 4},
             "data": {"domains": domains},
         },

@@ -249,7 +249,7 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
         return recipe.builder(num_classes_of(recipe, open_training_data(recipe)), method=job.method)().eval()
 
     def raw(weights: Weights, inputs: Any) -> torch.Tensor:
-        outputs: torch.Tensor = functional_call(network(), dict(weights), (inputs,))
+        outputs: torch.Tensor = functional_call(shape_like(network(), weights), dict(weights), (inputs,))
         return outputs
 
     def statistics(weights: Weights, num_batches: int, key: Callable[..., int]) -> Weights:
