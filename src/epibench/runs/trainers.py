@@ -519,6 +519,16 @@ def num_classes_of(recipe: DenseRecipe, samples: Samples) -> int | None:
     return classes_of(samples).num_classes if recipe.likelihood == "categorical" else None
 
 
+def network_as_trained(recipe: DenseRecipe, name: str, num_classes: int | None) -> torch.nn.Module:
+    """A network of a method in the form and of the sizes that it is trained in; its weights mean nothing."""
+    method = recipe.method(name)
+    network = method.build(recipe.builder(num_classes, method=name))
+    if method.source is None:
+        return network
+    weights = network_as_trained(recipe, method.source, num_classes).state_dict()
+    return shape_like(network, method.begin(weights, network))
+
+
 def large_training(
     recipe: DenseRecipe, name: str, samples: Samples, device: torch.device, weights: tuple[float, ...] | None = None
 ) -> NetworkTraining:
