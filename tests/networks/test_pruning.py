@@ -314,6 +314,16 @@ def test_the_smallest_weights_of_all_kernels_go(share: float) -> None:
     assert all(torch.equal(found[name], weights[name]) for name in weights if name not in kernels)
 
 
+def test_of_equal_weights_the_first_go() -> None:
+    network = Plain()
+    weights = {name: torch.ones_like(each) for name, each in network.state_dict().items()}
+    found = prune_weights(weights, network, 0.5)
+    flat = torch.cat([found[name].flatten() for name in ("layers.0.weight", "layers.2.weight")])
+    half = len(flat) // 2
+    assert (flat[:half] == 0).all()
+    assert (flat[half:] == 1).all()
+
+
 STACK = StackedMLP(1, 1, heads=2, hidden=(10, 6))
 
 

@@ -127,9 +127,12 @@ def prune_units(parameters: Tensor, network: StackedMLP, share: float) -> Tensor
 
 
 def _clear_smallest(tensors: list[Tensor], share: float) -> None:
-    """Set a share of all entries together to 0, those of the smallest size; equal ones go together."""
-    sizes = torch.cat([each.detach().abs().flatten() for each in tensors])
-    if number := round(share * len(sizes)):
-        threshold = sizes.kthvalue(number).values
-        for each in tensors:
-            each.masked_fill_(each.abs() <= threshold, 0)
+    """Set a share of all entries together to 0, those of the smallest size; of equal ones the first."""
+    sizes = torch.cat([each.abs().flatten() for each in tensors])
+    if not (number := round(share * len(sizes))):
+        return
+    threshold = sizes.kthvalue(number).values
+    cleared = sizes < threshold
+    cleared[(sizes == threshold).nonzero().squeeze(1)[: number - int(cleared.sum())]] = True
+    for each, part in zip(tensors, cleared.split([each.numel() for each in tensors]), strict=True):
+        each.masked_fill_(part.view(each.shape), 0)

@@ -179,9 +179,8 @@ def check_network(data: ImageData) -> str:
         except InputError as error:
             raise InputError(f"network.dropout_places: {error}") from None
     weights = getattr(recipe.network, "backbone_weights", None)
-    return f"{recipe.network.kind}, {num_parameters(network):,} parameters" + (
-        f", weights of {weights} fit" if weights else ""
-    )
+    fit = f", weights of {weights} fit" if weights else ""
+    return f"{recipe.network.kind}, {num_parameters(network):,} parameters{fit}"
 
 
 def check_start(data: ImageData, name: str) -> str:
