@@ -1,4 +1,4 @@
-"""The contract as runs carry it out: every method, and SWAG, on stacked small networks and on a tiny one for images."""
+"""The contract as runs carry it out: every method on stacked small networks and on a tiny one for images."""
 
 from __future__ import annotations
 
@@ -48,16 +48,12 @@ class Mixed(Optimised):
         return (self.num_epochs - 1, self.num_epochs)
 
 
-NAMES = (*METHODS, "swag")
+NAMES = tuple(METHODS)
 KINDS = ("toy", "images")
-SWAG = {"num_networks": 2, "num_samples": 4, "num_snapshots": 3, "num_epochs": 4, "batch_size": 2}
 
 
 def make_recipe(kind: str, folder: Path) -> Recipe:
-    settings = [
-        f"methods={json.dumps(NAMES)}",
-        f"variants={json.dumps({'swag': {'method': 'swag:SWAG', 'options': SWAG}})}",
-    ]
+    settings = [f"methods={json.dumps(NAMES)}"]
     if kind == "toy":
         longer = [f"{name}.num_epochs=4" for name in ("map", "ml", "ensemble", "mc_dropout")]
         return apply_settings(small("toy-regression"), [*longer, *settings])

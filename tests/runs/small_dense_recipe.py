@@ -9,6 +9,8 @@ from epibench.methods.map import MAP
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.snapshot import Snapshot
+from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DataOptions, DenseRecipe, DepthNetwork, EvaluationOptions, TrainingOptions
 
@@ -31,6 +33,7 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
     """Three networks of an ensemble and two of MC-dropout on clean and wild scenes; cache: where scenes are kept."""
     optimised = {"num_epochs": 2, "batch_size": 2, "learning_rate": 1e-3}
     sampled = {"num_chains": 2, "num_epochs": 4, "batch_size": 2, "num_snapshots": 2, "learning_rate": 1e-5}
+    fitted = {**optimised, "num_networks": 2, "num_epochs": 3, "refresh_batches": 2}
     recipe = DenseRecipe(
         name="small-dense",
         problem="depth-completion",
@@ -47,5 +50,9 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         sgld=SGLD(**sampled),
         sghmc=SGHMC(**sampled),
         cyclical=Cyclical(num_cycles=2, **sampled),
+        snapshot=Snapshot(num_networks=2, num_cycles=2, **optimised),
+        swa=SWA(**fitted),
+        swag=SWAG(num_samples=2, **fitted),
+        multi_swag=MultiSWAG(num_samples=2, **fitted),
     )
     return apply_settings(recipe, settings)

@@ -28,6 +28,17 @@ SETTINGS = [
     "cyclical.num_epochs=24",
     "cyclical.num_snapshots=4",
     "cyclical.num_cycles=2",
+    "snapshot.num_networks=2",
+    "snapshot.num_cycles=4",
+    "snapshot.num_epochs=4",
+    "swa.num_networks=2",
+    "swa.num_epochs=4",
+    "swag.num_networks=2",
+    "swag.num_samples=4",
+    "swag.num_epochs=4",
+    "multi_swag.num_networks=2",
+    "multi_swag.num_samples=2",
+    "multi_swag.num_epochs=4",
     "reference.path=null",
 ]
 

@@ -9,6 +9,8 @@ from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.snapshot import Snapshot
+from epibench.methods.swag import SWA, SWAG, MultiSWAG
 
 METHODS: dict[str, type[Method]] = {
     "map": MAP,
@@ -18,6 +20,10 @@ METHODS: dict[str, type[Method]] = {
     "sgld": SGLD,
     "sghmc": SGHMC,
     "cyclical": Cyclical,
+    "snapshot": Snapshot,
+    "swa": SWA,
+    "swag": SWAG,
+    "multi_swag": MultiSWAG,
 }
 
 __all__ = ["AFTER_TRAINING", "METHODS", "Member", "MemberTable", "Method", "TrainedNetwork"]

@@ -17,6 +17,8 @@ from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.snapshot import Snapshot
+from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.plans import Plan
 from epibench.recipes.settings import describe
 from epibench.training.rules import Pace
@@ -102,6 +104,10 @@ class Recipe(Options):
     sgld: SGLD = SGLD()
     sghmc: SGHMC = SGHMC()
     cyclical: Cyclical = Cyclical()
+    snapshot: Snapshot = Snapshot()
+    swa: SWA = SWA()
+    swag: SWAG = SWAG()
+    multi_swag: MultiSWAG = MultiSWAG()
     variants: dict[str, Variant] = {}
 
     @model_validator(mode="before")

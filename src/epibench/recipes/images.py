@@ -18,6 +18,8 @@ from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.snapshot import Snapshot
+from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.recipes import dense
 from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
 from epibench.results import QUICK
@@ -49,7 +51,8 @@ def compared(
     trained: how networks are; sampled: how chains differ, where that was tuned; dropout: what else differs for
     MC-dropout. A chain takes as many steps as four networks; half of them, a quarter with cycles, are its warm-up. Only
     SGHMC on street-depth and street-segmentation was tuned (docs/results/sgmcmc.md). SGLD has ten times its rate: with
-    friction 0.1, SGHMC goes as far in a step. Elsewhere that is a tenth of Adam's.
+    friction 0.1, SGHMC goes as far in a step. Elsewhere that is a tenth of Adam's. A network of SWA, SWAG or a
+    snapshot ensemble takes as many steps as one of the ensemble.
     """
     networks = {"decay": "poly", "diverged": "drop", **trained}
     adam = trained["learning_rate"] if trained.get("optimiser", "adam").startswith("adam") else 1e-3
@@ -59,6 +62,7 @@ def compared(
         **{"learning_rate": adam / 10, "power": 0, "temperature": TEMPERATURE},
         **{"num_snapshots": num_passes, "refresh_batches": 16, "diverged": "drop", **(sampled or {})},
     }
+    cycles = {name: option for name, option in networks.items() if name != "decay"}
     passes = {"num_networks": num_networks, "num_passes": num_passes, "rate": rate}
     return {
         "methods": ("ensemble", "mc_dropout"),
@@ -69,6 +73,10 @@ def compared(
         "sgld": SGLD(burn_in=0.2, **chains),
         "sghmc": SGHMC(burn_in=0.2, **{**chains, "learning_rate": chains["learning_rate"] / 10}),
         "cyclical": Cyclical(num_cycles=2, exploration=0.3, **{**chains, "warm_up_epochs": trained["num_epochs"]}),
+        "snapshot": Snapshot(num_networks=num_networks, num_cycles=min(num_passes, trained["num_epochs"]), **cycles),
+        "swa": SWA(num_networks=num_networks, **networks),
+        "swag": SWAG(num_networks=num_networks, num_samples=num_passes, **networks),
+        "multi_swag": MultiSWAG(num_networks=num_networks, num_samples=num_passes, **networks),
     }
 
 
