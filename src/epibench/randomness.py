@@ -74,7 +74,7 @@ def normal(keys: Tensor, start: int, count: int) -> Tensor:
 def normal_of(key: int, shape: Sequence[int]) -> Tensor:
     """Standard normal numbers of one key in a shape, float32."""
     count = math.prod(shape)
-    return normal(torch.tensor([key]), 0, -(-count // 2)).flatten()[:count].view(*shape)
+    return normal(torch.tensor([key]), 0, -(-count // 2)).flatten()[:count].view(tuple(shape))
 
 
 def permutations(keys: Tensor, epoch: int, length: int) -> Tensor:

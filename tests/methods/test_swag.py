@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,17 +38,18 @@ from epibench.training.state import Weights
 from epibench.training.statistics import batch_norm_statistics
 
 SNAPSHOTS, SAMPLES = 5, 4_000
-NAMES = {"head.weight": (2, 2), "head.bias": (3,)}
+NAMES = ("head.weight", "head.bias", "scale")
 
 
 def snapshots() -> list[dict[str, Tensor]]:
     """Weights that vary together, and buffers as batch norm has them."""
     rng = np.random.default_rng(0)
-    flat = rng.normal(size=(SNAPSHOTS, 7)) @ rng.normal(size=(7, 7)) + rng.normal(size=7)
+    flat = rng.normal(size=(SNAPSHOTS, 8)) @ rng.normal(size=(8, 8)) + rng.normal(size=8)
     return [
         {
             "head.weight": torch.from_numpy(row[:4].reshape(2, 2)).float(),
-            "head.bias": torch.from_numpy(row[4:]).float(),
+            "head.bias": torch.from_numpy(row[4:7]).float(),
+            "scale": torch.tensor(row[7]).float(),
             "norm.running_var": torch.tensor([0.1 * number]),
             "norm.num_batches_tracked": torch.tensor(100 + number),
         }
@@ -95,13 +97,13 @@ class TestKnownGaussian:
 
     def test_the_covariance_is_exactly_that(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A sample is linear in its normal numbers: with one of them 1 and all others 0 it is a column of a root."""
-        trained, count = fitted(self.method, snapshots()), SNAPSHOTS + 7
+        trained, count = fitted(self.method, snapshots()), SNAPSHOTS + 8
 
         def sample(noise: Tensor) -> Array:
             left: Iterator[Tensor] = iter(noise)
 
             def given(key: int, shape: Sequence[int]) -> Tensor:
-                return torch.stack([next(left) for _ in range(int(np.prod(shape)))]).view(*shape)
+                return torch.stack([next(left) for _ in range(math.prod(shape))]).view(tuple(shape))
 
             monkeypatch.setattr(randomness, "normal_of", given)
             return flat(self.method.weights(Member(0, SNAPSHOTS - 1), trained)).double().numpy()

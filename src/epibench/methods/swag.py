@@ -65,8 +65,9 @@ class SWA(Optimised):
     @property
     def keep(self) -> tuple[int, ...]:
         """The snapshots: evenly spread over the tail, its last epoch among them."""
-        positions = evenly_spaced(self.tail, min(self.num_snapshots, self.tail))
-        return tuple(self.num_epochs - self.tail + 1 + position for position in positions)
+        tail = self.tail
+        first = self.num_epochs - tail + 1
+        return tuple(first + position for position in evenly_spaced(tail, min(self.num_snapshots, tail)))
 
     @property
     def schedule(self) -> Schedule:
@@ -99,11 +100,11 @@ class SWA(Optimised):
 
     def mean(self, trained: TrainedNetwork) -> dict[str, Tensor]:
         """The mean of all snapshots, float64; one of them at a time is in memory."""
-        mean: dict[str, Tensor] = {}
-        for snapshot in range(len(self.keep)):
+        mean, count = dict[str, "Tensor"](), len(self.keep)
+        for snapshot in range(count):
             for name, each in trained.kept(snapshot).items():
                 if averaged(name, each):
-                    share = each.double() / len(self.keep)
+                    share = each.double() / count
                     mean[name] = mean[name].add_(share) if name in mean else share
         return mean
 
@@ -170,13 +171,14 @@ class SWAG(SWA):
         """Weights of the Gaussian: half of the variance independent for every one, half along the snapshots."""
         from epibench.randomness import normal_of
 
-        count = len(self.keep)
-        along = normal_of(key("sample", number), (count,)) / math.sqrt(2 * (count - 1))
         weights = {name.removeprefix("fixed."): each for name, each in fitted.items() if name.startswith("fixed.")}
-        for name in (name.removeprefix("mean.") for name in fitted if name.startswith("mean.")):
+        names = [name.removeprefix("mean.") for name in fitted if name.startswith("mean.")]
+        count = len(fitted[f"deviations.{names[0]}"])
+        along = normal_of(key("sample", number), (count,)) / math.sqrt(2 * (count - 1))
+        for name in names:
             std, deviations = fitted[f"std.{name}"], fitted[f"deviations.{name}"]
             alone = normal_of(key("sample", number, name), std.shape) / math.sqrt(2)
-            change = (along @ deviations.flatten(1)).view_as(std).addcmul_(alone, std)
+            change = (along @ deviations.view(count, -1)).view_as(std).addcmul_(alone, std)
             weights[name] = fitted[f"mean.{name}"] + self.scale * change
         return weights
 
