@@ -28,9 +28,10 @@ from epibench.methods import AFTER_TRAINING, Member, TrainedNetwork
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.results import RunResults
+from epibench.runs.checkpoints import save_tensors
 from epibench.runs.folder import RunFolder
 from epibench.runs.run import carry_out
-from epibench.runs.train import Machine
+from epibench.runs.train import Machine, Run, collect_trained
 from epibench.runs.trainers import TrainJob, augment_of, open_training_data, train_job, view_of
 from epibench.training.rules import Step
 from epibench.training.stacked import OBJECTIVES
@@ -412,6 +413,21 @@ def test_nothing_is_fitted_to_a_network_that_has_diverged(tmp_path: Path) -> Non
     assert results.methods["widened"].num_networks == 1
     assert load_file(job.files.posterior(1)) == {}
     assert len(load_file(job.files.posterior(0))) == 3
+
+
+def test_seconds_of_training_are_those_of_fitting_too(tmp_path: Path) -> None:
+    recipe = toy_recipe(tmp_path)
+    carried_out(recipe, tmp_path)
+    run = Run(recipe, RunFolder(tmp_path / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
+    job = TrainJob(recipe, "swag", (0, 1), tmp_path / "run" / "members", "cpu")
+    notes = job.files.finished()
+    assert notes is not None
+    for network in job.networks:
+        file = job.files.posterior(network)
+        save_tensors(file, load_file(file), {"fingerprint": job.posterior_key, "seconds": 100.0})
+    assert collect_trained(run, "swag").seconds == notes.number("seconds") + 200
+    save_tensors(file, load_file(file), {"fingerprint": job.posterior_key})  # as earlier versions did
+    assert collect_trained(run, "swag").seconds == notes.number("seconds") + 100
 
 
 def test_what_was_fitted_is_fitted_again_where_it_is_lost(make_recipe: Callable[..., Recipe], tmp_path: Path) -> None:

@@ -196,6 +196,11 @@ class Method(BaseModel, ABC):
         """What is fitted to a network after its training, and saved beside it; by default nothing."""
         return {}
 
+    @property
+    def fitted_size(self) -> float:
+        """How large that is, about, where it is large: in multiples of the weights of a network."""
+        return 0.0
+
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
         """The weights of a member: those that were kept."""
         return trained.kept(member.snapshot)

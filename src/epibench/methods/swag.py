@@ -118,6 +118,11 @@ class SWA(Optimised):
         weights = {name: mean[name].to(each.dtype) if name in mean else each for name, each in last.items()}
         return {**weights, **self.statistics(weights, trained)}
 
+    @property
+    def fitted_size(self) -> float:
+        """The mean."""
+        return 1.0
+
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
         """The mean."""
         return trained.posterior
@@ -166,6 +171,11 @@ class SWAG(SWA):
                 break
             fitted |= {f"sample.{number}.{name}": each for name, each in statistics.items()}
         return fitted
+
+    @property
+    def fitted_size(self) -> float:
+        """Mean, standard deviation and deviations; statistics of samples are small."""
+        return 2.0 + len(self.keep)
 
     def sample(self, number: int, fitted: Weights, key: Callable[..., int]) -> dict[str, Tensor]:
         """Weights of the Gaussian: half of the variance independent for every one, half along the snapshots."""

@@ -36,7 +36,7 @@ from epibench.networks.shaping import shape_like
 from epibench.parallel import silenced_torch_threads
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, ToyRecipe
-from epibench.runs.checkpoints import MADE_ANEW, Checkpoints, OtherSettingsError, load_tensors, save_tensors
+from epibench.runs.checkpoints import MADE_ANEW, Checkpoints, OtherSettingsError, TensorFile, load_tensors, save_tensors
 from epibench.runs.domains import classes_of
 from epibench.runs.folder import locked
 from epibench.runs.jobs import JobFailedError, Send, end_with
@@ -117,10 +117,20 @@ class TrainJob:
 
     def is_fitted(self, network: int) -> bool:
         """Whether the method was fitted to a network with the options that it has now."""
+        return self._fit(network) is not None
+
+    def _fit(self, network: int) -> TensorFile | None:
+        """The notes on what was fitted to a network with the options that the method has now."""
         try:
-            return load_tensors(self.files.posterior(network), self.posterior_key, only_notes=True) is not None
+            return load_tensors(self.files.posterior(network), self.posterior_key, only_notes=True)
         except OtherSettingsError:
-            return False
+            return None
+
+    @property
+    def fitting_seconds(self) -> float:
+        """What the method took to fit all that it fits after training."""
+        fits = [self._fit(network) for network in self.networks] if self.recipe.method(self.method).fits else []
+        return sum(fit.number("seconds") for fit in fits if fit is not None and "seconds" in fit.notes)
 
 
 def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
@@ -183,8 +193,10 @@ def train_job(job: TrainJob, send: Send) -> None:
             if unfitted := job.unfitted:
                 view, finite = view_of(job), finite_networks(job)
                 for network in unfitted:
+                    begun = time.perf_counter()
                     tensors = job.recipe.method(job.method).posterior(view(network)) if network in finite else {}
-                    save_tensors(files.posterior(network), tensors, {"fingerprint": job.posterior_key})
+                    notes = {"fingerprint": job.posterior_key, "seconds": time.perf_counter() - begun}
+                    save_tensors(files.posterior(network), tensors, notes)
 
 
 def finite_networks(job: TrainJob) -> list[int]:
