@@ -7,6 +7,7 @@ from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.methods.snapshot import Snapshot
@@ -54,5 +55,6 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         swa=SWA(**fitted),
         swag=SWAG(num_samples=2, **fitted),
         multi_swag=MultiSWAG(num_samples=2, **fitted),
+        pruned=Pruned(num_members=3, sets="random", **optimised),
     )
     return apply_settings(recipe, settings)

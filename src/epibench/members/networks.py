@@ -200,12 +200,18 @@ class NetworkPool(ImagePool):
         return Member(member.network, member.snapshot) if self.rate else member
 
     def plain_network(self) -> nn.Module:
-        """One with random weights."""
-        return self.build().to(self.device).eval()
+        """One of the sizes that members have, without their weights."""
+        return shape_like(self.build(), self.sizes).to(self.device).eval()
 
     def num_bytes(self, member: Member) -> int:
-        """All networks are built alike."""
-        return sum(int(each.nbytes) for each in self.skeleton.state_dict().values())
+        """All networks have the same sizes."""
+        return sum(int(each.nbytes) for each in self.sizes.values())
+
+    @cached_property
+    def sizes(self) -> Weights:
+        """The weights of the first member without their content; they may be smaller than those that are built."""
+        first = self.shares(self.table.members[0])
+        return {name: each.to("meta") for name, each in self.load(first).items()}
 
     @cached_property
     def skeleton(self) -> nn.Module:
@@ -232,7 +238,8 @@ class NetworkPool(ImagePool):
         """Load the networks that are not on the device, several at once."""
         wanted = dict.fromkeys(map(self.shares, members))
         missing = [name for name in wanted if name not in self._networks][: self.resident]
-        if self.loaded_at_once > 1 and len(missing) > 1 and self.num_bytes(missing[0]):  # the skeleton is there
+        if self.loaded_at_once > 1 and len(missing) > 1:
+            _ = self.skeleton  # it is made once, not by each thread
             for name in wanted.keys() & self._networks.keys():
                 self._networks.move_to_end(name)
             self.make_room(len(missing))

@@ -7,6 +7,7 @@ from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.methods.snapshot import Snapshot
@@ -24,6 +25,7 @@ METHODS: dict[str, type[Method]] = {
     "swa": SWA,
     "swag": SWAG,
     "multi_swag": MultiSWAG,
+    "pruned": Pruned,
 }
 
 __all__ = ["AFTER_TRAINING", "METHODS", "Member", "MemberTable", "Method", "TrainedNetwork"]

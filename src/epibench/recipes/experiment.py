@@ -15,6 +15,7 @@ from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.methods.snapshot import Snapshot
@@ -111,6 +112,7 @@ class Recipe(Options):
     swa: SWA = SWA()
     swag: SWAG = SWAG()
     multi_swag: MultiSWAG = MultiSWAG()
+    pruned: Pruned = Pruned()
     variants: dict[str, Variant] = {}
 
     @model_validator(mode="before")

@@ -16,6 +16,7 @@ from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.methods.snapshot import Snapshot
@@ -23,6 +24,7 @@ from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.recipes import dense
 from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
 from epibench.results import QUICK
+from epibench.training.rules import POWER
 
 # Targets in the wild stay exact and complete: the question is that of clean, so that errors can be compared.
 EXACT = ("target",)
@@ -35,6 +37,8 @@ CITYSCAPES_WEIGHTS = (
 
 # Of chains: with few images and many parameters, that of the posterior (1) knows next to nothing of the data.
 TEMPERATURE = 1e-4
+# Pruned networks are trained on for so much of a training.
+FINE_TUNED = 0.2
 
 
 def compared(
@@ -52,7 +56,8 @@ def compared(
     MC-dropout. A chain takes as many steps as four networks; half of them, a quarter with cycles, are its warm-up. Only
     SGHMC on street-depth and street-segmentation was tuned (docs/results/sgmcmc.md). SGLD has ten times its rate: with
     friction 0.1, SGHMC goes as far in a step. Elsewhere that is a tenth of Adam's. A network of SWA, SWAG or a
-    snapshot ensemble takes as many steps as one of the ensemble.
+    snapshot ensemble takes as many steps as one of the ensemble. What was pruned goes through the last fifth of its
+    training once more (learning rate rewinding, Renda et al. 2020).
     """
     networks = {"decay": "poly", "diverged": "drop", **trained}
     adam = trained["learning_rate"] if trained.get("optimiser", "adam").startswith("adam") else 1e-3
@@ -63,6 +68,10 @@ def compared(
         **{"num_snapshots": num_passes, "refresh_batches": 16, "diverged": "drop", **(sampled or {})},
     }
     cycles = {name: option for name, option in networks.items() if name != "decay"}
+    rewound = {
+        "num_epochs": max(1, round(FINE_TUNED * trained["num_epochs"])),
+        "learning_rate": trained["learning_rate"] * (FINE_TUNED**POWER if networks["decay"] == "poly" else 1),
+    }
     passes = {"num_networks": num_networks, "num_passes": num_passes, "rate": rate}
     return {
         "methods": ("ensemble", "mc_dropout"),
@@ -72,6 +81,7 @@ def compared(
         "ml": MaximumLikelihood(num_restarts=4, **networks),
         "sgld": SGLD(burn_in=0.2, **chains),
         "sghmc": SGHMC(burn_in=0.2, **{**chains, "learning_rate": chains["learning_rate"] / 10}),
+        "pruned": Pruned(num_members=num_members, sets="random", **{**networks, **rewound}),
         "cyclical": Cyclical(num_cycles=2, exploration=0.3, **{**chains, "warm_up_epochs": trained["num_epochs"]}),
         "snapshot": Snapshot(num_networks=num_networks, num_cycles=min(num_passes, trained["num_epochs"]), **cycles),
         "swa": SWA(num_networks=num_networks, **networks),
@@ -295,6 +305,7 @@ def quick(recipe: DenseRecipe, num_images: int = 8) -> DenseRecipe:
     return recipe.changed(
         {
             "ensemble": {"num_members": 5},
+            "pruned": {"num_members": 5},
             "mc_dropout": {"num_networks": 2, "num_passes": 4},
             "data": {"domains": domains},
         },

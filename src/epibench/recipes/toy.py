@@ -182,6 +182,7 @@ def quick(recipe: ToyRecipe) -> ToyRecipe:
             "map": {"num_restarts": 4},
             "ml": {"num_restarts": 4},
             "ensemble": {"num_members": 128},
+            "pruned": {"num_members": 128},
             "mc_dropout": {"num_networks": 6, "num_passes": 64, "repeats": 1},
             "sgld": chains,
             "sghmc": chains,

@@ -261,7 +261,7 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
         return recipe.builder(num_classes_of(recipe, open_training_data(recipe)), method=job.method)().eval()
 
     def raw(weights: Weights, inputs: Any) -> torch.Tensor:
-        outputs: torch.Tensor = functional_call(network(), dict(weights), (inputs,))
+        outputs: torch.Tensor = functional_call(shape_like(network(), weights), dict(weights), (inputs,))
         return outputs
 
     def statistics(weights: Weights, num_batches: int, key: Callable[..., int]) -> Weights:
@@ -529,6 +529,16 @@ def _memory_of(gibibytes: float | None, key: str) -> DecodedMemory:
 def num_classes_of(recipe: DenseRecipe, samples: Samples) -> int | None:
     """How many classes networks predict."""
     return classes_of(samples).num_classes if recipe.likelihood == "categorical" else None
+
+
+def network_as_trained(recipe: DenseRecipe, name: str, num_classes: int | None) -> torch.nn.Module:
+    """A network of a method in the form and of the sizes that it is trained in; its weights mean nothing."""
+    method = recipe.method(name)
+    network = method.build(recipe.builder(num_classes, method=name))
+    if method.source is None:
+        return network
+    weights = network_as_trained(recipe, method.source, num_classes).state_dict()
+    return shape_like(network, method.begin(weights, network))
 
 
 def large_training(
