@@ -39,6 +39,7 @@ SMALL: dict[str, dict[str, object]] = {
     "sgld": {"num_chains": 3, "num_snapshots": 4},
     "sghmc": {"num_chains": 3, "num_snapshots": 4},
     "cyclical": {"num_chains": 3, "num_snapshots": 4, "num_cycles": 2},
+    "shared_trunk": {"num_trunks": 3, "num_heads": 4},
     "swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
 }
 # For each method the members of each group; None where the pool has no groups.
@@ -50,6 +51,7 @@ GROUPS = {
     "sgld": [4, 4, 4],
     "sghmc": [4, 4, 4],
     "cyclical": [4, 4, 4],
+    "shared_trunk": [4, 4, 4],
     "swag": [4, 4, 4],
 }
 PROBLEMS = ("regression", "classification")
@@ -99,7 +101,8 @@ class TestContract:
     def test_train_makes_one_row_per_network(self, name: str, problem: str) -> None:
         method, task = make_method(name), make_problem(problem)
         parameters = train(method, task)
-        assert parameters.shape == (method.num_trained, len(method.keep), task.network.num_parameters)
+        number = training_of(method, task).network.num_parameters
+        assert parameters.shape == (method.num_trained, len(method.keep), number)
         assert torch.isfinite(parameters).all()
 
     def test_the_pool_has_its_members_in_groups(self, name: str, problem: str, pool: StackedPool) -> None:
@@ -325,6 +328,7 @@ class TestTrainingOptions:
         "sgld": {"num_chains", "refresh_batches"},
         "sghmc": {"num_chains", "refresh_batches"},
         "cyclical": {"num_chains", "refresh_batches"},
+        "shared_trunk": {"num_trunks"},
         "swag": {"num_networks", "num_samples", "scale"},
     }
 

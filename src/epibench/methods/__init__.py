@@ -9,6 +9,7 @@ from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.shared_trunk import SharedTrunk
 
 METHODS: dict[str, type[Method]] = {
     "map": MAP,
@@ -18,6 +19,7 @@ METHODS: dict[str, type[Method]] = {
     "sgld": SGLD,
     "sghmc": SGHMC,
     "cyclical": Cyclical,
+    "shared_trunk": SharedTrunk,
 }
 
 __all__ = ["AFTER_TRAINING", "METHODS", "Member", "MemberTable", "Method", "TrainedNetwork"]

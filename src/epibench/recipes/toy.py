@@ -183,6 +183,7 @@ def quick(recipe: ToyRecipe) -> ToyRecipe:
             "ml": {"num_restarts": 4},
             "ensemble": {"num_members": 128},
             "mc_dropout": {"num_networks": 6, "num_passes": 64, "repeats": 1},
+            "shared_trunk": {"num_trunks": 6, "num_heads": 64},
             "sgld": chains,
             "sghmc": chains,
             "cyclical": {**chains, "num_epochs": 640, "num_cycles": 4},

@@ -310,7 +310,8 @@ class Needs:
         if self.on_gpu:
             scored = max(scored, int(KERNEL_MEMORY * self.run.machine.memory))
         networks = len({(member.network, member.snapshot) for member in pool.table.members})
-        loaded = min(networks * weights, int(SHARE_OF_MEMORY * self.run.machine.memory))
+        largest = max(weights, self.weights(name))  # as it was trained: with all heads
+        loaded = min(networks * largest, int(SHARE_OF_MEMORY * self.run.machine.memory))
         maps = part * images * torch.Size(shape[1:]).numel() * 4
         return [
             Need(f"metrics of all draws of {name}, of a stretch of images and of those before", 2 * states),
