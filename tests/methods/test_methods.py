@@ -39,6 +39,7 @@ SMALL: dict[str, dict[str, object]] = {
     "snapshot": {"num_networks": 3, "num_cycles": 4},
     "swa": {"num_networks": 3, "num_snapshots": 3},
     "pruned": {"num_members": 5},
+    "shared_trunk": {"num_trunks": 3, "num_heads": 4},
     "swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
     "multi_swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
 }
@@ -54,6 +55,7 @@ GROUPS: dict[str, list[int] | int] = {
     "snapshot": [4, 4, 4],
     "swa": [1, 1, 1],
     "pruned": 5,
+    "shared_trunk": [4, 4, 4],
     "swag": [4, 4, 4],
     "multi_swag": 12,
 }
@@ -104,7 +106,8 @@ class TestContract:
     def test_train_makes_one_row_per_network(self, name: str, problem: str) -> None:
         method, task = make_method(name), make_problem(problem)
         parameters = train(method, task)
-        assert parameters.shape == (method.num_trained, len(method.keep), task.network.num_parameters)
+        number = training_of(method, task).network.num_parameters
+        assert parameters.shape == (method.num_trained, len(method.keep), number)
         assert torch.isfinite(parameters).all()
 
     def test_the_pool_has_its_members_in_groups(self, name: str, problem: str, pool: StackedPool) -> None:
@@ -338,6 +341,8 @@ class TestTrainingOptions:
         "swag": {"num_networks", "num_samples", "scale", "refresh_batches"},
         "multi_swag": {"num_networks", "num_samples", "scale", "refresh_batches"},
         "pruned": {"num_members", "sets", "num_sets"},
+        "shared_trunk": {"num_trunks"},
+        "swag": {"num_networks", "num_samples", "scale"},
     }
 
     @every_method

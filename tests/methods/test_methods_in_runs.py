@@ -56,6 +56,7 @@ def make_recipe(kind: str, folder: Path) -> Recipe:
     settings = [f"methods={json.dumps(NAMES)}"]
     if kind == "toy":
         longer = [f"{name}.num_epochs=4" for name in ("map", "ml", "ensemble", "mc_dropout", "pruned")]
+        longer = [f"{name}.num_epochs=4" for name in ("map", "ml", "ensemble", "mc_dropout", "shared_trunk")]
         return apply_settings(small("toy-regression"), [*longer, *settings])
     few = ["ml.num_restarts=2", "ml.num_epochs=2", "ml.batch_size=2"]
     return apply_settings(small_dense(folder / "cache"), [*few, *settings])

@@ -12,6 +12,7 @@ from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.methods.snapshot import Snapshot
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
+from epibench.methods.shared_trunk import SharedTrunk
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DataOptions, DenseRecipe, DepthNetwork, EvaluationOptions, TrainingOptions
 
@@ -48,6 +49,7 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         map=MAP(num_restarts=2, **optimised),
         ensemble=Ensemble(num_members=3, sets="random", **optimised),
         mc_dropout=MCDropout(num_networks=2, num_passes=2, rate=0.2, **optimised),
+        shared_trunk=SharedTrunk(num_trunks=2, num_heads=3, shared="encoder.4", **optimised),
         sgld=SGLD(**sampled),
         sghmc=SGHMC(**sampled),
         cyclical=Cyclical(num_cycles=2, **sampled),

@@ -12,6 +12,7 @@ from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.methods.snapshot import Snapshot
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
+from epibench.methods.shared_trunk import SharedTrunk
 
 METHODS: dict[str, type[Method]] = {
     "map": MAP,
@@ -26,6 +27,7 @@ METHODS: dict[str, type[Method]] = {
     "swag": SWAG,
     "multi_swag": MultiSWAG,
     "pruned": Pruned,
+    "shared_trunk": SharedTrunk,
 }
 
 __all__ = ["AFTER_TRAINING", "METHODS", "Member", "MemberTable", "Method", "TrainedNetwork"]

@@ -21,6 +21,8 @@ from epibench.training.state import TrainingPlan, Weights
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from epibench.training.stacked import StackedTraining
+
 # Marks an option that changes no trained network, such as how many there are or how they are drawn from.
 AFTER_TRAINING = "after training"
 
@@ -137,6 +139,10 @@ class Method(BaseModel, ABC):
         """
         return make()
 
+    def stack(self, training: StackedTraining) -> StackedTraining:
+        """How networks on toy problems are trained, by default each for itself; some may be tied to each other."""
+        return training
+
     @property
     def training(self) -> TrainingPlan:
         """All that it decides about training."""
@@ -162,9 +168,8 @@ class Method(BaseModel, ABC):
         """Members of each kept network that predict together, and how many such sets; (1, 1) without dropout."""
         return (1, 1)
 
-    @property
-    def shared_stages(self) -> int:
-        """How many of their first stages (`networks.stages`) members of one trained network share."""
+    def shared_stages(self, names: Sequence[str]) -> int:
+        """How many of their first stages (`networks.stages`) members of one trained network share; names: of all."""
         return 0
 
     @property

@@ -20,6 +20,7 @@ from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
 from epibench.methods.snapshot import Snapshot
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
+from epibench.methods.shared_trunk import SharedTrunk
 from epibench.plans import Plan
 from epibench.recipes.settings import describe
 from epibench.training.rules import Pace
@@ -113,6 +114,7 @@ class Recipe(Options):
     swag: SWAG = SWAG()
     multi_swag: MultiSWAG = MultiSWAG()
     pruned: Pruned = Pruned()
+    shared_trunk: SharedTrunk = SharedTrunk()
     variants: dict[str, Variant] = {}
 
     @model_validator(mode="before")

@@ -184,6 +184,7 @@ def quick(recipe: ToyRecipe) -> ToyRecipe:
             "ensemble": {"num_members": 128},
             "pruned": {"num_members": 128},
             "mc_dropout": {"num_networks": 6, "num_passes": 64, "repeats": 1},
+            "shared_trunk": {"num_trunks": 6, "num_heads": 64},
             "sgld": chains,
             "sghmc": chains,
             "cyclical": {**chains, "num_epochs": 640, "num_cycles": 4},

@@ -100,6 +100,7 @@ class ImageExperiment:
             seed=recipe.seed,
             method=method.name,
             rate=method.dropout,
+            shared_stages=method.shared_stages,
             device=machine.occupied(),
             precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
             window=options.window,

@@ -330,11 +330,11 @@ class Needs:
         scored = CHUNK[device.type] * CHUNKS_AT_ONCE[device.type] * SCORED_BYTES * SCORED_COPIES
         if self.on_gpu:
             scored = max(scored, int(KERNEL_MEMORY * self.run.machine.memory))
-        members = pool.table.members
-        networks = len(
-            {(each.network, each.snapshot, 0 if recipe.method(name).dropout else each.number) for each in members}
-        )
-        loaded = min(networks * weights, int(SHARE_OF_MEMORY * self.run.machine.memory))
+        members, method = pool.table.members, recipe.method(name)
+        whole = self.weights(name)  # as it was trained: with all heads, where members have parts of one network
+        parts = whole > weights or method.dropout
+        networks = len({(each.network, each.snapshot, 0 if parts else each.number) for each in members})
+        loaded = min(networks * max(weights, whole), int(SHARE_OF_MEMORY * self.run.machine.memory))
         maps = part * images * torch.Size(shape[1:]).numel() * 4
         return [
             Need(f"metrics of all draws of {name}, of a stretch of images and of those before", 2 * states),

@@ -246,10 +246,19 @@ def stacked_view(job: TrainJob, recipe: ToyRecipe) -> Callable[..., TrainedNetwo
     return make
 
 
+@lru_cache(maxsize=1)
+def last_loaded(files: Checkpoints, snapshot: int) -> Weights:
+    """Kept weights, read once as long as no others are asked for."""
+    return files.load_weights(snapshot)
+
+
 def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
     """A large network; its data and its modules are made when they are asked for."""
     recipe = job.recipe
     assert isinstance(recipe, DenseRecipe)
+    # Where members are made of what was kept, those of one network follow each other and read the same file.
+    makes = type(recipe.method(job.method)).weights is not Method.weights
+    load = last_loaded if makes else Checkpoints.load_weights
 
     def images() -> Iterator[tuple[Any, torch.Tensor, torch.Tensor]]:
         samples, size = open_training_data(recipe), recipe.method(job.method).batch_size
@@ -278,7 +287,7 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
     def make(number: int, key: Callable[..., int], **fitted: Any) -> TrainedNetwork:
         return TrainedNetwork(
             number=number,
-            kept=job.files.load_weights,
+            kept=partial(load, job.files),
             key=key,
             batches=images,
             raw=raw,
@@ -305,7 +314,7 @@ def toy_network(recipe: ToyRecipe, toy: ToyProblem, kind: str | None = None) -> 
 def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> StackedTraining:
     """How a method trains its networks on a toy problem: on the posterior, U/N."""
     kind = "direct" if isinstance(method, Direct) else toy.kind
-    return StackedTraining(
+    plain = StackedTraining(
         **vars(method.training),
         network=toy_network(recipe, toy, kind),
         objective=OBJECTIVES[kind],
@@ -313,6 +322,7 @@ def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> Stac
         prior_precision=1 / recipe.prior_scale**2 if method.prior else 0.0,
         drop_diverged=method.diverged == "drop",
     )
+    return method.stack(plain)
 
 
 @stopping.in_steps()
