@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from epibench.methods.batch_ensemble import BatchEnsemble
 from epibench.methods.contract import AFTER_TRAINING, Member, MemberTable, Method, TrainedNetwork
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
@@ -9,6 +10,7 @@ from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.tta import TTA
 
 METHODS: dict[str, type[Method]] = {
     "map": MAP,
@@ -18,6 +20,8 @@ METHODS: dict[str, type[Method]] = {
     "sgld": SGLD,
     "sghmc": SGHMC,
     "cyclical": Cyclical,
+    "batch_ensemble": BatchEnsemble,
+    "tta": TTA,
 }
 
 __all__ = ["AFTER_TRAINING", "METHODS", "Member", "MemberTable", "Method", "TrainedNetwork"]

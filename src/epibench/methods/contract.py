@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from epibench.plans import Plan
 from epibench.training.rules import Rule, Schedule
 from epibench.training.state import TrainingPlan, Weights
+from epibench.views import View
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -79,6 +80,7 @@ class Method(BaseModel, ABC):
     samples: ClassVar[bool] = False  # whether it samples the posterior, which takes a prior on every parameter
     version: ClassVar[str] = "1"  # raised when its code comes to train or fit other weights
     single: ClassVar[bool] = False  # whether its members never predict together: only M = 1 makes sense
+    only_images: ClassVar[str | None] = None  # why it is not for toy problems, if it is not
 
     diverged: Annotated[Literal["stop", "drop"], AFTER_TRAINING] = "stop"  # what happens when networks become NaN
     num_epochs: int = Field(150, ge=1)
@@ -159,8 +161,13 @@ class Method(BaseModel, ABC):
 
     @property
     def passes(self) -> tuple[int, int]:
-        """Members of each kept network that predict together, and how many such sets; (1, 1) without dropout."""
+        """Members of each kept network that predict together, and how many such sets; (1, 1): each is a member."""
         return (1, 1)
+
+    @property
+    def member_views(self) -> tuple[View, ...]:
+        """How members of one network see images, by their numbers; () where all see them as they are."""
+        return ()
 
     @property
     def shared_stages(self) -> int:

@@ -11,12 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from epibench.files import NAME
 from epibench.imported import load_object
 from epibench.methods import METHODS, MemberTable, Method
+from epibench.methods.batch_ensemble import BatchEnsemble
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.tta import TTA
 from epibench.plans import Plan
 from epibench.recipes.settings import describe
 from epibench.training.rules import Pace
@@ -105,6 +107,8 @@ class Recipe(Options):
     sgld: SGLD = SGLD()
     sghmc: SGHMC = SGHMC()
     cyclical: Cyclical = Cyclical()
+    batch_ensemble: BatchEnsemble = BatchEnsemble()
+    tta: TTA = TTA()
     variants: dict[str, Variant] = {}
 
     @model_validator(mode="before")
@@ -190,6 +194,11 @@ class Recipe(Options):
             if (number := self.method(source).num_trained) < wanted:
                 raise ValueError(
                     f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has {number}"
+                )
+            if type(self.method(source)).build is not Method.build:
+                raise ValueError(
+                    f"{self.setting(name, 'of')}: networks of {source} are trained in a form of their own, from which "
+                    f"no others can start; take another method"
                 )
 
     def training_settings(self, name: str) -> dict[str, Any]:

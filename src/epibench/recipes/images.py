@@ -12,12 +12,14 @@ from epibench.data.sets.street import StreetSource
 from epibench.data.sets.synscapes import SynscapesSource
 from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.data.source import Size
+from epibench.methods.batch_ensemble import BatchEnsemble
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.tta import TTA
 from epibench.recipes import dense
 from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
 from epibench.results import QUICK
@@ -69,6 +71,8 @@ def compared(
         "sgld": SGLD(burn_in=0.2, **chains),
         "sghmc": SGHMC(burn_in=0.2, **{**chains, "learning_rate": chains["learning_rate"] / 10}),
         "cyclical": Cyclical(num_cycles=2, exploration=0.3, **{**chains, "warm_up_epochs": trained["num_epochs"]}),
+        "batch_ensemble": BatchEnsemble(num_networks=num_networks, num_members=4, **networks),
+        "tta": TTA(num_networks=num_networks, batch_size=trained["batch_size"], diverged="drop"),
     }
 
 

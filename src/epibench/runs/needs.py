@@ -309,7 +309,9 @@ class Needs:
         scored = CHUNK[device.type] * CHUNKS_AT_ONCE[device.type] * SCORED_BYTES * SCORED_COPIES
         if self.on_gpu:
             scored = max(scored, int(KERNEL_MEMORY * self.run.machine.memory))
-        networks = len({(member.network, member.snapshot) for member in pool.table.members})
+        method = recipe.method(name)
+        shared = method.dropout or method.member_views  # then a network is there once for all its members
+        networks = len({(m.network, m.snapshot, 0 if shared else m.number) for m in pool.table.members})
         loaded = min(networks * weights, int(SHARE_OF_MEMORY * self.run.machine.memory))
         maps = part * images * torch.Size(shape[1:]).numel() * 4
         return [
