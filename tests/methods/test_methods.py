@@ -40,6 +40,8 @@ SMALL: dict[str, dict[str, object]] = {
     "sghmc": {"num_chains": 3, "num_snapshots": 4},
     "cyclical": {"num_chains": 3, "num_snapshots": 4, "num_cycles": 2},
     "swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
+    "batch_ensemble": {"num_networks": 3, "num_members": 4},
+    "tta": {"num_epochs": 0, "num_networks": 3},
 }
 # For each method the members of each group; None where the pool has no groups.
 GROUPS = {
@@ -51,10 +53,14 @@ GROUPS = {
     "sghmc": [4, 4, 4],
     "cyclical": [4, 4, 4],
     "swag": [4, 4, 4],
+    "batch_ensemble": [4, 4, 4],
+    "tta": [2, 2, 2],
 }
 PROBLEMS = ("regression", "classification")
-CASES = [(name, problem) for name in CLASSES for problem in PROBLEMS]
+ON_POINTS = [name for name, method in CLASSES.items() if method.only_images is None]
+CASES = [(name, problem) for name in ON_POINTS for problem in PROBLEMS]
 every_method = pytest.mark.parametrize("name", CLASSES)
+every_method_on_points = pytest.mark.parametrize("name", ON_POINTS)
 
 
 def make_method(name: str, **options: object) -> Method:
@@ -195,7 +201,7 @@ class TestContract:
         assert same_outputs(outputs_of(fewer, inputs), found)
 
 
-@every_method
+@every_method_on_points
 class TestWatch:
     def test_progress_ends_with_all_epochs(self, name: str) -> None:
         done: list[int] = []
@@ -238,6 +244,8 @@ class TestOptions:
     @pytest.mark.parametrize("option", ["num_epochs", "batch_size"])
     @pytest.mark.parametrize("value", [0, -1, 1.5, "many"])
     def test_counts_must_be_whole_and_positive(self, name: str, option: str, value: object) -> None:
+        if option == "num_epochs" and not make_method(name).num_epochs:
+            value = value or 1  # it takes networks as they are, and nothing else
         with pytest.raises(ValidationError, match=option):
             CLASSES[name](**{option: value})
 
@@ -247,7 +255,7 @@ class TestOptions:
             CLASSES[name](learning_rate=value)
 
     def test_every_number_of_networks_must_be_positive(self, name: str) -> None:
-        for option in SMALL[name]:
+        for option in SMALL[name].keys() - {"num_epochs"}:
             with pytest.raises(ValidationError, match=option):
                 CLASSES[name](**{option: 0})
 
@@ -300,6 +308,12 @@ def first(pair: tuple[Any, Any]) -> Any:
     return pair[0]
 
 
+@pytest.mark.parametrize("name", sorted(CLASSES.keys() - {*ON_POINTS}))
+def test_what_is_for_images_alone_is_refused_on_points(name: str) -> None:
+    with pytest.raises(InputError, match=rf"methods: {name} is for images alone \(.+\); leave it out"):
+        small("toy-regression", f'methods=["{name}"]', "members=[1]")
+
+
 class Repeating(Optimised):
     """A user's method with an option that has the name of one of ours, and decides about the training."""
 
@@ -326,6 +340,8 @@ class TestTrainingOptions:
         "sghmc": {"num_chains", "refresh_batches"},
         "cyclical": {"num_chains", "refresh_batches"},
         "swag": {"num_networks", "num_samples", "scale"},
+        "batch_ensemble": {"num_networks", "refresh_batches"},
+        "tta": {"num_networks", "views"},
     }
 
     @every_method
@@ -337,7 +353,7 @@ class TestTrainingOptions:
     @every_method
     def test_what_is_left_out_changes_no_training(self, name: str) -> None:
         method = make_method(name)
-        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets"}, 5)
+        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "views"}, 5)
         other = make_method(name, **marked, diverged="drop")
         assert other.training_options == method.training_options
         ours, theirs = method.training, other.training
@@ -380,6 +396,12 @@ class TestTrainingOptions:
         ("cyclical", {"exploration": 1}),
         ("cyclical", {"exploration": -0.1}),
         ("cyclical", {"sampler": "hmc"}),
+        ("batch_ensemble", {"batch_size": 6}),
+        ("batch_ensemble", {"vectors": "zeros"}),
+        ("batch_ensemble", {"deviation": -0.1}),
+        ("tta", {"views": ["rotate"]}),
+        ("tta", {"views": ["flip", "flip"]}),
+        ("tta", {"num_epochs": 1}),
     ],
 )
 def test_bad_values_are_refused(name: str, options: dict[str, object]) -> None:
