@@ -83,8 +83,9 @@ class GivenPool(ImagePool):
     def predict(self, member: Member, network: nn.Module, inputs: Inputs) -> Outputs:
         """What the model makes of the member's view."""
         view = self.view(member)
+        inputs = seen(view, inputs)
         try:
-            outputs: Outputs = network(seen(view, inputs))
+            outputs: Outputs = network(inputs)
         except InputError:
             raise
         except Exception as error:

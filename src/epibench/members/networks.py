@@ -310,9 +310,11 @@ class NetworkPool(ImagePool):
             compiled.hold(name, network)
         if not self.rate:
             forward = compiled.forward if compiled else network
+            views = [self.view(member) for member in members]
+            given = [seen(view, inputs) for view in views]  # as inputs are made elsewhere: else it compiles once more
             with self.predicting():
-                views = map(self.view, members)
-                return [mapped_back(view, self._outputs(forward(seen(view, inputs)))) for view in views]
+                raw = [self._outputs(forward(each)) for each in given]
+                return [mapped_back(view, outputs) for view, outputs in zip(views, raw, strict=True)]
         passes = compiled or DropoutPasses.of(network, self.rate)
         assert passes is not None
         keys = pass_keys(self.seed, self.method, members, images, self.device)

@@ -22,6 +22,7 @@ class TTA(Method):
 
     name: ClassVar[str] = "tta"
     label: ClassVar[str] = "Test-time augmentation"
+    bounded: ClassVar[bool] = True
     only_images: ClassVar[str | None] = "the points of toy problems have no mirror image"
 
     of: str = "ensemble"

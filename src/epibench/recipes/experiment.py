@@ -148,7 +148,7 @@ class Recipe(Options):
             if name in self.variants and self.variants[name].method not in METHODS:
                 check_method(name, method)
             self.check_source(name)
-            if not method.single and max(self.members) > method.largest_draw:
+            if max(method.draw_sizes(self.members) or self.members) > method.largest_draw:
                 raise ValueError(
                     f"members: M = {max(self.members)} is impossible, the pool of {name} has {method.largest_draw} "
                     f"members to draw from"
