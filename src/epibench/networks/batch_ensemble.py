@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -89,12 +89,11 @@ def member_weights(weights: Mapping[str, Tensor], members: int, number: int) -> 
     plain = dict[str, Tensor]()
     for name, values in weights.items():
         layer, dot, kind = name.rpartition(".")
-        rows, columns = (weights.get(layer + dot + each) for each in (ROWS, COLUMNS))
         if kind == BIAS:
             plain[f"{layer}{dot}bias"] = values.view(members, -1)[number]
-        elif kind == "weight" and rows is not None:
-            own = (each.view(members, -1)[number] for each in (rows, cast(Tensor, columns)))
-            plain[name] = values * _outer(*own, values.shape)
+        elif kind == "weight" and layer + dot + ROWS in weights:
+            rows, columns = (weights[layer + dot + each].view(members, -1)[number] for each in (ROWS, COLUMNS))
+            plain[name] = values * _outer(rows, columns, values.shape)
         elif kind not in (ROWS, COLUMNS):
             plain[name] = values
     return plain
