@@ -42,6 +42,8 @@ SMALL: dict[str, dict[str, object]] = {
     "shared_trunk": {"num_trunks": 3, "num_heads": 4},
     "swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
     "multi_swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
+    "batch_ensemble": {"num_networks": 3, "num_members": 4},
+    "tta": {"num_epochs": 0, "num_networks": 3},
 }
 # For each method the members of each group; their number where the pool has no groups.
 GROUPS: dict[str, list[int] | int] = {
@@ -58,10 +60,14 @@ GROUPS: dict[str, list[int] | int] = {
     "shared_trunk": [4, 4, 4],
     "swag": [4, 4, 4],
     "multi_swag": 12,
+    "batch_ensemble": [4, 4, 4],
+    "tta": [2, 2, 2],
 }
 PROBLEMS = ("regression", "classification")
-CASES = [(name, problem) for name in METHODS for problem in PROBLEMS]
+ON_POINTS = [name for name, method in METHODS.items() if method.only_images is None]
+CASES = [(name, problem) for name in ON_POINTS for problem in PROBLEMS]
 every_method = pytest.mark.parametrize("name", METHODS)
+every_method_on_points = pytest.mark.parametrize("name", ON_POINTS)
 
 
 def make_method(name: str, **options: object) -> Method:
@@ -203,7 +209,7 @@ class TestContract:
         assert same_outputs(outputs_of(fewer, inputs), found)
 
 
-@every_method
+@every_method_on_points
 class TestWatch:
     def test_progress_ends_with_all_epochs(self, name: str) -> None:
         done: list[int] = []
@@ -249,6 +255,8 @@ class TestOptions:
         if (option, value) == ("num_epochs", 0) and make_method(name).source is not None:
             assert METHODS[name](num_epochs=0).keep == (0,)  # its networks are trained already
             return
+        if option == "num_epochs" and not make_method(name).num_epochs:
+            value = value or 1  # it takes networks as they are, and nothing else
         with pytest.raises(ValidationError, match=option):
             METHODS[name](**{option: value})
 
@@ -258,7 +266,7 @@ class TestOptions:
             METHODS[name](learning_rate=value)
 
     def test_every_number_of_networks_must_be_positive(self, name: str) -> None:
-        for option in SMALL[name]:
+        for option in SMALL[name].keys() - {"num_epochs"}:
             with pytest.raises(ValidationError, match=option):
                 METHODS[name](**{option: 0})
 
@@ -311,6 +319,12 @@ def first(pair: tuple[Any, Any]) -> Any:
     return pair[0]
 
 
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - {*ON_POINTS}))
+def test_what_is_for_images_alone_is_refused_on_points(name: str) -> None:
+    with pytest.raises(InputError, match=rf"methods: {name} is for images alone \(.+\); leave it out"):
+        small("toy-regression", f'methods=["{name}"]', "members=[1]")
+
+
 class Repeating(Optimised):
     """A user's method with an option that has the name of one of ours, and decides about the training."""
 
@@ -343,6 +357,8 @@ class TestTrainingOptions:
         "pruned": {"num_members", "sets", "num_sets"},
         "shared_trunk": {"num_trunks"},
         "swag": {"num_networks", "num_samples", "scale"},
+        "batch_ensemble": {"num_networks", "refresh_batches"},
+        "tta": {"num_networks", "views"},
     }
 
     @every_method
@@ -354,7 +370,7 @@ class TestTrainingOptions:
     @every_method
     def test_what_is_left_out_changes_no_training(self, name: str) -> None:
         method = make_method(name)
-        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets"}, 5)
+        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "views"}, 5)
         other = make_method(name, **marked, diverged="drop")
         assert other.training_options == method.training_options
         ours, theirs = method.training, other.training
@@ -407,6 +423,12 @@ class TestTrainingOptions:
         ("swag", {"num_snapshots": 1}),
         ("swag", {"scale": -1}),
         ("multi_swag", {"refresh_batches": -1}),
+        ("batch_ensemble", {"batch_size": 6}),
+        ("batch_ensemble", {"vectors": "zeros"}),
+        ("batch_ensemble", {"deviation": -0.1}),
+        ("tta", {"views": ["rotate"]}),
+        ("tta", {"views": ["flip", "flip"]}),
+        ("tta", {"num_epochs": 1}),
     ],
 )
 def test_bad_values_are_refused(name: str, options: dict[str, object]) -> None:

@@ -10,9 +10,9 @@ from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.shared_trunk import SharedTrunk
 from epibench.methods.snapshot import Snapshot
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
-from epibench.methods.shared_trunk import SharedTrunk
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DataOptions, DenseRecipe, DepthNetwork, EvaluationOptions, TrainingOptions
 

@@ -26,6 +26,7 @@ from epibench.members.compiled import OPTIONS, PLAIN, CompiledNetwork, Speed, ch
 from epibench.members.copied_ahead import copied_ahead
 from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, joined, whole, windows_over
 from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, Pool, PoolOnData, Stopwatch, chunk_size
+from epibench.members.views import mapped_back, seen
 from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.networks.resnet import fold_batch_norm
@@ -33,6 +34,7 @@ from epibench.networks.shaping import shape_like
 from epibench.networks.stages import DropoutPasses, Parts, Staged, State, first_modules, repeated
 from epibench.parallel import in_threads
 from epibench.training.state import Weights
+from epibench.views import IDENTITY, View
 
 Inputs = Mapping[str, Tensor]
 Outputs = dict[str, Tensor]
@@ -54,7 +56,8 @@ class ImagePool(Pool):
 
     seed: of dropout masks; resident: so many networks are kept on the device at once. With a `precision` of bfloat16
     they predict in mixed precision. window: the size of the parts of an image that networks see one at a time, None for
-    all of it; overlap: the share of their sides that neighbours have in common.
+    all of it; overlap: the share of their sides that neighbours have in common. views: how members of one network see
+    images, by their numbers; () where all see them as they are.
     """
 
     kind: str
@@ -66,6 +69,7 @@ class ImagePool(Pool):
     precision: torch.dtype = torch.float32
     window: Size | None = None
     overlap: float = 0.0
+    views: tuple[View, ...] = ()
     in_parallel: ClassVar[bool] = True  # several passes of one network can be made at once
     _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict, init=False)
 
@@ -91,8 +95,13 @@ class ImagePool(Pool):
 
     def predict(self, member: Member, network: nn.Module, inputs: Inputs) -> Outputs:
         """What a member predicts, by name, (image, …, row, column), perhaps on a coarser grid."""
-        raw = network(inputs)
-        return LIKELIHOODS[self.kind].image_outputs(raw.float())
+        view = self.view(member)
+        raw = network(seen(view, inputs))
+        return mapped_back(view, LIKELIHOODS[self.kind].image_outputs(raw.float()))
+
+    def view(self, member: Member) -> View:
+        """How a member sees images."""
+        return self.views[member.number] if self.views else IDENTITY
 
     def resident_slices(self, members: slice) -> Iterator[slice]:
         """Slices of members, each of whose networks fit onto the device together."""
@@ -198,8 +207,8 @@ class NetworkPool(ImagePool):
     compiled: CompiledNetwork | None = field(default=None, init=False)  # once it was tried
 
     def shares(self, member: Member) -> Member:
-        """Passes of one network share it."""
-        return Member(member.network, member.snapshot) if self.rate else member
+        """Passes and views of one network share it."""
+        return Member(member.network, member.snapshot) if self.rate or self.views else member
 
     def plain_network(self) -> nn.Module:
         """One of the sizes that members have, without their weights."""
@@ -326,8 +335,12 @@ class NetworkPool(ImagePool):
         if compiled is not None:
             compiled.hold(name, network)
         if not self.rate:
+            forward = compiled.forward if compiled else network
+            views = [self.view(member) for member in members]
+            given = [seen(view, inputs) for view in views]  # as inputs are made elsewhere: else it compiles once more
             with self.predicting():
-                return [self._outputs((compiled.forward if compiled else network)(inputs))]
+                raw = [self._outputs(forward(each)) for each in given]
+                return [mapped_back(view, outputs) for view, outputs in zip(views, raw, strict=True)]
         passes = compiled or DropoutPasses.of(network, self.rate)
         assert passes is not None
         keys = pass_keys(self.seed, self.method, members, images, self.device)

@@ -12,6 +12,7 @@ from epibench.data.sets.street import StreetSource
 from epibench.data.sets.synscapes import SynscapesSource
 from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.data.source import Size
+from epibench.methods.batch_ensemble import BatchEnsemble
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.map import MAP, MaximumLikelihood
@@ -19,9 +20,10 @@ from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.shared_trunk import SharedTrunk
 from epibench.methods.snapshot import Snapshot
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
-from epibench.methods.shared_trunk import SharedTrunk
+from epibench.methods.tta import TTA
 from epibench.recipes import dense
 from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
 from epibench.results import QUICK
@@ -92,6 +94,8 @@ def compared(
         "swag": SWAG(num_networks=num_networks, num_samples=num_passes, **networks),
         "multi_swag": MultiSWAG(num_networks=num_networks, num_samples=num_passes, **networks),
         "shared_trunk": SharedTrunk(num_trunks=num_networks, num_heads=num_passes, shared=shared, **networks),
+        "batch_ensemble": BatchEnsemble(num_networks=num_networks, num_members=4, **networks),
+        "tta": TTA(num_networks=num_networks, batch_size=trained["batch_size"], diverged="drop"),
     }
 
 

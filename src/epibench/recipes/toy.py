@@ -65,6 +65,13 @@ class ToyRecipe(Recipe):
         return {**super().training_settings(name), **own}
 
     @model_validator(mode="after")
+    def _points(self) -> ToyRecipe:
+        for name in self.methods:
+            if (reason := self.method(name).only_images) is not None:
+                raise ValueError(f"methods: {name} is for images alone ({reason}); leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _one_network(self) -> ToyRecipe:
         for name, variant in self.variants.items():
             if variant.network:

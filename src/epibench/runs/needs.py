@@ -23,7 +23,7 @@ from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.networks import portion_pixels
 from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, KERNEL_MEMORY, Pool, parts_of
-from epibench.methods.contract import MemberTable
+from epibench.methods.contract import MemberTable, Method
 from epibench.networks.shaping import shape_like
 from epibench.recipes import DenseRecipe
 from epibench.runs.checks import Check, Step
@@ -330,11 +330,11 @@ class Needs:
         scored = CHUNK[device.type] * CHUNKS_AT_ONCE[device.type] * SCORED_BYTES * SCORED_COPIES
         if self.on_gpu:
             scored = max(scored, int(KERNEL_MEMORY * self.run.machine.memory))
-        members, method = pool.table.members, recipe.method(name)
-        whole = self.weights(name)  # as it was trained: with all heads, where members have parts of one network
-        parts = whole > weights or method.dropout
-        networks = len({(each.network, each.snapshot, 0 if parts else each.number) for each in members})
-        loaded = min(networks * max(weights, whole), int(SHARE_OF_MEMORY * self.run.machine.memory))
+        method, trunk = recipe.method(name), type(recipe.method(name)).shared_stages is not Method.shared_stages
+        shared = method.dropout or method.member_views or trunk  # then a network is there once for all its members
+        networks = len({(m.network, m.snapshot, 0 if shared else m.number) for m in pool.table.members})
+        largest = self.weights(name) if trunk else weights  # as it was trained: with all heads
+        loaded = min(networks * largest, int(SHARE_OF_MEMORY * self.run.machine.memory))
         maps = part * images * torch.Size(shape[1:]).numel() * 4
         return [
             Need(f"metrics of all draws of {name}, of a stretch of images and of those before", 2 * states),
