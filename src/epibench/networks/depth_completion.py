@@ -40,6 +40,7 @@ class DepthCompletion(nn.Module):
     with its skips; or with `decoder`, only what the decoder puts into those; or modules by their names.
     """
 
+    last_layers = ("mean", "log_variance")
     luma: Tensor
 
     def __init__(
