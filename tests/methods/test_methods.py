@@ -40,6 +40,7 @@ SMALL: dict[str, dict[str, object]] = {
     "sghmc": {"num_chains": 3, "num_snapshots": 4},
     "cyclical": {"num_chains": 3, "num_snapshots": 4, "num_cycles": 2},
     "swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
+    "laplace": {"num_networks": 3, "num_samples": 4},
 }
 # For each method the members of each group; None where the pool has no groups.
 GROUPS = {
@@ -51,6 +52,7 @@ GROUPS = {
     "sghmc": [4, 4, 4],
     "cyclical": [4, 4, 4],
     "swag": [4, 4, 4],
+    "laplace": [4, 4, 4],
 }
 PROBLEMS = ("regression", "classification")
 CASES = [(name, problem) for name in CLASSES for problem in PROBLEMS]
@@ -326,6 +328,7 @@ class TestTrainingOptions:
         "sghmc": {"num_chains", "refresh_batches"},
         "cyclical": {"num_chains", "refresh_batches"},
         "swag": {"num_networks", "num_samples", "scale"},
+        "laplace": {"num_networks", "num_samples", "mixed", "curvature", "precision", "observations", "num_pixels"},
     }
 
     @every_method

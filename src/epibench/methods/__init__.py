@@ -5,6 +5,7 @@ from __future__ import annotations
 from epibench.methods.contract import AFTER_TRAINING, Member, MemberTable, Method, TrainedNetwork
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
+from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
@@ -18,6 +19,7 @@ METHODS: dict[str, type[Method]] = {
     "sgld": SGLD,
     "sghmc": SGHMC,
     "cyclical": Cyclical,
+    "laplace": Laplace,
 }
 
 __all__ = ["AFTER_TRAINING", "METHODS", "Member", "MemberTable", "Method", "TrainedNetwork"]

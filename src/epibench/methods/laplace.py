@@ -78,7 +78,7 @@ class Laplace(Optimised):
                 trained.batches,
                 trained.key("pixels"),
                 self.num_pixels,
-                trained.class_weights,
+                trained.class_weights(),
             )
             return fit(pixels, weights)
 

@@ -13,6 +13,7 @@ from epibench.imported import load_object
 from epibench.methods import METHODS, MemberTable, Method
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
+from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
@@ -105,6 +106,7 @@ class Recipe(Options):
     sgld: SGLD = SGLD()
     sghmc: SGHMC = SGHMC()
     cyclical: Cyclical = Cyclical()
+    laplace: Laplace = Laplace()
     variants: dict[str, Variant] = {}
 
     @model_validator(mode="before")

@@ -14,6 +14,7 @@ from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.data.source import Size
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
+from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
@@ -60,6 +61,7 @@ def compared(
         **{"num_snapshots": num_passes, "refresh_batches": 16, "diverged": "drop", **(sampled or {})},
     }
     passes = {"num_networks": num_networks, "num_passes": num_passes, "rate": rate}
+    samples = {"num_networks": min(num_networks, num_members), "num_samples": num_passes}
     return {
         "methods": ("ensemble", "mc_dropout"),
         "ensemble": Ensemble(num_members=num_members, sets="random", **networks),
@@ -69,6 +71,7 @@ def compared(
         "sgld": SGLD(burn_in=0.2, **chains),
         "sghmc": SGHMC(burn_in=0.2, **{**chains, "learning_rate": chains["learning_rate"] / 10}),
         "cyclical": Cyclical(num_cycles=2, exploration=0.3, **{**chains, "warm_up_epochs": trained["num_epochs"]}),
+        "laplace": Laplace(batch_size=trained["batch_size"], diverged="drop", **samples),
     }
 
 
