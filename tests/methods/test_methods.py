@@ -240,6 +240,9 @@ class TestOptions:
     @pytest.mark.parametrize("option", ["num_epochs", "batch_size"])
     @pytest.mark.parametrize("value", [0, -1, 1.5, "many"])
     def test_counts_must_be_whole_and_positive(self, name: str, option: str, value: object) -> None:
+        if (option, value) == ("num_epochs", 0) and make_method(name).source is not None:
+            assert CLASSES[name](num_epochs=0).keep == (0,)  # the networks of another method, as they are
+            return
         with pytest.raises(ValidationError, match=option):
             CLASSES[name](**{option: value})
 
@@ -340,7 +343,7 @@ class TestTrainingOptions:
     @every_method
     def test_what_is_left_out_changes_no_training(self, name: str) -> None:
         method = make_method(name)
-        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets"}, 5)
+        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "mixed", "curvature"}, 5)
         other = make_method(name, **marked, diverged="drop")
         assert other.training_options == method.training_options
         ours, theirs = method.training, other.training

@@ -16,11 +16,11 @@ from epibench.training.state import Weights
 class Laplace(Optimised):
     """Networks of another method, as they are; members are samples of the weights of their last layer.
 
-    of: the method whose networks these are. mixed: draws are of all samples of all networks; otherwise the first M samples
-    of each network. curvature: of the last layer, the whole matrix, or the product of two factors; `auto` is the former
-    where it is small. precision: of the prior on the last layer, by the marginal likelihood, by one of five training
-    images that are held out of the curvature, or a number. observations: that an image counts as, however many pixels
-    it has. num_pixels: of each image, about so many, drawn at random, stand for all; None: all of them.
+    of: the method whose networks these are. mixed: draws are of all samples of all networks; otherwise of the first M
+    samples of each network. curvature: of the last layer, the whole matrix, or the product of two factors; `auto` is
+    the former where it is small. precision: of the prior on the last layer, by the marginal likelihood, by training
+    images that are held out of the curvature (one of five), or a number. observations: that an image counts as, however
+    many pixels it has. num_pixels: of each image, about so many, drawn at random, stand for all; None: all of them.
     """
 
     name: ClassVar[str] = "laplace"
@@ -29,7 +29,7 @@ class Laplace(Optimised):
     of: str = "ensemble"
     num_epochs: int = Field(0, ge=0)
     num_networks: Annotated[int, AFTER_TRAINING] = Field(10, ge=1)
-    num_samples: Annotated[int, AFTER_TRAINING] = Field(64, ge=1)
+    num_samples: Annotated[int, AFTER_TRAINING] = Field(256, ge=1)
     mixed: Annotated[bool, AFTER_TRAINING] = False
     curvature: Annotated[Literal["auto", "full", "kronecker"], AFTER_TRAINING] = "auto"
     precision: Annotated[Literal["marginal", "validation"] | Annotated[float, Field(gt=0, le=1e12)], AFTER_TRAINING] = (

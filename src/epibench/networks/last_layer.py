@@ -1,8 +1,8 @@
 """The last layer of a network: where its weights are, what it sees, and how raw outputs follow from what it gives.
 
 A network names the 1×1 convolutions that its raw outputs come from, in the order of these, as its attribute
-`last_layers`; without one, it is the last convolution that is run. What lies between them and the raw outputs may scale,
-shift and crop: the factors are measured.
+`last_layers`; without one, it is the last convolution that is run. What lies between them and the raw outputs may
+scale, shift and crop: the factors are measured.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class LastLayer:
-    """A linear map to one or several raw outputs: raw = scale · (weight · features + bias) + what does not depend on it.
+    """A linear map to one or several raw outputs: raw = scale · (weight · features + bias) + what does not depend on θ.
 
-    weight, bias: where they are among the weights of the network; scale: of every output.
+    θ: weight and bias, where they are among the weights of the network; scale: of every output.
     """
 
     weight: Place
@@ -200,6 +200,6 @@ def _measured_scales(network: nn.Module, names: Sequence[str], modules: Sequence
         if bool((misfit < LARGEST_MISFIT * difference.square().sum((0, 2, 3)).sqrt()).all()):
             return torch.tensor([float(f"{scale:.{DIGITS}g}") for scale in scales.tolist()], dtype=torch.float64)
     raise InputError(
-        f"{type(network).__name__}: its raw outputs are not those of its last layers ({', '.join(names)}), up to a factor "
-        f"and a shift; {_REMEDY}, and let these be at the resolution of the layers"
+        f"{type(network).__name__}: its raw outputs are not those of its last layers ({', '.join(names)}), up to a "
+        f"factor and a shift; {_REMEDY}, and let these be at the resolution of the layers"
     )

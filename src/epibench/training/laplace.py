@@ -1,8 +1,8 @@
 """A Gaussian around the last layer of a trained network: its curvature over the training data, and its prior.
 
-The precision of the posterior is H + δ·1, with δ that of a prior N(0, 1/δ) on the weights and biases of the layer, and H
-the generalised Gauss-Newton matrix of the negative log-likelihood, for our likelihoods the Fisher matrix: the sum over
-observations of (∂raw/∂θ)ᵀ Λ (∂raw/∂θ), with Λ = diag(p) − ppᵀ of classes, and 1/σ² and ½ of the mean and the log
+The precision of the posterior is H + δ·1, with δ that of a prior N(0, 1/δ) on the weights and biases θ of the layer,
+and H the generalised Gauss-Newton matrix of the negative log-likelihood, for our likelihoods the Fisher matrix: the sum
+over observations of (∂raw/∂θ)ᵀ Λ (∂raw/∂θ), with Λ = diag(p) − ppᵀ of classes, and 1/σ² and ½ of the mean and the log
 variance of a Gaussian. A last layer is linear, so that ∂raw/∂θ is the features of a pixel, and H the sum of Λ ⊗ φφᵀ. It
 is summed over some pixels at a time: nothing ever has the size pixels × outputs × parameters.
 """
@@ -296,8 +296,9 @@ class Fit:
         return parts[0], parts[1]
 
     def _empty(self, layer: LastLayer, device: torch.device) -> Curvature:
-        large = math.prod(layer.shape) > LARGEST_WHOLE
-        return Curvature(layer.shape, self.form == "kronecker" or (self.form == "auto" and large), device)
+        factors = self.form == "kronecker" or (self.form == "auto" and math.prod(layer.shape) > LARGEST_WHOLE)
+        # With one output the whole matrix is as small as its factors.
+        return Curvature(layer.shape, factors and len(layer.scale) > 1, device)
 
     def _precisions(
         self, spectra: Sequence[Spectrum], layers: Sequence[LastLayer], trained: Mapping[str, Tensor]
@@ -332,8 +333,8 @@ class Fit:
                 losses[number] += float((chosen.weight * loss).sum())
         if not counted:
             raise InputError(
-                f"precision=validation holds out one of {HELD_OUT} images of the training data, of which there are fewer; "
-                f"take precision=marginal, or give a number"
+                f"precision=validation holds out one of {HELD_OUT} images of the training data, which has fewer; take "
+                f"precision=marginal, or give a number"
             )
         return FACTORS[int(losses.nan_to_num(torch.inf).argmin())]
 
@@ -379,7 +380,7 @@ def sampled(
 
 
 def _placed(tensors: Mapping[str, Tensor]) -> LastLayer:
-    """Where the weights of a layer are, as `_tensors` has saved it; without a bias, all of them as those of one output."""
+    """Where the weights of a layer are, as `_tensors` has saved it; without a bias, all as those of one output."""
     places = {}
     for kind in ("weight", "bias"):
         for name in (name.removeprefix(f"{kind}.") for name in tensors if name.startswith(f"{kind}.")):
