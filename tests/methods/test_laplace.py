@@ -243,10 +243,17 @@ def test_it_needs_as_many_networks_as_there_are(tmp_path: Path) -> None:
         toy_recipe(tmp_path, "laplace.num_networks=99")
 
 
-def test_how_much_a_class_counts_in_training_counts_in_the_curvature(tmp_path: Path) -> None:
-    method, network = Laplace(num_networks=1, num_epochs=1), StackedMLP(2, 2)
-    problem = replace(make_problem("classification"), network=network)
-    view = view_of(method, problem, network.initialise(torch.tensor([3]))[None], 0)
-    weighted = replace(view, class_weights=lambda: (1.0, 5.0))
-    assert same(method.posterior(replace(view, class_weights=lambda: (5.0, 5.0))), view.posterior)
-    assert not same(method.posterior(weighted), view.posterior)
+@pytest.mark.parametrize("done", ["segmentation"], indirect=True)
+def test_how_much_a_class_counts_in_training_counts_in_the_curvature(done: Done) -> None:
+    method, view = done.fitted()
+    alike, other = (
+        method.posterior(replace(view, class_weights=lambda first=first: (first, *[2.0] * 18))) for first in (2.0, 9.0)
+    )
+    torch.testing.assert_close(alike["0.values"], view.posterior["0.values"])
+    assert not torch.allclose(other["0.values"], view.posterior["0.values"], rtol=0.01)
+
+
+def test_it_hears_of_the_weights_of_classes(tmp_path: Path) -> None:
+    weights = tuple(float(number) for number in range(1, 20))
+    recipe = segmentation_recipe(tmp_path, f"training.class_weights={list(weights)}")
+    assert view_in_run(TrainJob(recipe, "laplace", (0,), tmp_path, "cpu"))(0).class_weights() == weights
