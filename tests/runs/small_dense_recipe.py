@@ -5,6 +5,7 @@ from pathlib import Path
 from epibench.data.sets.street import StreetSource
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
+from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
@@ -47,5 +48,6 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         sgld=SGLD(**sampled),
         sghmc=SGHMC(**sampled),
         cyclical=Cyclical(num_cycles=2, **sampled),
+        laplace=Laplace(num_networks=2, num_samples=2, batch_size=2),
     )
     return apply_settings(recipe, settings)

@@ -28,6 +28,8 @@ SETTINGS = [
     "cyclical.num_epochs=24",
     "cyclical.num_snapshots=4",
     "cyclical.num_cycles=2",
+    "laplace.num_networks=2",
+    "laplace.num_samples=4",
     "reference.path=null",
 ]
 

@@ -116,7 +116,7 @@ def last_layers_of(network: nn.Module, inputs: Any) -> LastLayers:
             raw = network(inputs)
         return Seen(tuple(each[..., : raw.shape[-2], : raw.shape[-1]] for each in features), raw)
 
-    scales = _measured_scales(network, names, modules, inputs).split(outputs)
+    scales = torch.split(_measured_scales(network, names, modules, inputs), outputs)
     layers = tuple(_layer(name, module, scale) for name, module, scale in zip(names, modules, scales, strict=True))
     return LastLayers(layers, see, aligned_corners(network))
 

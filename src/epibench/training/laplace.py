@@ -108,7 +108,7 @@ class TrainingPixels:
             numbers = torch.nonzero(valid.flatten()[start : start + ENTRIES]).flatten() + start
             uniform = randomness.uniform_at(key, first_pixel + numbers)
             drawn = numbers[uniform < shares[numbers // valid[0].numel()]]
-            yield from drawn.split(self.at_once) if len(drawn) else ()
+            yield from torch.split(drawn, self.at_once) if len(drawn) else ()
 
     def _features(self, seen: Seen, numbers: Tensor, size: Sequence[int]) -> tuple[Tensor, ...]:
         found = list[Tensor]()
@@ -206,7 +206,7 @@ class Curvature:
         fisher = weight[:, None, None] * fisher
         for row in range(fisher.shape[1]):  # H is symmetric: what lies left of the diagonal is left out
             rest = fisher[:, row, row:, None] * features[:, None]
-            self.sums[0][row, :, row:] += (features.T @ rest.flatten(1)).unflatten(1, rest.shape[1:])
+            self.sums[0][row, :, row:] += (features.T @ rest.flatten(1)).view(-1, *rest.shape[1:])
 
     def __add__(self, other: Curvature) -> Curvature:
         together = object.__new__(Curvature)
@@ -313,7 +313,7 @@ class Fit:
         """The factor of all prior precisions with which samples predict held-out images best."""
         shapes = [(SAMPLES, *each.values.shape) for each in spectra]
         noises = [
-            standard_normal(randomness.key(data.key, "validation", number), shape).to(each.values)
+            randomness.normal_of(randomness.key(data.key, "validation", number), shape).to(each.values)
             for number, (each, shape) in enumerate(zip(spectra, shapes, strict=True))
         ]
         deviations = [
@@ -372,7 +372,7 @@ def sampled(
         owner = f"{number}."
         own = {name.removeprefix(owner): each for name, each in posterior.items() if name.startswith(owner)}
         spectrum = Spectrum(own["values"], own["left"].double(), own["right"].double())
-        noise = standard_normal(key(number), spectrum.values.shape).double()
+        noise = randomness.normal_of(key(number), spectrum.values.shape).double()
         layer = _placed(own)
         change = spectrum.deviations(noise, own["precision"]).view(layer.shape)
         weights, number = layer.write(weights, layer.read(weights) + change), number + 1
@@ -388,9 +388,3 @@ def _placed(tensors: Mapping[str, Tensor]) -> LastLayer:
     bias = places.get("bias")
     outputs = 1 if bias is None else bias.stop - bias.start
     return LastLayer(places["weight"], bias, (1.0,) * outputs)
-
-
-def standard_normal(key: int, shape: Sequence[int]) -> Tensor:
-    """Standard normal numbers of a key."""
-    count = math.prod(shape)
-    return randomness.normal(torch.tensor([key]), 0, -(-count // 2)).flatten()[:count].view(*shape)
