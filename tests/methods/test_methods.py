@@ -241,7 +241,7 @@ class TestOptions:
     @pytest.mark.parametrize("value", [0, -1, 1.5, "many"])
     def test_counts_must_be_whole_and_positive(self, name: str, option: str, value: object) -> None:
         if (option, value) == ("num_epochs", 0) and make_method(name).source is not None:
-            assert CLASSES[name](num_epochs=0).keep == (0,)  # the networks of another method, as they are
+            assert CLASSES[name](num_epochs=0).keep == (0,)  # its networks are trained already
             return
         with pytest.raises(ValidationError, match=option):
             CLASSES[name](**{option: value})
