@@ -44,6 +44,7 @@ SMALL: dict[str, dict[str, object]] = {
     "multi_swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
     "batch_ensemble": {"num_networks": 3, "num_members": 4},
     "tta": {"num_epochs": 0, "num_networks": 3},
+    "laplace": {"num_networks": 3, "num_samples": 4},
 }
 # For each method the members of each group; their number where the pool has no groups.
 GROUPS: dict[str, list[int] | int] = {
@@ -62,6 +63,7 @@ GROUPS: dict[str, list[int] | int] = {
     "multi_swag": 12,
     "batch_ensemble": [4, 4, 4],
     "tta": [2, 2, 2],
+    "laplace": [4, 4, 4],
 }
 PROBLEMS = ("regression", "classification")
 ON_POINTS = [name for name, method in METHODS.items() if method.only_images is None]
@@ -257,6 +259,8 @@ class TestOptions:
             return
         if option == "num_epochs" and not make_method(name).num_epochs:
             value = value or 1  # it takes networks as they are, and nothing else
+            assert METHODS[name](num_epochs=0).keep == (0,)  # its networks are trained already
+            return
         with pytest.raises(ValidationError, match=option):
             METHODS[name](**{option: value})
 
@@ -356,9 +360,9 @@ class TestTrainingOptions:
         "multi_swag": {"num_networks", "num_samples", "scale", "refresh_batches"},
         "pruned": {"num_members", "sets", "num_sets"},
         "shared_trunk": {"num_trunks"},
-        "swag": {"num_networks", "num_samples", "scale"},
         "batch_ensemble": {"num_networks", "refresh_batches"},
         "tta": {"num_networks", "views"},
+        "laplace": {"num_networks", "num_samples", "mixed", "curvature", "precision", "observations", "num_pixels"},
     }
 
     @every_method
@@ -371,6 +375,7 @@ class TestTrainingOptions:
     def test_what_is_left_out_changes_no_training(self, name: str) -> None:
         method = make_method(name)
         marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "views"}, 5)
+        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "mixed", "curvature"}, 5)
         other = make_method(name, **marked, diverged="drop")
         assert other.training_options == method.training_options
         ours, theirs = method.training, other.training

@@ -68,7 +68,16 @@ def view_of(method: Method, problem: Problem, kept: Tensor, number: int, seed: i
         return problem.network.outputs(weights["parameters"][None], inputs.T[None])[0]
 
     key = partial(randomness.key, seed, method.name, number)
-    view = TrainedNetwork(number, lambda snapshot: {"parameters": kept[number, snapshot]}, {}, key, points, raw)
+    view = TrainedNetwork(
+        number,
+        lambda snapshot: {"parameters": kept[number, snapshot]},
+        {},
+        key,
+        points,
+        raw,
+        last_layers=lambda weights: problem.network.last_layers(weights["parameters"]),
+        likelihood=problem.kind,
+    )
     return replace(view, posterior=method.posterior(view))
 
 

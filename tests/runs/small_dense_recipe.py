@@ -5,6 +5,7 @@ from pathlib import Path
 from epibench.data.sets.street import StreetSource
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
+from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.pruned import Pruned
@@ -58,5 +59,6 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         swag=SWAG(num_samples=2, **fitted),
         multi_swag=MultiSWAG(num_samples=2, **fitted),
         pruned=Pruned(num_members=3, sets="random", **optimised),
+        laplace=Laplace(num_networks=2, num_samples=2, batch_size=2),
     )
     return apply_settings(recipe, settings)

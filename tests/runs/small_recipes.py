@@ -44,6 +44,8 @@ SETTINGS = [
     "multi_swag.num_networks=2",
     "multi_swag.num_samples=2",
     "multi_swag.num_epochs=4",
+    "laplace.num_networks=2",
+    "laplace.num_samples=4",
     "reference.path=null",
 ]
 

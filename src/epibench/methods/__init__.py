@@ -6,6 +6,7 @@ from epibench.methods.batch_ensemble import BatchEnsemble
 from epibench.methods.contract import AFTER_TRAINING, Member, MemberTable, Method, TrainedNetwork
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
+from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.pruned import Pruned
@@ -32,6 +33,7 @@ METHODS: dict[str, type[Method]] = {
     "shared_trunk": SharedTrunk,
     "batch_ensemble": BatchEnsemble,
     "tta": TTA,
+    "laplace": Laplace,
 }
 
 __all__ = ["AFTER_TRAINING", "METHODS", "Member", "MemberTable", "Method", "TrainedNetwork"]

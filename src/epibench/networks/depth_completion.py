@@ -43,6 +43,7 @@ class DepthCompletion(nn.Module):
     """
 
     stage_modules: ClassVar = {"depth_stem": ("image_stem", "depth_stem"), "log_variance": ("mean", "log_variance")}
+    last_layers = ("mean", "log_variance")
     luma: Tensor
 
     def __init__(

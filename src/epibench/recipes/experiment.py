@@ -14,6 +14,7 @@ from epibench.methods import METHODS, MemberTable, Method
 from epibench.methods.batch_ensemble import BatchEnsemble
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
+from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.pruned import Pruned
@@ -119,6 +120,7 @@ class Recipe(Options):
     shared_trunk: SharedTrunk = SharedTrunk()
     batch_ensemble: BatchEnsemble = BatchEnsemble()
     tta: TTA = TTA()
+    laplace: Laplace = Laplace()
     variants: dict[str, Variant] = {}
 
     @model_validator(mode="before")

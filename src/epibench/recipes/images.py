@@ -15,6 +15,7 @@ from epibench.data.source import Size
 from epibench.methods.batch_ensemble import BatchEnsemble
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
+from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.pruned import Pruned
@@ -79,6 +80,7 @@ def compared(
         "learning_rate": trained["learning_rate"] * (FINE_TUNED**POWER if networks["decay"] == "poly" else 1),
     }
     passes = {"num_networks": num_networks, "num_passes": num_passes, "rate": rate}
+    samples = {"num_networks": min(num_networks, num_members), "num_samples": num_passes}
     return {
         "methods": ("ensemble", "mc_dropout"),
         "ensemble": Ensemble(num_members=num_members, sets="random", **networks),
@@ -96,6 +98,7 @@ def compared(
         "shared_trunk": SharedTrunk(num_trunks=num_networks, num_heads=num_passes, shared=shared, **networks),
         "batch_ensemble": BatchEnsemble(num_networks=num_networks, num_members=4, **networks),
         "tta": TTA(num_networks=num_networks, batch_size=trained["batch_size"], diverged="drop"),
+        "laplace": Laplace(batch_size=trained["batch_size"], diverged="drop", **samples),
     }
 
 

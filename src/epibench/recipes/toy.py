@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from epibench.data.sets.toy import ToyName
 from epibench.methods.cyclical import Cyclical
+from epibench.methods.laplace import Laplace
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
@@ -98,6 +99,7 @@ def toy_regression() -> ToyRecipe:
         sgld=SGLD(learning_rate=0.01, diverged="drop"),
         sghmc=SGHMC(learning_rate=0.001, diverged="drop"),
         cyclical=Cyclical(learning_rate=0.003, diverged="drop"),
+        laplace=Laplace(precision=1.0),
     )
 
 
@@ -116,6 +118,7 @@ def toy_classification() -> ToyRecipe:
         sgld=SGLD(num_chains=7, learning_rate=0.05, diverged="drop"),
         sghmc=SGHMC(num_chains=10, learning_rate=0.01, diverged="drop"),
         cyclical=Cyclical(learning_rate=0.05, diverged="drop"),
+        laplace=Laplace(precision=1.0),
     )
 
 
@@ -195,6 +198,7 @@ def quick(recipe: ToyRecipe) -> ToyRecipe:
             "sgld": chains,
             "sghmc": chains,
             "cyclical": {**chains, "num_epochs": 640, "num_cycles": 4},
+            "laplace": {"num_networks": 6, "num_samples": 64},
             "pictures": {"examples": 2},
         },
         name=recipe.name + QUICK,

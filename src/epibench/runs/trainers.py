@@ -31,6 +31,7 @@ from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Method, TrainedNetwork
 from epibench.methods.map import Direct
+from epibench.networks.last_layer import LastLayers, last_layers_of
 from epibench.networks.mlp import StackedMLP
 from epibench.networks.shaping import shape_like
 from epibench.parallel import silenced_torch_threads
@@ -241,7 +242,15 @@ def stacked_view(job: TrainJob, recipe: ToyRecipe) -> Callable[..., TrainedNetwo
         def kept(snapshot: int) -> Weights:
             return {name: each[row] for name, each in read(snapshot).items()}
 
-        return TrainedNetwork(number=number, kept=kept, batches=points, raw=raw, **fitted)
+        return TrainedNetwork(
+            number=number,
+            kept=kept,
+            batches=points,
+            raw=raw,
+            last_layers=lambda weights: network.last_layers(weights["parameters"]),
+            likelihood=toy.kind,
+            **fitted,
+        )
 
     return make
 
@@ -273,16 +282,26 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
         outputs: torch.Tensor = functional_call(shape_like(network(), weights), dict(weights), (inputs,))
         return outputs
 
+    def loaded(weights: Weights) -> torch.nn.Module:
+        classes = num_classes_of(recipe, open_training_data(recipe))
+        module = shape_like(recipe.builder(classes, method=job.method)(), weights).to(job.device)
+        module.load_state_dict(dict(weights))
+        return module
+
     def statistics(weights: Weights, num_batches: int, key: Callable[..., int]) -> Weights:
         device, samples = torch.device(job.device), open_training_data(recipe)
         size = recipe.method(job.method).batch_size
         stream = Stream(samples, augment_of(recipe), key("statistics", "order"), key("statistics", "change"))
         seen = batches(stream, range(num_batches * size), size, job.workers)
-        module = shape_like(recipe.builder(num_classes_of(recipe, samples), method=job.method)(), weights).to(device)
-        module.load_state_dict(dict(weights))
         with silenced_torch_threads():  # as in training
-            found = batch_norm_statistics(module, (batch.to(device).inputs for batch in seen))
+            found = batch_norm_statistics(loaded(weights), (batch.to(device).inputs for batch in seen))
         return {name: each.cpu() for name, each in found.items()}
+
+    def last_layers(weights: Weights) -> LastLayers:
+        device, samples = torch.device(job.device), open_training_data(recipe)
+        (first,) = batches(InOrder(samples), range(1), 1, 0)
+        found = last_layers_of(loaded(weights).eval(), first.to(device).inputs)
+        return replace(found, see=lambda inputs: found.see({name: each.to(device) for name, each in inputs.items()}))
 
     def make(number: int, key: Callable[..., int], **fitted: Any) -> TrainedNetwork:
         return TrainedNetwork(
@@ -292,6 +311,9 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
             batches=images,
             raw=raw,
             statistics=partial(statistics, key=key),
+            last_layers=last_layers,
+            likelihood=recipe.likelihood,
+            class_weights=partial(class_weights, recipe, job.members),
             **fitted,
         )
 
