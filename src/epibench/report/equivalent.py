@@ -113,36 +113,43 @@ def resampled_means(scores: Scores, m: int, name: str) -> Array | None:
     return None
 
 
-def resampled_curve(ensemble: Scores) -> Array | None:
-    """Curves as other draws would have given them, (resample, size).
+@dataclass(frozen=True)
+class EnsembleCurve:
+    """The mean scores of an ensemble, (size,), and as other draws would have given them, (resample, size), if known."""
 
-    All M are sets of the same networks, so that a curve moves as a whole: the k-th smallest mean of every M is of one
-    curve, and curves come in a random order.
-    """
-    means = [resampled_means(ensemble, m, "ensemble") for m in ensemble.sizes]
-    known = [each for each in means if each is not None]
-    if len(known) < len(means):
-        return None
-    order = np.random.default_rng([SEED, zlib.crc32(b"curves")]).permutation(RESAMPLES)
-    curve: Array = np.sort(np.stack(known, axis=-1), axis=0)[order]
-    return curve
+    sizes: list[int]
+    means: Array
+    resampled: Array | None
+
+    @classmethod
+    def of(cls, ensemble: Scores) -> EnsembleCurve:
+        """The curve of an ensemble.
+
+        All M are sets of the same networks, so that resampled curves move as a whole: the k-th smallest mean of every M
+        is of one curve, and curves come in a random order.
+        """
+        means = np.array([ensemble.means[m] for m in ensemble.sizes])
+        resampled = [resampled_means(ensemble, m, "ensemble") for m in ensemble.sizes]
+        known = [each for each in resampled if each is not None]
+        if len(known) < len(resampled):
+            return cls(ensemble.sizes, means, None)
+        order = np.random.default_rng([SEED, zlib.crc32(b"curves")]).permutation(RESAMPLES)
+        return cls(ensemble.sizes, means, np.sort(np.stack(known, axis=-1), axis=0)[order])
 
 
-def equivalents(ensemble: Scores, method: Scores, name: str) -> dict[int, Equivalent]:
+def equivalents(curve: EnsembleCurve, method: Scores, name: str) -> dict[int, Equivalent]:
     """The equivalent of a method at each M, with the 5 to 95 % interval of its resampled means on resampled curves.
 
     The method and the ensemble are resampled independently of each other. name: of the method, which decides the random
     numbers.
     """
-    sizes = ensemble.sizes
-    means, curves = np.array([ensemble.means[m] for m in sizes]), resampled_curve(ensemble)
-    found = {}
+    sizes, found = curve.sizes, {}
     for m in method.sizes:
-        members = equivalent_members(sizes, means, np.array(method.means[m]))
+        members = equivalent_members(sizes, curve.means, np.array(method.means[m]))
         low = high = None
         others = resampled_means(method, m, f"method {name}")
-        if curves is not None and others is not None:
-            ordered = np.sort(equivalent_members(sizes, curves, others))
+        if curve.resampled is not None and others is not None:
+            ordered = np.sort(equivalent_members(sizes, curve.resampled, others))
             low, high = (float(ordered[int(end * (RESAMPLES - 1))]) for end in ENDS)
         found[m] = Equivalent(float(members), low, high, (sizes[0], sizes[-1]))
     return found

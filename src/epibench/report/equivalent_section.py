@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from epibench.report.entries import Entry
-from epibench.report.equivalent import Equivalent, Scores, equivalents
+from epibench.report.equivalent import EnsembleCurve, Equivalent, Scores, equivalents
 from epibench.report.metric_info import HEADLINES, metric_info, sort_key
 from epibench.report.page import Option, Switch
 from epibench.report.runs import EvalDomain, RunMethod, entries_on
@@ -56,15 +56,14 @@ def equivalents_on(domain: str, methods: Sequence[RunMethod], name: str) -> Equi
     Left out are methods of runs without an ensemble of several M, and those that have no value.
     """
     ensembles = ensembles_of(methods)
+    scores = {run: scores_of(ensemble.on(domain), name) for run, ensemble in ensembles.items()}
+    curves = {run: EnsembleCurve.of(each) for run, each in scores.items() if len(each.sizes) > 1}
     found = []
     for method in methods:
-        ensemble = ensembles.get(method.run.name)
-        if ensemble is None or method is ensemble:
-            continue
-        curve, entry = scores_of(ensemble.on(domain), name), method.on(domain)
-        scores = scores_of(entry, name)
-        if len(curve.sizes) > 1 and scores.sizes:
-            found.append((entry, equivalents(curve, scores, method.name)))
+        curve, entry = curves.get(method.run.name), method.on(domain)
+        if curve is not None and method is not ensembles[method.run.name]:
+            by_size = equivalents(curve, scores_of(entry, name), method.name)
+            found += [(entry, by_size)] if by_size else []
     return found
 
 
@@ -78,21 +77,24 @@ def equivalent_rows(found: Equivalents, columns: Sequence[int]) -> list[dict[str
 
 
 def _equivalent_cell(found: Equivalent | None) -> TableCell:
-    return (
-        TableCell("", "") if found is None else TableCell(found.text, f"({found.interval})" if found.interval else "")
-    )
+    if found is None:
+        return TableCell("", "")
+    return TableCell(found.text, f"({found.interval})" if found.interval else "")
 
 
-def equivalent_table(name: str, domain: EvalDomain, methods: Sequence[RunMethod]) -> dict[str, Any] | None:
-    """How many ensemble members every method is worth on a domain by a metric, over M; None where there are none."""
-    found = equivalents_on(domain.name, methods, name)
-    columns = sorted({m for _, by_size in found for m in by_size})
-    rows = equivalent_rows(found, columns)
-    if not rows:
+def equivalent_table(name: str, domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> dict[str, Any] | None:
+    """How many ensemble members every method is worth by a metric, over M; a block for each domain, None without any."""
+    found = [(domain, of_domain) for domain in domains if (of_domain := equivalents_on(domain.name, methods, name))]
+    if not found:
         return None
-    width = max(len(cell.spread) for row in rows for cell in row["cells"])
-    block = {"title": domain.label, "better": domain.role, "meaning": "", "rows": rows}
-    return {"title": domain.label, "columns": columns, "spread_width": width, "blocks": [block]}
+    columns = sorted({m for _, of_domain in found for _, by_size in of_domain for m in by_size})
+    blocks = [
+        {"title": domain.label, "better": domain.role, "meaning": "", "rows": equivalent_rows(of_domain, columns)}
+        for domain, of_domain in found
+    ]
+    width = max(len(cell.spread) for block in blocks for row in block["rows"] for cell in row["cells"])
+    title = f"In ensemble members, by {metric_info(name).title}"
+    return {"title": title, "columns": columns, "spread_width": width, "blocks": blocks}
 
 
 def equivalent_section(
@@ -100,21 +102,22 @@ def equivalent_section(
 ) -> dict[str, Any] | None:
     """The deep-ensemble equivalent by each metric, of which one is chosen; None where there is one method alone.
 
-    missing: the runs whose methods cannot be counted so, as they have no ensemble.
+    missing: the runs whose methods cannot be counted so, as they have no ensemble of several M.
     """
     if len(methods) < 2:
         return None
     names = equivalent_names([entry for domain in first for entry in entries_on(methods, domain.name)])
     layers: list[dict[str, Any]] = []
     for name in names:
-        shown, rest = (
-            [table for domain in domains if (table := equivalent_table(name, domain, methods))]
-            for domains in (first, others)
-        )
+        shown, rest = (equivalent_table(name, domains, methods) for domains in (first, others))
         if shown or rest:
             option = Option(name, metric_info(name).title, not layers)
             layers.append({"option": option, "shown": shown, "others": rest})
-    ensembles = ensembles_of(methods)
-    missing = list(dict.fromkeys(method.run.name for method in methods if method.run.name not in ensembles))
+    having = {
+        run
+        for run, ensemble in ensembles_of(methods).items()
+        if any(len(ensemble.on(domain.name).members) > 1 for domain in (*first, *others))
+    }
+    missing = list(dict.fromkeys(method.run.name for method in methods if method.run.name not in having))
     switch = Switch("metric", "By", [layer["option"] for layer in layers])
     return {"switch": switch, "layers": layers, "missing": missing}
