@@ -29,6 +29,7 @@ from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, Pool, PoolO
 from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.networks.resnet import fold_batch_norm
+from epibench.networks.shaping import shape_like
 from epibench.networks.stages import DropoutPasses, Staged, State, repeated
 from epibench.parallel import in_threads
 from epibench.training.state import Weights
@@ -251,10 +252,10 @@ class NetworkPool(ImagePool):
 
     def load_network(self, member: Member) -> nn.Module:
         """A new network with the weights of a member."""
-        empty = isinstance(self.skeleton, Staged)
-        network = copy.deepcopy(self.skeleton) if empty else self.build()
+        empty, weights = isinstance(self.skeleton, Staged), dict(self.load(member))
+        network = shape_like(copy.deepcopy(self.skeleton) if empty else self.build(), weights)
         try:
-            network.load_state_dict(dict(self.load(member)), assign=empty)
+            network.load_state_dict(weights, assign=empty)
         except RuntimeError as error:
             reason = str(error).splitlines()[-1].strip()
             raise InputError(f"{self.method}: the weights of network {member.network} do not fit ({reason})") from None

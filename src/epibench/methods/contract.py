@@ -19,7 +19,7 @@ from epibench.training.rules import Rule, Schedule
 from epibench.training.state import TrainingPlan, Weights
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 # Marks an option that changes no trained network, such as how many there are or how they are drawn from.
 AFTER_TRAINING = "after training"
@@ -67,6 +67,8 @@ class Method(BaseModel, ABC):
 
     Members are kept weights as they are, or passes of a network with dropout (`passes`). A method whose members are
     neither fits something to every trained network (`posterior`) and makes each member's weights of that (`weights`).
+    Networks start from random weights, or from those that another method has trained (`source`, `begin`), and may be
+    trained in another form than they predict in (`build`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -113,6 +115,29 @@ class Method(BaseModel, ABC):
         return False
 
     @property
+    def source(self) -> str | None:
+        """The method of the same recipe whose trained networks its own start from, number by number; None: no other.
+
+        With `num_epochs` 0 its networks are those of the source as they are.
+        """
+        return None
+
+    def begin(self, weights: Weights, network: Any) -> Weights:
+        """What training starts from, given the last weights of the source's network: by default these.
+
+        They may have fewer channels than the network, which then gets as many. network: as `build` makes it; on toy
+        problems the `StackedMLP`.
+        """
+        return weights
+
+    def build(self, make: Callable[[], nn.Module]) -> nn.Module:
+        """A network on images in the form in which it is trained, by default plain, as `make` gives it.
+
+        One that gives outputs of several heads for every image, (head · image, …), is trained on the sum of their losses.
+        """
+        return make()
+
+    @property
     def training(self) -> TrainingPlan:
         """All that it decides about training."""
         return TrainingPlan(**{field.name: getattr(self, field.name) for field in fields(TrainingPlan)})
@@ -136,6 +161,11 @@ class Method(BaseModel, ABC):
     def passes(self) -> tuple[int, int]:
         """Members of each kept network that predict together, and how many such sets; (1, 1) without dropout."""
         return (1, 1)
+
+    @property
+    def shared_stages(self) -> int:
+        """How many of their first stages (`networks.stages`) members of one trained network share."""
+        return 0
 
     @property
     def largest_draw(self) -> int:

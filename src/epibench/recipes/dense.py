@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from epibench.conventions import Convention, check_uncertainty
 from epibench.data.sets import AnySource
@@ -16,6 +16,7 @@ from epibench.data.source import Folders, Size, Task, default_cache
 from epibench.errors import InputError
 from epibench.files import NAME
 from epibench.recipes.experiment import Options, Recipe
+from epibench.recipes.settings import describe
 
 if TYPE_CHECKING:
     from torch import nn
@@ -322,14 +323,28 @@ class DenseRecipe(Recipe):
             if not NAME.fullmatch(name):
                 raise ValueError(f"data.domains: '{name}' cannot be a name: give letters, digits, '-' and '_'")
         check_uncertainty(self.likelihood, self.evaluation.uncertainty)
+        for name in self.methods:
+            network = self.network_of(name)
+            if any(self.network_of(source) != network for source in self.sources(name)):
+                raise ValueError(f"{self.setting(name, 'of')}: {name} has other networks than those it starts from")
         return self
+
+    def network_of(self, name: str) -> DepthNetwork | SegmentationNetwork | OwnNetwork:
+        """The network of a method: the recipe's, or with what its variant has differently."""
+        changed = self.variants[name].network if name in self.variants else {}
+        if not changed:
+            return self.network
+        try:
+            return type(self.network).model_validate({**self.network.model_dump(), **changed})
+        except ValidationError as error:
+            raise ValueError(f"variants.{name}.network.{describe(error)}") from None
 
     def training_settings(self, name: str) -> dict[str, Any]:
         """The settings that decide the trained networks of a method, by their keys."""
         left_out = {*NOT_DECIDING, *(("weight_decay", "decay_all") if self.method(name).samples else ("prior_scale",))}
         return {
             **super().training_settings(name),
-            "network": self.network.model_dump(mode="json"),
+            "network": self.network_of(name).model_dump(mode="json"),
             "training": self.training.model_dump(mode="json", exclude=left_out),
             "data": {"train": self.data.train.model_dump(mode="json", exclude=NOT_FOR_TRAINING)},
         }
@@ -343,6 +358,9 @@ class DenseRecipe(Recipe):
         """One, where several devices share it; otherwise as many as the machine takes."""
         return 1 if self.training.devices > 1 else None
 
-    def builder(self, num_classes: int | None, pretrained: bool = False) -> Callable[[], nn.Module]:
-        """What makes a network; it can be sent to another process."""
-        return partial(self.network.build, num_classes, pretrained)
+    def builder(
+        self, num_classes: int | None, pretrained: bool = False, method: str | None = None
+    ) -> Callable[[], nn.Module]:
+        """What makes a network, as it predicts, of the recipe or of a method; it can be sent to another process."""
+        network = self.network if method is None else self.network_of(method)
+        return partial(network.build, num_classes, pretrained)

@@ -31,12 +31,14 @@ class Options(BaseModel):
 class Variant(Options):
     """A method under another name with some options changed, so that a run can compare them.
 
-    method: one of ours, or one of the user's as `package.module:name`.
+    method: one of ours, or one of the user's as `package.module:name`. network: options of the recipe's network that
+    its networks have differently, on images.
     """
 
     method: str
     label: str | None = None
     options: dict[str, Any] = {}
+    network: dict[str, Any] = {}
 
     @model_validator(mode="after")
     def _known(self) -> Variant:
@@ -63,8 +65,9 @@ def method_class(name: str) -> type[Method]:
 def check_method(name: str, method: Method) -> None:
     """Refuse a method of the user's that promises what it cannot keep."""
     keep, key = method.keep, f"variants.{name}.method: {type(method).__name__}"
-    if not keep or list(keep) != sorted(set(keep)) or keep[0] < 1 or keep[-1] > method.num_epochs:
-        raise ValueError(f"{key}.keep is {keep}; give epochs from 1 to {method.num_epochs}, ascending")
+    first = 1 if method.source is None else 0
+    if not keep or list(keep) != sorted(set(keep)) or keep[0] < first or keep[-1] > method.num_epochs:
+        raise ValueError(f"{key}.keep is {keep}; give epochs from {first} to {method.num_epochs}, ascending")
     if method.num_trained < 1:
         raise ValueError(f"{key}.num_trained is {method.num_trained}; at least one network must be trained")
     table = method.members(range(method.num_trained))
@@ -140,6 +143,7 @@ class Recipe(Options):
             method = self.method(name)
             if name in self.variants and self.variants[name].method not in METHODS:
                 check_method(name, method)
+            self.check_source(name)
             if not method.single and max(self.members) > method.largest_draw:
                 raise ValueError(
                     f"members: M = {max(self.members)} is impossible, the pool of {name} has {method.largest_draw} "
@@ -166,9 +170,32 @@ class Recipe(Options):
         except TypeError as error:  # an abstract class
             raise ValueError(f"variants.{name}.method: {error}") from None
 
+    def sources(self, name: str) -> list[str]:
+        """The method whose networks those of a method start from, the one that these start from, and so on."""
+        found = list[str]()
+        while (source := self.method(name).source) is not None:
+            if source not in METHODS and source not in self.variants:
+                known = ", ".join((*METHODS, *self.variants))
+                raise ValueError(f"{self.setting(name, 'of')}: '{source}' is unknown; there are {known}")
+            if source in found:
+                raise ValueError(f"{self.setting(name, 'of')}: networks cannot start from themselves")
+            found.append(source)
+            name = source
+        return found
+
+    def check_source(self, name: str) -> None:
+        """Refuse a method whose networks start from networks that will not be there."""
+        wanted = self.method(name).num_trained
+        for source in self.sources(name):
+            if (number := self.method(source).num_trained) < wanted:
+                raise ValueError(
+                    f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has {number}"
+                )
+
     def training_settings(self, name: str) -> dict[str, Any]:
         """The settings that decide the trained networks of a method, by their keys."""
-        return {"seed": self.seed, name: self.method(name).training_options}
+        methods = (name, *self.sources(name))
+        return {"seed": self.seed, **{each: self.method(each).training_options for each in methods}}
 
     def training_steps(self, name: str) -> int:
         """Steps of a training of a method, as progress counts them: epochs until the last weights that are kept."""

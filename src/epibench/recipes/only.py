@@ -50,12 +50,23 @@ def networks_of_shard(recipe: Recipe, number: int, count: int) -> dict[str, tupl
     """The networks of one of `count` shards, numbered from 1, of about the same steps each; it may have none."""
     together = not isinstance(recipe, DenseRecipe)
     units = [(name, 0) for name in recipe.methods] if together else every_network(recipe)
-    steps = [recipe.training_steps(name) * (recipe.method(name).num_trained if together else 1) for name, _ in units]
+    # Networks that start from others are trained with these: their work is part of the same unit.
+    works = dict[tuple[str, int], int]()
+    for name, network in units:
+        steps = recipe.training_steps(name) * (recipe.method(name).num_trained if together else 1)
+        first = (_first(recipe, name), network)
+        works[first] = works.get(first, 0) + max(1, steps)
+    shards = dict(zip(works, shards_of(list(works.values()), count), strict=True))
     chosen: dict[str, tuple[int, ...] | None] = {}
-    for (name, network), shard in zip(units, shards_of(steps, count), strict=True):
-        if shard == number:
+    for name, network in units:
+        if shards[_first(recipe, name), network] == number:
             chosen[name] = None if together else (*(chosen.get(name) or ()), network)
     return chosen
+
+
+def _first(recipe: Recipe, name: str) -> str:
+    """The method whose random weights the networks of a method begin from in the end."""
+    return (name, *recipe.sources(name))[-1]
 
 
 def every_network(recipe: Recipe) -> list[tuple[str, int]]:

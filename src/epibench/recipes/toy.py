@@ -64,6 +64,13 @@ class ToyRecipe(Recipe):
         return {**super().training_settings(name), **own}
 
     @model_validator(mode="after")
+    def _one_network(self) -> ToyRecipe:
+        for name, variant in self.variants.items():
+            if variant.network:
+                raise ValueError(f"variants.{name}.network: all networks of a toy problem are alike; leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _layers(self) -> ToyRecipe:
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError("hidden: give at least one hidden layer, each of at least one unit")

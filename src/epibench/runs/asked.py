@@ -28,6 +28,7 @@ from epibench.interpolation import aligned_corners
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.members.model_files import WEIGHTS, hf_model, onnx_model, read_format, weights_model
+from epibench.networks.shaping import shape_like
 from epibench.progress import Silent
 from epibench.recipes import DenseRecipe, read_recipe
 from epibench.runs.folder import RunFolder
@@ -118,15 +119,16 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     run = Run(recipe, folder, machine, Silent())
     trained = collect_trained(run, name)
     classes = ImageData(recipe).classes
-    build = recipe.builder(None if classes is None else classes.num_classes)
+    build = recipe.builder(None if classes is None else classes.num_classes, method=name)
     own = {"inputs": "mapping", "align_corners": aligned_corners(build())}
     own |= {} if recipe.likelihood == "categorical" else {"spread": "log_variance"}
     read_as = read_format({**own, **given}, f"run:{path}")
     members = recipe.method(name).members(trained.networks).members
 
     def load(number: int) -> nn.Module:
-        network = build()
-        network.load_state_dict(dict(trained.weights(members[number])))
+        weights = dict(trained.weights(members[number]))
+        network = shape_like(build(), weights)
+        network.load_state_dict(weights)
         return network
 
     return [

@@ -95,7 +95,7 @@ class ImageExperiment:
         pool = NetworkPool(
             kind=recipe.likelihood,
             table=method.members(trained.networks),
-            build=recipe.builder(self.data.num_classes),
+            build=recipe.builder(self.data.num_classes, method=name),
             load=trained.weights,
             seed=recipe.seed,
             method=method.name,

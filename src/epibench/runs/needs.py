@@ -153,20 +153,21 @@ class Needs:
 
     # Sizes of things
 
-    @cached_property
-    def weights(self) -> int:
-        """Bytes of the weights and buffers of one network."""
-        return sum(each.nbytes for each in self._network.state_dict().values())
+    def weights(self, name: str) -> int:
+        """Bytes of the weights and buffers of one network of a method."""
+        return sum(each.nbytes for each in self._network(name).state_dict().values())
 
-    @cached_property
-    def _network(self) -> torch.nn.Module:
-        return self.recipe.network.build(self.data.num_classes)
+    def _network(self, name: str) -> torch.nn.Module:
+        return self.recipe.method(name).build(self._builder(name))
+
+    def _builder(self, name: str) -> Callable[[], torch.nn.Module]:
+        return self.recipe.builder(self.data.num_classes, method=name)
 
     def state(self, name: str) -> int:
         """Bytes of where the training of a network stands: parameters, what its rule remembers, buffers."""
-        parameters = sum(each.nbytes for each in self._network.parameters())
+        parameters = sum(each.nbytes for each in self._network(name).parameters())
         remembered = self.recipe.method(name).rule.start(torch.empty(2, device="meta"))  # as many of each parameter
-        return self.weights + len(remembered) * parameters
+        return self.weights(name) + len(remembered) * parameters
 
     def missing(self, name: str) -> int:
         """Weights of a method that are not written yet."""
@@ -214,7 +215,7 @@ class Needs:
         """What will be written, less what is there."""
         methods, states = self.recipe.methods, [0]
         if "train" in self.steps:
-            yield Need("weights", sum(self.missing(name) for name in methods) * self.weights)
+            yield Need("weights", sum(self.missing(name) * self.weights(name) for name in methods))
             states += [self.at_once(name) * self.state(name) for name in methods]
         if "evaluate" in self.steps:
             if self.recipe.evaluation.store:
@@ -277,12 +278,12 @@ class Needs:
         images = method.batch_size // devices
         if self.on_gpu:
             at_once = -(-at_once // torch.cuda.device_count())
-        parameters = sum(each.nbytes for each in self._network.parameters())
+        parameters = sum(each.nbytes for each in self._network(name).parameters())
         copies = parameters * (2 if devices > 1 else 1)  # gradients, and those that are exchanged
         mixed = str(precision_of(recipe, self.run.machine.device)) == "bf16-mixed"
         sample = augment_of(recipe)(self.data.train[0], 0)
         loss = LIKELIHOODS[recipe.likelihood].image_loss
-        build = recipe.builder(self.data.num_classes)
+        build = partial(method.build, self._builder(name))
         step = tried(partial(step_memory, build, loss, sample, images, mixed), 0)
         about = f"{at_once} × " if at_once > 1 else ""
         return [
@@ -299,7 +300,7 @@ class Needs:
         recipe, device, pool = self.recipe, self.run.machine.device, self.pool(name)
         states, batch = self.metric_states(name, domain), recipe.evaluation.batch_size
         sample, outputs = self.data.domain(domain).samples[0], self.data.num_classes or 2
-        build = recipe.builder(self.data.num_classes)
+        build, weights = self._builder(name), sum(each.nbytes for each in self._builder(name)().state_dict().values())
         peak, shape = tried(partial(pass_memory, build, sample, batch), (0, (batch, outputs, *sample.target.shape)))
         part = len(pool.table.members) if pool.group is None else largest_group(pool.table)
         enough = portion_pixels(device, part, self.data.num_classes)
@@ -309,12 +310,12 @@ class Needs:
         if self.on_gpu:
             scored = max(scored, int(KERNEL_MEMORY * self.run.machine.memory))
         networks = len({(member.network, member.snapshot) for member in pool.table.members})
-        loaded = min(networks * self.weights, int(SHARE_OF_MEMORY * self.run.machine.memory))
+        loaded = min(networks * weights, int(SHARE_OF_MEMORY * self.run.machine.memory))
         maps = part * images * torch.Size(shape[1:]).numel() * 4
         return [
             Need(f"metrics of all draws of {name}, of a stretch of images and of those before", 2 * states),
-            Need("one network", self.weights),
-            Need("further networks that stay loaded", max(0, loaded - self.weights), False),
+            Need("one network", weights),
+            Need("further networks that stay loaded", max(0, loaded - weights), False),
             Need("passes", int(LIBRARIES * threads * peak), False),
             Need(f"outputs of {part} members for {images} images", maps, False),
             Need("draws that are scored at once", scored, False),

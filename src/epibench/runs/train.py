@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -21,12 +20,11 @@ from epibench.recipes import DenseRecipe, Recipe
 from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary, TrainingLog
 from epibench.runs.executors import Executor, JobNeeds, LocalExecutor, open_executor
 from epibench.runs.folder import RunFolder, share_work
-from epibench.runs.trainers import TrainJob, finite_networks, sharing_memory, train_job, view_of
+from epibench.runs.trainers import TrainJob, finite_networks, sharing_memory, stacks, train_job, view_of
 from epibench.training.state import Weights
 
 PROCESS_MEMORY = 10**9  # bytes of a process: its libraries and data, beside the weights
 COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
-STACK = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?(\.unfinished)?\.safetensors")  # first and last of stacked networks
 
 
 @dataclass(frozen=True)
@@ -154,31 +152,15 @@ def jobs_of(run: Run, name: str) -> list[TrainJob]:
     ]
 
 
-def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
-    """The networks that are trained together: those that share files already, and all that are missing behind them."""
-    ends: dict[int, int] = {}
-    for match in filter(None, (STACK.fullmatch(path.name) for path in folder.glob("*.safetensors"))):
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < number or not match[3]:  # more than are wanted are not trained to the end
-            ends[first] = max(ends.get(first, 0), last + 1)
-    parts = list[tuple[int, ...]]()
-    first = 0
-    while first < number:
-        end = ends.get(first) or min([number, *(other for other in ends if other > first)])
-        parts.append(tuple(range(first, end)))
-        first = end
-    return parts
-
-
 def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: dict[str, str]) -> None:
     """Train what is missing of these networks, by method, None for all of one; why methods failed goes into `failed`.
 
-    One method after another on this machine; elsewhere all at once, so that no node waits for the last of a method.
+    One method after another on this machine; elsewhere all at once, so that no node waits for the last of a method,
+    but for those whose networks start from others' networks.
     """
-    several = run.machine.executor.elsewhere
-    for names in [list(asked)] if several else [[name] for name in asked]:
+    for wave in waves(run.recipe, asked, together=run.machine.executor.elsewhere):
         training = _Training(run, failed)
-        jobs = [job for name in names for job in training.jobs_of(name, asked[name])]
+        jobs = [job for name, networks in wave.items() for job in training.jobs_of(name, networks)]
         share_work(
             jobs,
             done=training.is_done,
@@ -188,12 +170,33 @@ def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: 
         )
 
 
+def waves(
+    recipe: Recipe, asked: Mapping[str, Sequence[int] | None], together: bool
+) -> list[dict[str, Sequence[int] | None]]:
+    """The networks that are asked for, and those that they start from, in the order in which methods are trained.
+
+    together: methods that do not need each other are trained at the same time.
+    """
+    wanted = dict(asked)
+    for name, networks in asked.items():
+        for source in recipe.sources(name):
+            needed = range(recipe.method(name).num_trained) if networks is None else networks
+            others = wanted.get(source, ())
+            wanted[source] = None if others is None else sorted({*others, *needed})
+    depths = {name: len(recipe.sources(name)) for name in wanted}
+    levels = [{n: wanted[n] for n in wanted if depths[n] == depth} for depth in sorted(set(depths.values()))]
+    return levels if together else [{name: networks} for level in levels for name, networks in level.items()]
+
+
 def memory_of_job(recipe: Recipe) -> int:
     """Bytes that a process takes, about, that trains a network or evaluates images."""
     if not isinstance(recipe, DenseRecipe):
         return PROCESS_MEMORY
-    network = recipe.network.build(2 if recipe.likelihood == "categorical" else None)
-    return PROCESS_MEMORY + COPIES * sum(each.nbytes for each in network.parameters())
+    builders = [
+        recipe.builder(2 if recipe.likelihood == "categorical" else None, method=name) for name in recipe.methods
+    ]
+    networks = [recipe.method(name).build(make) for name, make in zip(recipe.methods, builders, strict=True)]
+    return PROCESS_MEMORY + COPIES * max(sum(each.nbytes for each in network.parameters()) for network in networks)
 
 
 def num_missing(run: Run, name: str) -> int:

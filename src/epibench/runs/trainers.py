@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -31,6 +32,7 @@ from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Method, TrainedNetwork
 from epibench.methods.map import Direct
 from epibench.networks.mlp import StackedMLP
+from epibench.networks.shaping import shape_like
 from epibench.parallel import silenced_torch_threads
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, ToyRecipe
@@ -54,6 +56,7 @@ for _name in ("fabric.utilities.distributed", "fabric.utilities.rank_zero", "pyt
 logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it stops processes beside a failed one
 
 SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
+STACK = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?(\.unfinished)?\.safetensors")  # first and last of stacked networks
 TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
 
 
@@ -90,7 +93,9 @@ class TrainJob:
         else:
             data = toy_problem(recipe).train
             version = fingerprint(data.inputs.numpy().tobytes(), data.target.numpy().tobytes())
-        key = fingerprint(recipe.training_settings(self.method), method.name, method.version, self.networks, version)
+        methods = [recipe.method(name) for name in (self.method, *recipe.sources(self.method))]
+        names = [text for each in methods for text in (each.name, each.version)]
+        key = fingerprint(recipe.training_settings(self.method), *names, self.networks, version)
         return Checkpoints(self.members / self.method, self.networks, key, method.keep)
 
     @property
@@ -116,6 +121,55 @@ class TrainJob:
             return load_tensors(self.files.posterior(network), self.posterior_key, only_notes=True) is not None
         except OtherSettingsError:
             return False
+
+
+def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
+    """The networks that are trained together: those that share files already, and all that are missing behind them."""
+    ends: dict[int, int] = {}
+    for match in filter(None, (STACK.fullmatch(path.name) for path in folder.glob("*.safetensors"))):
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < number or not match[3]:  # more than are wanted are not trained to the end
+            ends[first] = max(ends.get(first, 0), last + 1)
+    parts = list[tuple[int, ...]]()
+    first = 0
+    while first < number:
+        end = ends.get(first) or min([number, *(other for other in ends if other > first)])
+        parts.append(tuple(range(first, end)))
+        first = end
+    return parts
+
+
+def source_jobs(job: TrainJob) -> list[TrainJob]:
+    """The trainings of the networks that those of a job start from; stacked ones may be in several, or among others."""
+    source = job.recipe.method(job.method).source
+    if source is None:
+        return []
+    if isinstance(job.recipe, DenseRecipe):
+        return [replace(job, method=source)]
+    parts = stacks(job.members / source, job.recipe.method(source).num_trained)
+    return [replace(job, method=source, networks=part) for part in parts if {*part} & {*job.networks}]
+
+
+def started_from(job: TrainJob) -> tuple[Weights, float] | None:
+    """The last weights of the networks that a job starts from, and the seconds of their training; None: from none.
+
+    A network that has diverged makes those that would start from it diverge.
+    """
+    found, seconds = list[Weights](), 0.0
+    for source in source_jobs(job):
+        if (failure := source.files.failure()) is not None:
+            raise SourceFailedError([0], f"it starts from one that has failed ({failure})")
+        if (notes := source.files.finished()) is None:
+            raise InputError(f"{job} starts from {source}, which is not trained; train that first")
+        weights = source.files.load_weights(len(source.files.keep) - 1)
+        rows = [row for row, number in enumerate(source.networks) if number in job.networks]
+        together = len(rows) / len(source.networks)
+        seconds += together * notes.number("seconds")
+        found.append(weights if isinstance(job.recipe, DenseRecipe) else {"parameters": weights["parameters"][rows]})
+    if not found:
+        return None
+    joined = found[0] if len(found) == 1 else {"parameters": torch.cat([each["parameters"] for each in found])}
+    return joined, seconds
 
 
 def train_job(job: TrainJob, send: Send) -> None:
@@ -192,7 +246,7 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
 
     @lru_cache(maxsize=1)
     def network() -> torch.nn.Module:
-        return recipe.builder(num_classes_of(recipe, open_training_data(recipe)))().eval()
+        return recipe.builder(num_classes_of(recipe, open_training_data(recipe)), method=job.method)().eval()
 
     def raw(weights: Weights, inputs: Any) -> torch.Tensor:
         outputs: torch.Tensor = functional_call(network(), dict(weights), (inputs,))
@@ -203,7 +257,7 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
         size = recipe.method(job.method).batch_size
         stream = Stream(samples, augment_of(recipe), key("statistics", "order"), key("statistics", "change"))
         seen = batches(stream, range(num_batches * size), size, job.workers)
-        module = recipe.builder(num_classes_of(recipe, samples))().to(device)
+        module = shape_like(recipe.builder(num_classes_of(recipe, samples), method=job.method)(), weights).to(device)
         module.load_state_dict(dict(weights))
         with silenced_torch_threads():  # as in training
             found = batch_norm_statistics(module, (batch.to(device).inputs for batch in seen))
@@ -259,6 +313,11 @@ def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
     state, before = files.load_state(device.type, device) or (None, 0.0)
     if state is not None and not belongs(state, training, len(job.networks)):
         raise InputError(f"{files.unfinished}: not the state of this training; {MADE_ANEW}")
+    keys = Keys.of(recipe.seed, method.name, job.networks, device, method.one_start)
+    if state is None and (begins := started_from(job)) is not None:
+        weights, before = begins
+        rows = [method.begin({"parameters": row}, training.network)["parameters"] for row in weights["parameters"]]
+        state = stacked.start(training, keys, torch.stack(rows).to(device))
     begun, pacer = time.perf_counter(), Pacer()
 
     def seconds() -> float:
@@ -275,7 +334,6 @@ def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
         keep=lambda epoch, weights: files.save_weights(epoch, weights, (), seconds()),
     )
     try:
-        keys = Keys.of(recipe.seed, method.name, job.networks, device, method.one_start)
         stacked.train(training, keys, state, watch)
     except DivergedError as error:
         some = ", ".join(str(job.networks[number]) for number in error.networks[:5])
@@ -294,6 +352,10 @@ def belongs(state: TrainingState, training: StackedTraining, networks: int) -> b
     wanted = training.rule.start(state.parameters)
     fits = all(name in state.rule and state.rule[name].shape == each.shape for name, each in wanted.items())
     return fits and 0 < state.step < training.last_epoch
+
+
+class SourceFailedError(DivergedError):
+    """A network cannot be trained because the one that it starts from has failed."""
 
 
 class DivergedNetworkError(InputError):
@@ -372,7 +434,7 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     assert isinstance(recipe, DenseRecipe)
     method = recipe.method(job.method)
     machine = f"{fabric.device.type} ({precision_of(recipe, fabric.device)})"
-    state, before = files.load_state(machine) or (None, 0.0)
+    state, before = files.load_state(machine) or (None, None)
     begun = time.perf_counter()
     rows: list[LogRow] = [] if state is None else list(state.log)
     kind = recipe.training.log if fabric.is_global_zero else "none"
@@ -382,21 +444,29 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
         rows.append(row)
         log.add(row)
 
+    def seconds() -> float:
+        return (before or 0.0) + time.perf_counter() - begun
+
     def save(state: TrainingState) -> None:
-        files.save_state(state, before + time.perf_counter() - begun, machine)
+        files.save_state(state, seconds(), machine)
         log.write(state.log)
 
     def keep(epoch: int, weights: Weights) -> None:
         if fabric.is_global_zero:
             log.write(rows)  # first: with the last network training is finished
-            files.save_weights(epoch, weights, rows, before + time.perf_counter() - begun)
+            files.save_weights(epoch, weights, rows, seconds())
 
     watch = Watch(lambda step, note: send((step, note)), add, save, keep)
     try:
+        begins = started_from(job)
+        if begins is not None and before is None:
+            before = begins[1]
         samples = open_training_data(recipe)
         if (memory := job.decoded or decoded_memory(recipe, fabric.device)) is not None:
             samples = DecodedSamples(samples, memory)
         training = large_training(recipe, job.method, samples, fabric.device, class_weights(recipe, job.members))
+        if begins is not None:
+            training = replace(training, start=partial(method.begin, begins[0]))
         keys = NetworkKeys.of(recipe.seed, method.name, job.networks[0], method.one_start)
         # With one thread: on a CPU numbers must not depend on it, and several networks are trained at once instead;
         # beside a GPU there is little for more threads to do.
@@ -405,8 +475,9 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     except StateMismatchError as error:
         raise InputError(f"{files.unfinished}: {error}; {MADE_ANEW}") from None
     except DivergedError as error:
-        setting = recipe.setting(job.method, "learning_rate")
-        text = f"{job.method}: network {job.networks[0]}: {error}; lower {setting}"
+        text = f"{job.method}: network {job.networks[0]}: {error}"
+        if not isinstance(error, SourceFailedError):
+            text += f"; lower {recipe.setting(job.method, 'learning_rate')}"
         if fabric.is_global_zero:
             files.save_failure(text)
         raise DivergedNetworkError(text) from None
@@ -457,7 +528,7 @@ def large_training(
     return NetworkTraining(
         **vars(method.training),
         **options.model_dump(include={"epoch_steps", "clip", "compile"}),
-        build=recipe.builder(num_classes_of(recipe, samples), pretrained=True),
+        build=partial(method.build, recipe.builder(num_classes_of(recipe, samples), pretrained=True, method=name)),
         loss=LIKELIHOODS[recipe.likelihood].image_loss,
         samples=samples,
         augment=augment_of(recipe),

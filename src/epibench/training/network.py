@@ -6,6 +6,7 @@ dropout, noise. So a network comes out the same alone, among others, or elsewher
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,6 +26,7 @@ from epibench.data.loading import Augmentation, Stream, packed_batches
 from epibench.errors import InputError
 from epibench.interpolation import aligned_corners, grid_positions
 from epibench.networks.dropout import SeededDropout, insert_dropout
+from epibench.networks.shaping import shape_like
 from epibench.training.rules import Step, decay
 from epibench.training.state import (
     DivergedError,
@@ -54,7 +56,8 @@ class NetworkTraining(TrainingPlan):
     independent, so an image counts as one observation. What a network predicts more coarsely than the image is
     interpolated. class_weights: how much a pixel counts, by its class. An epoch is `epoch_steps` steps, however large
     the data is. Dropout acts after the network's `dropout_places`. whole_batches: samples are augmented on the device,
-    a batch at a time, which an `Augment` can do.
+    a batch at a time, which an `Augment` can do. start: the weights that a network begins with, given the network; None
+    for its own. A network may give outputs of several heads, (head · image, …): losses of heads are added up.
     """
 
     build: Callable[[], nn.Module]
@@ -69,6 +72,7 @@ class NetworkTraining(TrainingPlan):
     channels_last: bool = False
     compile: bool = False
     whole_batches: bool = False
+    start: Callable[[nn.Module], Weights] | None = None
 
     @property
     def num_steps(self) -> int:
@@ -118,6 +122,10 @@ def train_network(
     watch = Watch() if watch is None else watch
     run = _Run(training, keys, fabric, state)
     pacer = Pacer(stops=False)  # processes of one training stop together
+    if run.step == 0 and 0 in training.keep:
+        watch.keep(0, run.weights())
+    if not training.last_step:
+        return ()
     for batch in run.batches(workers):
         run.take_step(batch)
         noted = run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0
@@ -147,7 +155,11 @@ class _Run:
                 f"a batch of {training.batch_size} cannot be shared among {fabric.world_size} devices; "
                 f"take a multiple of it"
             )
-        self.network = build_network(training.build, keys.initial).to(fabric.device)
+        self.network = build_network(training.build, keys.initial)
+        if training.start is not None:
+            weights = dict(training.start(self.network))
+            shape_like(self.network, weights).load_state_dict(weights)
+        self.network.to(fabric.device)
         if training.channels_last:
             self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network.train()
@@ -218,12 +230,11 @@ class _Run:
         self.flat.gradient.zero_()
         with self._dropout(len(batch.target)):
             raw = self.module(batch.inputs)
-        raw = upsampled(raw, batch.target.shape[1:], aligned_corners(self.network))
         # Elsewhere the target may be NaN or no class, and what the network says there must not reach the gradient.
         target = batch.target.masked_fill(~batch.valid, 0)
-        raw = torch.where(batch.valid[:, None], raw, torch.zeros((), device=raw.device, dtype=raw.dtype))
         weights = batch.valid if self.class_weights is None else batch.valid * self.class_weights[target]
-        loss = mean_loss(training.loss(raw, target), weights)
+        heads = raw.split(len(target))
+        loss = functools.reduce(Tensor.add, (self._loss(each, target, batch.valid, weights) for each in heads))
         self.fabric.backward(loss)
         if training.clip is not None:
             norm = torch.linalg.vector_norm(self.flat.gradient)
@@ -234,8 +245,14 @@ class _Run:
         noise = self._noise(pace.temperature)
         step = Step(self.step, pace, len(training.samples), noise, training.epoch_steps)
         training.rule.update(self.flat.values, self.flat.gradient, self.rule_state, step)
-        self.summed += loss.detach()
+        self.summed += loss.detach() / len(heads)
         self.counted += (weights > 0).any()
+
+    def _loss(self, raw: Tensor, target: Tensor, valid: Tensor, weights: Tensor) -> Tensor:
+        """The mean loss of one head; weights: of pixels."""
+        raw = upsampled(raw, target.shape[1:], aligned_corners(self.network))
+        raw = torch.where(valid[:, None], raw, torch.zeros((), device=raw.device, dtype=raw.dtype))
+        return mean_loss(self.training.loss(raw, target), weights)
 
     def _dropout(self, num_images: int) -> AbstractContextManager[object]:
         if self.training.compile and not self.drops:

@@ -120,9 +120,9 @@ class Keys:
         return Keys(self.initial[members], self.order[members], self.noise[members], self.dropout[members])
 
 
-def start(training: StackedTraining, keys: Keys) -> TrainingState:
-    """The state before the first epoch."""
-    parameters = training.network.initialise(keys.initial)
+def start(training: StackedTraining, keys: Keys, parameters: Tensor | None = None) -> TrainingState:
+    """The state before the first epoch, with random parameters or given ones."""
+    parameters = training.network.initialise(keys.initial) if parameters is None else parameters
     return TrainingState(0, parameters, training.rule.start(parameters))
 
 
@@ -137,6 +137,8 @@ def train(
     training = replace(training, data=data)
     blocks = block_slices(len(state.parameters), training.network.heads, device)
     epochs = 1
+    if state.step == 0 and 0 in training.keep:
+        watch.keep(0, {"parameters": state.parameters})
     while state.step < training.last_epoch:
         last = min(state.step + epochs, training.last_epoch)
         begun = time.perf_counter()
