@@ -74,7 +74,7 @@ class ImagePool(Pool):
         raise NotImplementedError
 
     def plain_network(self) -> nn.Module:
-        """A network on the device as it was made, whose operations can be counted."""
+        """A network on the device as it was made, whose parameters can be counted."""
         raise NotImplementedError
 
     def num_bytes(self, member: Member) -> int:
@@ -210,8 +210,9 @@ class NetworkPool(ImagePool):
         return Member(member.network, member.snapshot) if self.rate else member
 
     def plain_network(self) -> nn.Module:
-        """One with random weights."""
-        return self.build().to(self.device).eval()
+        """One with random weights, of the shape of the first member."""
+        weights = dict(self.load(self.table.members[0]))
+        return shape_like(self.build(), weights).to(self.device).eval()
 
     def num_bytes(self, member: Member) -> int:
         """All networks are built alike."""

@@ -83,7 +83,7 @@ def _equivalent_cell(found: Equivalent | None) -> TableCell:
 
 
 def equivalent_table(name: str, domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> dict[str, Any] | None:
-    """How many ensemble members every method is worth by a metric, over M; a block for each domain, None without any."""
+    """How many ensemble members every method is worth by a metric, over M, a block for each domain; None if none is."""
     found = [(domain, of_domain) for domain in domains if (of_domain := equivalents_on(domain.name, methods, name))]
     if not found:
         return None

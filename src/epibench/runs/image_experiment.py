@@ -128,7 +128,7 @@ class ImageExperiment:
             train_seconds=trained.seconds,
             training=trained.logs,
             depth=recipe.task == "depth",
-            train_steps=recipe.training_steps(name),
+            train_steps=sum(map(recipe.training_steps, (name, *recipe.sources(name)))),
         )
 
     def notes_on(self, trained: Trained, pool: NetworkPool, draws: Draws) -> list[str]:

@@ -69,8 +69,8 @@ class ImagesEvaluated(Evaluated):
 class DrawnMethod:
     """Members, wherever they come from, and the draws that are evaluated.
 
-    weights, options: what decides the members, as plain data. train_seconds: of all networks; train_steps: of one, 0
-    where that is not known.
+    weights, options: what decides the members, as plain data. train_seconds: of all networks; train_steps: of one, with
+    those of the network that it starts from, 0 where that is not known.
     """
 
     name: str
