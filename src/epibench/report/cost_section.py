@@ -9,7 +9,7 @@ from typing import Any
 from epibench.report.charts.lines import Decor, Layer, Series, line_chart
 from epibench.report.charts.svg import Axis, log_axis, nice_axis
 from epibench.report.entries import title_with_unit
-from epibench.report.figures import LARGE, Figure, band_ends, over_m, series_at
+from epibench.report.figures import LARGE, WIDE, Figure, band_ends, over_m, series_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import MISSING, count, duration, m_equals, significant
 from epibench.report.page import Option, Switch
@@ -171,7 +171,7 @@ def quality_figure(name: str, domain: EvalDomain, kind: CostKind, costs: Costs) 
         cost_axis(min(heads), max(heads), kind.title.lower() if not kind.unit else kind.title),
         nice_axis(min(ends), max(ends)),
         f"{info.title} on {domain.label} against {kind.name.lower()}",
-        size=LARGE,
+        size=WIDE,
         decor=Decor(markers=True),
     )
     title = title_with_unit(name, [entry for entry, _ in entries])

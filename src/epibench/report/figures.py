@@ -21,6 +21,7 @@ from epibench.report.verdicts import value_bars
 Size = tuple[float, float]
 
 LARGE, SMALL, PANEL = (360.0, 240.0), (300.0, 180.0), (340.0, 240.0)
+WIDE = (460.0, 270.0)  # for two in a row
 FOURTH = (262.0, 200.0)  # for four in a row
 PUBLISHED = (300.0, 200.0)
 KL_WIDTH, KL_LEAST_HEIGHT = 460.0, 335.0
@@ -259,7 +260,7 @@ def shift_figure(
         x_axis,
         nice_axis(min(*y, x_axis.lower), max(*y, x_axis.upper), outside.label),
         f"{info.title} on {outside.label} against {inside.label}: {_described(series)}",
-        size=LARGE,
+        size=WIDE,
         decor=Decor(markers=True, diagonal=True),
     )
     return Figure(title_with_unit(name, [after for _, after in entries]), "", BETTER_TEXT[info.better], chart)
@@ -271,7 +272,7 @@ def _shifted(name: str, before: Entry, after: Entry) -> Series | None:
     points = [(x, after, m) for m in dict.fromkeys(common[:1] + common[-1:]) if (x := before.mean(name, m)) is not None]
     if not points:
         return None
-    line = series_at(name, points, after.label, named=True)
+    line = series_at(name, points, after.label, "trail", named=True)
     return replace(line, std=[None] * len(points), hollow=[len(points) > 1 and i == 0 for i in range(len(points))])
 
 

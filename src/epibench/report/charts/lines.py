@@ -27,7 +27,7 @@ from epibench.results import RGB, Stat
 
 Remark = tuple[float, float, str, str]  # shares of the way across and up, anchor, text
 Box = tuple[float, float, float, float]  # left, top, right, bottom
-Look = Literal["file", "solid", "oracle", "published", "level", "faint", "thin"]
+Look = Literal["file", "solid", "oracle", "published", "level", "faint", "thin", "trail"]
 MARK_LETTER, MARK_HEIGHT = 5.6, 8.0  # of the 9.5 px letters beside points
 STRIPES: tuple[RGB, RGB] = ((0x9A, 0xA0, 0xA8), (0xB9, 0xBE, 0xC5))  # of what has no label; seen on light and dark
 MARKERS = (  # around (0, 0); the same order as the colours of the style sheet
