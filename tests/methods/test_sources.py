@@ -58,7 +58,7 @@ def make_recipe(kind: str, folder: Path, *settings: str, **options: Any) -> Reci
 
 def carry_out(recipe: Recipe, folder: Path) -> tuple[Run, dict[str, str]]:
     run = Run(recipe, RunFolder(folder / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
-    train_networks(run, {"continued": None}, failed := {})
+    train_networks(run, {"continued": None, "ensemble": None}, failed := {})
     return run, failed
 
 

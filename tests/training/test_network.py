@@ -434,7 +434,9 @@ class MadeUp(StreetSource):
 class PlainRecipe(DenseRecipe):
     """Without batch norm, whose statistics are those of a process's own part of a batch."""
 
-    def builder(self, num_classes: int | None, pretrained: bool = False) -> partial[nn.Module]:
+    def builder(
+        self, num_classes: int | None, pretrained: bool = False, method: str | None = None
+    ) -> partial[nn.Module]:
         return partial(Plain)
 
 

@@ -75,7 +75,7 @@ class Halved(DepthCompletion):
 class HalvedRecipe(DenseRecipe):
     """Its networks see two halves."""
 
-    def builder(self, num_classes: int | None, pretrained: bool = False) -> partial[Any]:
+    def builder(self, num_classes: int | None, pretrained: bool = False, method: str | None = None) -> partial[Any]:
         return partial(Halved, 8, (1, 1, 1, 1), init_std=None)
 
 

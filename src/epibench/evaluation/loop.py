@@ -76,9 +76,7 @@ class Evaluation:
             watched = watching.seconds if watching else 0.0
             for part, weights, suite in zip(self.parts, self.weights, self.suites, strict=True):
                 with forward:
-                    blocks = portion.blocks(
-                        part
-                    )  # members run here; their outputs are upsampled within the scoring time
+                    blocks = portion.blocks(part)  # members run here; outputs are upsampled within the scoring time
                 with scoring:
                     evaluate(blocks, LIKELIHOODS[self.settings.kind], weights, suite, after_pixels)
                 after_draws(len(part.draws))

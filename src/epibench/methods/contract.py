@@ -133,7 +133,7 @@ class Method(BaseModel, ABC):
     def build(self, make: Callable[[], nn.Module]) -> nn.Module:
         """A network on images in the form in which it is trained, by default plain, as `make` gives it.
 
-        One that gives outputs of several heads for every image, (head · image, …), is trained on the sum of their losses.
+        One that gives outputs of several heads, (head · image, …), is trained on the sum of their losses.
         """
         return make()
 

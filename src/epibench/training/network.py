@@ -157,8 +157,8 @@ class _Run:
             )
         self.network = build_network(training.build, keys.initial)
         if training.start is not None:
-            weights = dict(training.start(self.network))
-            shape_like(self.network, weights).load_state_dict(weights)
+            begun = dict(training.start(self.network))
+            shape_like(self.network, begun).load_state_dict(begun)
         self.network.to(fabric.device)
         if training.channels_last:
             self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
