@@ -39,6 +39,7 @@ class DeepLabV3(nn.Module):
     as published, or of the last four residual `blocks`, or of modules by their names.
     """
 
+    last_layers = ("logits",)
     image_mean: Tensor
     image_std: Tensor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +42,8 @@ class DepthCompletion(nn.Module):
     with its skips; or with `decoder`, only what the decoder puts into those; or modules by their names.
     """
 
+    stage_modules: ClassVar = {"depth_stem": ("image_stem", "depth_stem"), "log_variance": ("mean", "log_variance")}
+    last_layers = ("mean", "log_variance")
     luma: Tensor
 
     def __init__(

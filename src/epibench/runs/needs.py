@@ -23,7 +23,7 @@ from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.networks import portion_pixels
 from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, KERNEL_MEMORY, Pool, parts_of
-from epibench.methods.contract import MemberTable
+from epibench.methods.contract import MemberTable, Method
 from epibench.networks.shaping import shape_like
 from epibench.recipes import DenseRecipe
 from epibench.runs.checks import Check, Step
@@ -182,6 +182,15 @@ class Needs:
         jobs = [job for job in jobs_of(self.run, name) if job.files.failure() is None]
         return sum(not job.files.weights(number).exists() for job in jobs for number in range(len(job.files.keep)))
 
+    def fitted(self, name: str, networks: int) -> int:
+        """Bytes of what a method fits to so many networks."""
+        return int(networks * self.recipe.method(name).fitted_size * self.weights(name))
+
+    def unfitted(self, name: str) -> int:
+        """Networks of a method that nothing was fitted to yet."""
+        jobs = [job for job in jobs_of(self.run, name) if job.files.failure() is None]
+        return sum(not job.files.posterior(network).exists() for job in jobs for network in job.networks)
+
     def untrained(self, name: str) -> int:
         """Networks of a method that are still to be trained."""
         return sum(not has_ended(job) for job in jobs_of(self.run, name))
@@ -224,6 +233,7 @@ class Needs:
         methods, states = self.recipe.methods, [0]
         if "train" in self.steps:
             yield Need("weights", sum(self.missing(name) * self.weights(name) for name in methods))
+            yield Need("what is fitted", sum(self.fitted(name, self.unfitted(name)) for name in methods))
             states += [self.at_once(name) * self.state(name) for name in methods]
         if "evaluate" in self.steps:
             if self.recipe.evaluation.store:
@@ -257,6 +267,8 @@ class Needs:
         for name in self.recipe.methods:
             if "train" in self.steps and self.untrained(name):
                 self._add(hosts, devices, self.training(name), self.at_once(name), self.state(name))
+                fitted = 2 * self.fitted(name, self.at_once(name))  # it is copied to be saved
+                hosts.append((hosts[-1][0], Need(f"what is fitted to networks of {name}", fitted)))
             if "evaluate" in self.steps and self.domains:
                 domain = max(self.domains, key=partial(self.metric_states, name))
                 self._add(hosts, devices, self.evaluation(name, domain), 1, self.metric_states(name, domain))
@@ -318,8 +330,11 @@ class Needs:
         scored = CHUNK[device.type] * CHUNKS_AT_ONCE[device.type] * SCORED_BYTES * SCORED_COPIES
         if self.on_gpu:
             scored = max(scored, int(KERNEL_MEMORY * self.run.machine.memory))
-        networks = len({(member.network, member.snapshot) for member in pool.table.members})
-        loaded = min(networks * weights, int(SHARE_OF_MEMORY * self.run.machine.memory))
+        method, trunk = recipe.method(name), type(recipe.method(name)).shared_stages is not Method.shared_stages
+        shared = method.dropout or method.member_views or trunk  # then a network is there once for all its members
+        networks = len({(m.network, m.snapshot, 0 if shared else m.number) for m in pool.table.members})
+        largest = self.weights(name) if trunk else weights  # as it was trained: with all heads
+        loaded = min(networks * largest, int(SHARE_OF_MEMORY * self.run.machine.memory))
         maps = part * images * torch.Size(shape[1:]).numel() * 4
         return [
             Need(f"metrics of all draws of {name}, of a stretch of images and of those before", 2 * states),
