@@ -28,11 +28,7 @@ RECIPES: dict[str, Recipe] = {
         *(each for full in toy.all_recipes() for each in (full, toy.quick(full))),
         *(*DEPTH, *SEGMENTATION, images.quick(DEPTH[0]), images.quick(SEGMENTATION[0])),
         *(fixed_start(street, minutes=8) for street in (DEPTH[0], SEGMENTATION[0])),
-        *(
-            each
-            for base in toy.published()
-            for each in (methods.toy_methods(base), toy.quick(methods.toy_methods(base)))
-        ),
+        *(each for full in map(methods.toy_methods, toy.published()) for each in (full, toy.quick(full))),
         *(methods.street_depth_methods(), methods.street_depth_methods_large()),
         *(methods.street_segmentation_methods(), methods.street_segmentation_methods_large()),
     )

@@ -17,6 +17,7 @@ ON_POINTS = (
 )
 TIMES = 4  # how much longer, or larger, a single network is than one of an ensemble
 SHARES = (30, 50, 70, 90)  # percent of the channels that are pruned
+SCALED = ("identity", "flip", "scale 0.75", "flip scale 1.25")
 METHODS_OF_THE_FIELD = (
     *("ensemble", "mc_dropout", "map_long", "map_wide", "ensemble_narrow", "snapshot", "snapshot_long", "swa", "swag"),
     *("multi_swag", "laplace", "shared_trunk", "trunk_frozen", *(f"pruned_{share}" for share in SHARES), "sparse_90"),
@@ -25,12 +26,17 @@ METHODS_OF_THE_FIELD = (
 
 
 def field(
-    trained: Mapping[str, Any], wide: Mapping[str, Any], narrow: Mapping[str, Any] | None, **numbers: Any
+    trained: Mapping[str, Any],
+    wide: Mapping[str, Any],
+    narrow: Mapping[str, Any] | None,
+    multiple: int = 8,
+    **numbers: Any,
 ) -> dict[str, Any]:
     """All methods with the options of `compared`, and variants of them.
 
     wide: a network that costs about `TIMES` as much as the recipe's; narrow: one that costs as much less, None where
-    there is none; numbers: of networks, members and passes, as `compared` takes them.
+    there is none; multiple: channels that stay after pruning are a multiple of it; numbers: of networks, members and
+    passes, as `compared` takes them.
     """
     longer = {"num_epochs": TIMES * trained["num_epochs"]}
     few = {"num_restarts": numbers["num_networks"]}
@@ -47,7 +53,9 @@ def field(
     }
     for share in SHARES:
         label = f"Ensembling, {share} % of channels pruned"
-        variants[f"pruned_{share}"] = Variant(method="pruned", label=label, options={"share": share / 100})
+        variants[f"pruned_{share}"] = Variant(
+            method="pruned", label=label, options={"share": share / 100, "multiple": multiple}
+        )
     if narrow is not None:
         label = f"Ensembling, networks 1/{TIMES} as large"
         variants["ensemble_narrow"] = Variant(method="ensemble", label=label, network=dict(narrow))
@@ -60,7 +68,7 @@ def street_depth_methods() -> DenseRecipe:
     trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 4e-3}
     numbers = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2, "shared": ENCODER}
     # Networks of the recipe are as narrow as can be: there are none that cost less.
-    options = field(trained, {"width": 16}, None, **numbers)
+    options = field(trained, {"width": 16}, None, multiple=1, **numbers)
     return named(street_depth(), "Depth completion", 20).changed(
         {"training": {"epoch_steps": 30}}, **{**options, "members": (1, 2, 4)}
     )
@@ -71,14 +79,11 @@ def street_segmentation_methods() -> DenseRecipe:
     trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 1e-2}
     numbers = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2}
     narrow, wide = ({"width": width, "head_width": 2 * width} for width in (8, 32))
-    options = field(trained, wide, narrow, **numbers)
+    options = field(trained, wide, narrow, multiple=1, **numbers)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
     return named(street_segmentation(), "Segmentation", 20).changed(
         {"training": {"epoch_steps": 50}}, **{**options, "members": (1, 2, 4)}
     )
-
-
-SCALED = ("identity", "flip", "scale 0.75", "flip scale 1.25")
 
 
 def street_depth_methods_large() -> DenseRecipe:
