@@ -88,7 +88,7 @@ def equivalent_table(name: str, domains: Sequence[EvalDomain], methods: Sequence
     if not found:
         return None
     columns = sorted({m for _, of_domain in found for _, by_size in of_domain for m in by_size})
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"title": domain.label, "better": domain.role, "meaning": "", "rows": equivalent_rows(of_domain, columns)}
         for domain, of_domain in found
     ]
