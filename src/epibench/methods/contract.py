@@ -22,6 +22,9 @@ from epibench.views import View
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from epibench.networks.last_layer import LastLayers
+    from epibench.training.stacked import StackedTraining
+
 # Marks an option that changes no trained network, such as how many there are or how they are drawn from.
 AFTER_TRAINING = "after training"
 
@@ -44,6 +47,10 @@ class MemberTable:
     group: tuple[int, ...] | None
 
 
+def _no_last_layers(weights: Weights) -> LastLayers:
+    raise NotImplementedError("whoever made this view of a network did not say what its last layers are")
+
+
 @dataclass(frozen=True)
 class TrainedNetwork:
     """A trained network as its method sees it.
@@ -51,7 +58,9 @@ class TrainedNetwork:
     kept: its weights at each snapshot; posterior: what `Method.posterior` has fitted to it, empty before that;
     key: a random key for a purpose, always the same one; batches: the training data, as (inputs, target, valid);
     raw: raw outputs for inputs with any weights, through which gradients flow; statistics: of batch norm, by name, for
-    any weights, computed anew over so many batches of training data as training sees them; empty without batch norm.
+    any weights, computed anew over so many batches of training data as training sees them; empty without batch norm;
+    last_layers: with any weights, where its last layers are and what they see; likelihood: of its raw outputs;
+    class_weights: how much a pixel counts in training, by its class, None if all do alike.
     """
 
     number: int
@@ -61,6 +70,9 @@ class TrainedNetwork:
     batches: Callable[[], Iterable[tuple[Any, Tensor, Tensor]]]
     raw: Callable[[Weights, Any], Tensor]
     statistics: Callable[[Weights, int], Weights] = lambda weights, num_batches: {}
+    last_layers: Callable[[Weights], LastLayers] = _no_last_layers
+    likelihood: str = "gaussian"
+    class_weights: Callable[[], tuple[float, ...] | None] = lambda: None
 
 
 class Method(BaseModel, ABC):
@@ -140,6 +152,10 @@ class Method(BaseModel, ABC):
         """
         return make()
 
+    def stack(self, training: StackedTraining) -> StackedTraining:
+        """How networks on toy problems are trained, by default each for itself; some may be tied to each other."""
+        return training
+
     @property
     def training(self) -> TrainingPlan:
         """All that it decides about training."""
@@ -170,9 +186,8 @@ class Method(BaseModel, ABC):
         """How members of one network see images, by their numbers; () where all see them as they are."""
         return ()
 
-    @property
-    def shared_stages(self) -> int:
-        """How many of their first stages (`networks.stages`) members of one trained network share."""
+    def shared_stages(self, names: Sequence[str]) -> int:
+        """How many of their first stages (`networks.stages`) members of one trained network share; names: of all."""
         return 0
 
     @property
@@ -209,6 +224,11 @@ class Method(BaseModel, ABC):
     def posterior(self, trained: TrainedNetwork) -> Weights:
         """What is fitted to a network after its training, and saved beside it; by default nothing."""
         return {}
+
+    @property
+    def fitted_size(self) -> float:
+        """How large that is, about, where it is large: in multiples of the weights of a network."""
+        return 0.0
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
         """The weights of a member: those that were kept."""

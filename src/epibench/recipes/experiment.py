@@ -14,10 +14,15 @@ from epibench.methods import METHODS, MemberTable, Method
 from epibench.methods.batch_ensemble import BatchEnsemble
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
+from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.shared_trunk import SharedTrunk
+from epibench.methods.snapshot import Snapshot
+from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.methods.tta import TTA
 from epibench.plans import Plan
 from epibench.recipes.settings import describe
@@ -107,8 +112,15 @@ class Recipe(Options):
     sgld: SGLD = SGLD()
     sghmc: SGHMC = SGHMC()
     cyclical: Cyclical = Cyclical()
+    snapshot: Snapshot = Snapshot()
+    swa: SWA = SWA()
+    swag: SWAG = SWAG()
+    multi_swag: MultiSWAG = MultiSWAG()
+    pruned: Pruned = Pruned()
+    shared_trunk: SharedTrunk = SharedTrunk()
     batch_ensemble: BatchEnsemble = BatchEnsemble()
     tta: TTA = TTA()
+    laplace: Laplace = Laplace()
     variants: dict[str, Variant] = {}
 
     @model_validator(mode="before")
