@@ -38,8 +38,13 @@ SMALL: dict[str, dict[str, object]] = {
     "cyclical": {"num_chains": 3, "num_snapshots": 4, "num_cycles": 2},
     "snapshot": {"num_networks": 3, "num_cycles": 4},
     "swa": {"num_networks": 3, "num_snapshots": 3},
+    "pruned": {"num_members": 5},
+    "shared_trunk": {"num_trunks": 3, "num_heads": 4},
     "swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
     "multi_swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
+    "batch_ensemble": {"num_networks": 3, "num_members": 4},
+    "tta": {"num_epochs": 0, "num_networks": 3},
+    "laplace": {"num_networks": 3, "num_samples": 4},
 }
 # For each method the members of each group; their number where the pool has no groups.
 GROUPS: dict[str, list[int] | int] = {
@@ -52,12 +57,19 @@ GROUPS: dict[str, list[int] | int] = {
     "cyclical": [4, 4, 4],
     "snapshot": [4, 4, 4],
     "swa": [1, 1, 1],
+    "pruned": 5,
+    "shared_trunk": [4, 4, 4],
     "swag": [4, 4, 4],
     "multi_swag": 12,
+    "batch_ensemble": [4, 4, 4],
+    "tta": [2, 2, 2],
+    "laplace": [4, 4, 4],
 }
 PROBLEMS = ("regression", "classification")
-CASES = [(name, problem) for name in METHODS for problem in PROBLEMS]
+ON_POINTS = [name for name, method in METHODS.items() if method.only_images is None]
+CASES = [(name, problem) for name in ON_POINTS for problem in PROBLEMS]
 every_method = pytest.mark.parametrize("name", METHODS)
+every_method_on_points = pytest.mark.parametrize("name", ON_POINTS)
 
 
 def make_method(name: str, **options: object) -> Method:
@@ -102,7 +114,8 @@ class TestContract:
     def test_train_makes_one_row_per_network(self, name: str, problem: str) -> None:
         method, task = make_method(name), make_problem(problem)
         parameters = train(method, task)
-        assert parameters.shape == (method.num_trained, len(method.keep), task.network.num_parameters)
+        number = training_of(method, task).network.num_parameters
+        assert parameters.shape == (method.num_trained, len(method.keep), number)
         assert torch.isfinite(parameters).all()
 
     def test_the_pool_has_its_members_in_groups(self, name: str, problem: str, pool: StackedPool) -> None:
@@ -198,7 +211,7 @@ class TestContract:
         assert same_outputs(outputs_of(fewer, inputs), found)
 
 
-@every_method
+@every_method_on_points
 class TestWatch:
     def test_progress_ends_with_all_epochs(self, name: str) -> None:
         done: list[int] = []
@@ -241,6 +254,9 @@ class TestOptions:
     @pytest.mark.parametrize("option", ["num_epochs", "batch_size"])
     @pytest.mark.parametrize("value", [0, -1, 1.5, "many"])
     def test_counts_must_be_whole_and_positive(self, name: str, option: str, value: object) -> None:
+        if (option, value) == ("num_epochs", 0) and make_method(name).source is not None:
+            assert METHODS[name](num_epochs=0).keep == (0,)  # its networks are trained already
+            return
         with pytest.raises(ValidationError, match=option):
             METHODS[name](**{option: value})
 
@@ -250,7 +266,7 @@ class TestOptions:
             METHODS[name](learning_rate=value)
 
     def test_every_number_of_networks_must_be_positive(self, name: str) -> None:
-        for option in SMALL[name]:
+        for option in SMALL[name].keys() - {"num_epochs"}:
             with pytest.raises(ValidationError, match=option):
                 METHODS[name](**{option: 0})
 
@@ -303,6 +319,12 @@ def first(pair: tuple[Any, Any]) -> Any:
     return pair[0]
 
 
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - {*ON_POINTS}))
+def test_what_is_for_images_alone_is_refused_on_points(name: str) -> None:
+    with pytest.raises(InputError, match=rf"methods: {name} is for images alone \(.+\); leave it out"):
+        small("toy-regression", f'methods=["{name}"]', "members=[1]")
+
+
 class Repeating(Optimised):
     """A user's method with an option that has the name of one of ours, and decides about the training."""
 
@@ -332,6 +354,11 @@ class TestTrainingOptions:
         "swa": {"num_networks", "refresh_batches"},
         "swag": {"num_networks", "num_samples", "scale", "refresh_batches"},
         "multi_swag": {"num_networks", "num_samples", "scale", "refresh_batches"},
+        "pruned": {"num_members", "sets", "num_sets"},
+        "shared_trunk": {"num_trunks"},
+        "batch_ensemble": {"num_networks", "refresh_batches"},
+        "tta": {"num_networks", "views"},
+        "laplace": {"num_networks", "num_samples", "mixed", "curvature", "precision", "observations", "num_pixels"},
     }
 
     @every_method
@@ -343,7 +370,8 @@ class TestTrainingOptions:
     @every_method
     def test_what_is_left_out_changes_no_training(self, name: str) -> None:
         method = make_method(name)
-        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets"}, 5)
+        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "views"}, 5)
+        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "mixed", "curvature"}, 5)
         other = make_method(name, **marked, diverged="drop")
         assert other.training_options == method.training_options
         ours, theirs = method.training, other.training
@@ -396,6 +424,12 @@ class TestTrainingOptions:
         ("swag", {"num_snapshots": 1}),
         ("swag", {"scale": -1}),
         ("multi_swag", {"refresh_batches": -1}),
+        ("batch_ensemble", {"batch_size": 6}),
+        ("batch_ensemble", {"vectors": "zeros"}),
+        ("batch_ensemble", {"deviation": -0.1}),
+        ("tta", {"views": ["rotate"]}),
+        ("tta", {"views": ["flip", "flip"]}),
+        ("tta", {"num_epochs": 1}),
     ],
 )
 def test_bad_values_are_refused(name: str, options: dict[str, object]) -> None:

@@ -5,10 +5,13 @@ from pathlib import Path
 from epibench.data.sets.street import StreetSource
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
+from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.shared_trunk import SharedTrunk
 from epibench.methods.snapshot import Snapshot
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.recipes import apply_settings
@@ -47,6 +50,7 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         map=MAP(num_restarts=2, **optimised),
         ensemble=Ensemble(num_members=3, sets="random", **optimised),
         mc_dropout=MCDropout(num_networks=2, num_passes=2, rate=0.2, **optimised),
+        shared_trunk=SharedTrunk(num_trunks=2, num_heads=3, shared="encoder.4", **optimised),
         sgld=SGLD(**sampled),
         sghmc=SGHMC(**sampled),
         cyclical=Cyclical(num_cycles=2, **sampled),
@@ -54,5 +58,7 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         swa=SWA(**fitted),
         swag=SWAG(num_samples=2, **fitted),
         multi_swag=MultiSWAG(num_samples=2, **fitted),
+        pruned=Pruned(num_members=3, sets="random", **optimised),
+        laplace=Laplace(num_networks=2, num_samples=2, batch_size=2),
     )
     return apply_settings(recipe, settings)

@@ -100,10 +100,12 @@ class ImageExperiment:
             seed=recipe.seed,
             method=method.name,
             rate=method.dropout,
+            shared_stages=method.shared_stages,
             device=machine.occupied(),
             precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
             window=options.window,
             overlap=options.overlap,
+            views=method.member_views,
             speed=Speed("inductor" if options.compile else None, options.cuda_graphs and machine.here.type == "cuda"),
             # What a method computes for a member may need processes of its own; plain files can be read at once.
             loaded_at_once=machine.workers if type(method).weights is Method.weights else 1,
@@ -118,8 +120,18 @@ class ImageExperiment:
         facts = method_facts(recipe, name, len(trained.networks), pool, self.notes_on(trained, pool, draws))
         # Any option may decide the weights of a member, also one that decides nothing in training.
         decided = method.model_dump(mode="json", exclude={"diverged"})
-        weights, depth = trained.fingerprints, recipe.task == "depth"
-        return DrawnMethod(name, facts, pool, draws, weights, decided, trained.seconds, trained.logs, depth)
+        return DrawnMethod(
+            name,
+            facts,
+            pool,
+            draws,
+            weights=trained.fingerprints,
+            options=decided,
+            train_seconds=trained.seconds,
+            training=trained.logs,
+            depth=recipe.task == "depth",
+            train_steps=sum(map(recipe.training_steps, (name, *recipe.sources(name)))),
+        )
 
     def notes_on(self, trained: Trained, pool: NetworkPool, draws: Draws) -> list[str]:
         """What is to be said about a method's numbers."""

@@ -312,7 +312,7 @@ def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
     method = recipe.method(name)
     return make_draws(
         pool.num_members,
-        (1,) if method.single else recipe.members,
+        method.draw_sizes(recipe.members),
         plan=pool.plan,
         max_draws=lambda size: method.max_draws(size, recipe.draws),
         seed=recipe.seed,

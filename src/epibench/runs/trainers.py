@@ -31,6 +31,7 @@ from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Method, TrainedNetwork
 from epibench.methods.map import Direct
+from epibench.networks.last_layer import LastLayers, last_layers_of
 from epibench.networks.mlp import StackedMLP
 from epibench.networks.shaping import shape_like
 from epibench.parallel import silenced_torch_threads
@@ -241,15 +242,32 @@ def stacked_view(job: TrainJob, recipe: ToyRecipe) -> Callable[..., TrainedNetwo
         def kept(snapshot: int) -> Weights:
             return {name: each[row] for name, each in read(snapshot).items()}
 
-        return TrainedNetwork(number=number, kept=kept, batches=points, raw=raw, **fitted)
+        return TrainedNetwork(
+            number=number,
+            kept=kept,
+            batches=points,
+            raw=raw,
+            last_layers=lambda weights: network.last_layers(weights["parameters"]),
+            likelihood=toy.kind,
+            **fitted,
+        )
 
     return make
+
+
+@lru_cache(maxsize=1)
+def last_loaded(files: Checkpoints, snapshot: int) -> Weights:
+    """Kept weights, read once as long as no others are asked for."""
+    return files.load_weights(snapshot)
 
 
 def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
     """A large network; its data and its modules are made when they are asked for."""
     recipe = job.recipe
     assert isinstance(recipe, DenseRecipe)
+    # Where members are made of what was kept, those of one network follow each other and read the same file.
+    makes = type(recipe.method(job.method)).weights is not Method.weights
+    load = last_loaded if makes else Checkpoints.load_weights
 
     def images() -> Iterator[tuple[Any, torch.Tensor, torch.Tensor]]:
         samples, size = open_training_data(recipe), recipe.method(job.method).batch_size
@@ -261,28 +279,41 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
         return recipe.builder(num_classes_of(recipe, open_training_data(recipe)), method=job.method)().eval()
 
     def raw(weights: Weights, inputs: Any) -> torch.Tensor:
-        outputs: torch.Tensor = functional_call(network(), dict(weights), (inputs,))
+        outputs: torch.Tensor = functional_call(shape_like(network(), weights), dict(weights), (inputs,))
         return outputs
+
+    def loaded(weights: Weights) -> torch.nn.Module:
+        classes = num_classes_of(recipe, open_training_data(recipe))
+        module = shape_like(recipe.builder(classes, method=job.method)(), weights).to(job.device)
+        module.load_state_dict(dict(weights))
+        return module
 
     def statistics(weights: Weights, num_batches: int, key: Callable[..., int]) -> Weights:
         device, samples = torch.device(job.device), open_training_data(recipe)
         size = recipe.method(job.method).batch_size
         stream = Stream(samples, augment_of(recipe), key("statistics", "order"), key("statistics", "change"))
         seen = batches(stream, range(num_batches * size), size, job.workers)
-        module = shape_like(recipe.builder(num_classes_of(recipe, samples), method=job.method)(), weights).to(device)
-        module.load_state_dict(dict(weights))
         with silenced_torch_threads():  # as in training
-            found = batch_norm_statistics(module, (batch.to(device).inputs for batch in seen))
+            found = batch_norm_statistics(loaded(weights), (batch.to(device).inputs for batch in seen))
         return {name: each.cpu() for name, each in found.items()}
+
+    def last_layers(weights: Weights) -> LastLayers:
+        device, samples = torch.device(job.device), open_training_data(recipe)
+        (first,) = batches(InOrder(samples), range(1), 1, 0)
+        found = last_layers_of(loaded(weights).eval(), first.to(device).inputs)
+        return replace(found, see=lambda inputs: found.see({name: each.to(device) for name, each in inputs.items()}))
 
     def make(number: int, key: Callable[..., int], **fitted: Any) -> TrainedNetwork:
         return TrainedNetwork(
             number=number,
-            kept=job.files.load_weights,
+            kept=partial(load, job.files),
             key=key,
             batches=images,
             raw=raw,
             statistics=partial(statistics, key=key),
+            last_layers=last_layers,
+            likelihood=recipe.likelihood,
+            class_weights=partial(class_weights, recipe, job.members),
             **fitted,
         )
 
@@ -305,7 +336,7 @@ def toy_network(recipe: ToyRecipe, toy: ToyProblem, kind: str | None = None) -> 
 def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> StackedTraining:
     """How a method trains its networks on a toy problem: on the posterior, U/N."""
     kind = "direct" if isinstance(method, Direct) else toy.kind
-    return StackedTraining(
+    plain = StackedTraining(
         **vars(method.training),
         network=toy_network(recipe, toy, kind),
         objective=OBJECTIVES[kind],
@@ -313,6 +344,7 @@ def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> Stac
         prior_precision=1 / recipe.prior_scale**2 if method.prior else 0.0,
         drop_diverged=method.diverged == "drop",
     )
+    return method.stack(plain)
 
 
 @stopping.in_steps()
@@ -529,6 +561,16 @@ def _memory_of(gibibytes: float | None, key: str) -> DecodedMemory:
 def num_classes_of(recipe: DenseRecipe, samples: Samples) -> int | None:
     """How many classes networks predict."""
     return classes_of(samples).num_classes if recipe.likelihood == "categorical" else None
+
+
+def network_as_trained(recipe: DenseRecipe, name: str, num_classes: int | None) -> torch.nn.Module:
+    """A network of a method in the form and of the sizes that it is trained in; its weights mean nothing."""
+    method = recipe.method(name)
+    network = method.build(recipe.builder(num_classes, method=name))
+    if method.source is None:
+        return network
+    weights = network_as_trained(recipe, method.source, num_classes).state_dict()
+    return shape_like(network, method.begin(weights, network))
 
 
 def large_training(
