@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from epibench.data.batch import Batch, stack
+from epibench.devices import let_memory_grow
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
 from epibench.members.compiled import PLAIN, Speed
@@ -233,6 +234,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
+    let_memory_grow()
     bench = Bench(options)
     for part in options.parts.split(","):
         begun = time.perf_counter()

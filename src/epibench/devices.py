@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from epibench.errors import InputError
 
 EXECUTORS = ("local", "ray")
+# Of torch, by their old and new names.
+ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
 def check_executor(name: str, option: str = "executor") -> str:
@@ -28,6 +31,7 @@ def resolve_device(name: str, option: str = "device") -> str:
     check_device(name, option)
     import torch
 
+    let_memory_grow()
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and not torch.cuda.is_available():
@@ -35,3 +39,13 @@ def resolve_device(name: str, option: str = "device") -> str:
     if name.startswith("cuda:") and int(name.removeprefix("cuda:")) >= torch.cuda.device_count():
         raise InputError(f"{option} {name}: there are {torch.cuda.device_count()} CUDA devices, numbered from 0")
     return name
+
+
+def let_memory_grow() -> None:
+    """Have torch extend what it holds of a GPU's memory, unless the user has said how.
+
+    Blocks of pixels differ in size from image to image; without this, each that is a little larger than all before it
+    is asked of the driver anew. It must come before the first tensor on a GPU, and holds for child processes, too.
+    """
+    if not any(name in os.environ for name in ALLOCATOR_SETTINGS):
+        os.environ[ALLOCATOR_SETTINGS[0]] = "expandable_segments:True"

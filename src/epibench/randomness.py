@@ -71,6 +71,12 @@ def normal(keys: Tensor, start: int, count: int) -> Tensor:
     return torch.stack((angle.cos().mul_(radius), angle.sin_().mul_(radius)), 1)
 
 
+def normal_of(key: int, shape: Sequence[int]) -> Tensor:
+    """Standard normal numbers of one key in a shape, float32."""
+    count = math.prod(shape)
+    return normal(torch.tensor([key]), 0, -(-count // 2)).flatten()[:count].view(tuple(shape))
+
+
 def permutations(keys: Tensor, epoch: int, length: int) -> Tensor:
     """A random order of 0 … length − 1 for each key, (key, length) int64."""
     width = max(1, (length - 1).bit_length())

@@ -39,13 +39,14 @@ def make_problem(name: str, num_points: int = 40) -> Problem:
 
 def training_of(method: Method, problem: Problem) -> StackedTraining:
     """How a method trains its networks on a problem."""
-    return StackedTraining(
+    plain = StackedTraining(
         **vars(method.training),
         network=problem.network,
         objective=OBJECTIVES[problem.kind],
         data=problem.data,
         prior_precision=1 / problem.prior_scale**2 if method.prior else 0.0,
     )
+    return method.stack(plain)
 
 
 def keys_of(method: Method, seed: int = 0) -> Keys:
@@ -67,7 +68,16 @@ def view_of(method: Method, problem: Problem, kept: Tensor, number: int, seed: i
         return problem.network.outputs(weights["parameters"][None], inputs.T[None])[0]
 
     key = partial(randomness.key, seed, method.name, number)
-    view = TrainedNetwork(number, lambda snapshot: {"parameters": kept[number, snapshot]}, {}, key, points, raw)
+    view = TrainedNetwork(
+        number,
+        lambda snapshot: {"parameters": kept[number, snapshot]},
+        {},
+        key,
+        points,
+        raw,
+        last_layers=lambda weights: problem.network.last_layers(weights["parameters"]),
+        likelihood=problem.kind,
+    )
     return replace(view, posterior=method.posterior(view))
 
 

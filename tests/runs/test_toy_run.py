@@ -34,8 +34,8 @@ def finished(request, tmp_path_factory) -> tuple[ToyRecipe, dict[str, Any]]:
 
 
 def test_every_method_has_a_summary_of_every_size_inside_and_outside(finished) -> None:
-    _, results = finished
-    for name in METHODS:
+    recipe, results = finished
+    for name in recipe.methods:
         for domain in ("inside", "outside"):
             sizes = results["summary"][name][domain]
             assert list(sizes) == (["1"] if METHODS[name].single else ["1", "2", "4"])

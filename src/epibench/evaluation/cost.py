@@ -29,6 +29,14 @@ REPEATS = 3
 SECONDS = 4.0  # for all repeats of one M: enough to see what it costs
 
 
+def network_cost(network: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, int]:
+    """Parameters, and operations of one pass over some images (a multiplication and an addition: two)."""
+    counter = FlopCounterMode(display=False)
+    with torch.inference_mode(), counter:
+        network(inputs)
+    return {"parameters": num_parameters(network), "flops": int(counter.get_total_flops())}
+
+
 def num_parameters(network: nn.Module) -> int:
     """How many numbers a network has learnt."""
     return sum(each.numel() for each in network.parameters())

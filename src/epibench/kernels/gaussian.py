@@ -36,7 +36,8 @@ def moments(mean: Tensor, variance: Tensor, drawn: DrawnMembers, draws: int) -> 
     return drawn_mean, aleatoric, epistemic
 
 
-@triton.jit
+# Compiled once: numbers of pixels differ from image to image.
+@triton.jit(do_not_specialize=["pixels"])
 def _moments(
     means, variances, rows, sizes, members, weights, most, drawn_means, aleatorics, epistemics, pixels,
     DRAWS: tl.constexpr, PIXELS: tl.constexpr,
@@ -97,7 +98,7 @@ def _pair_distances(means: Tensor, variances: Tensor, first: Tensor, second: Ten
     return distances
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pixels", "mean_stride", "variance_stride"])
 def _distances(
     means, variances, firsts, seconds, distances, pixels, mean_stride, variance_stride, ROOT: tl.constexpr,
     BLOCK: tl.constexpr,

@@ -22,7 +22,7 @@ def bin_index(keys: Tensor, bits: int) -> Tensor:
     return index
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["number"])  # compiled once, whatever the number of pixels
 def _bin_index(keys, index, number, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(keys + at, mask=at < number, other=0)
@@ -67,7 +67,7 @@ def _row_or_none(values: Tensor | None) -> tuple[Tensor | None, int]:
     return (None, 0) if values is None else _row(values)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["index_stride", "first_stride", "second_stride", "third_stride", "pixels"])
 def _accumulate(
     index, index_stride, first, first_values, first_stride, second, second_values, second_stride,
     third, third_values, third_stride, pixels, bins, copies, BLOCK: tl.constexpr,

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from epibench import randomness
+from epibench.networks.last_layer import LastLayer, LastLayers, Place, Seen
 
 
 class Layer(NamedTuple):
@@ -55,6 +56,11 @@ class StackedMLP:
     def num_parameters(self) -> int:
         """Weights and biases of one member."""
         return self.heads * self.parameters_per_head
+
+    @property
+    def layer_names(self) -> list[str]:
+        """What the layers are called where members share some of them."""
+        return [f"layers.{number}" for number in range(len(self.shapes))]
 
     def layers(self, parameters: Tensor) -> list[Layer]:
         """The layers as views; a network is one head of one member."""
@@ -116,6 +122,23 @@ class StackedMLP:
         return self.forward(self.layers(parameters), inputs, keep)[-1].view(
             -1, self.heads, self.num_outputs, inputs.shape[-1]
         )
+
+    def last_layers(self, parameters: Tensor) -> LastLayers:
+        """The last layer of each head of a member, as one of images of one pixel each. parameters: (parameter,)."""
+
+        def see(inputs: Tensor) -> Seen:
+            activations = self.forward(self.layers(parameters[None]), inputs.T[None])
+            features, raw = (each.permute(2, 0, 1)[..., None, None] for each in activations[-2:])
+            return Seen(features.expand(-1, self.heads, -1, -1, -1).unbind(1), raw.flatten(1, 2))
+
+        outputs, inputs = self.shapes[-1]
+        layers = []
+        for head in range(1, self.heads + 1):
+            end = head * self.parameters_per_head
+            middle, start = end - outputs, end - outputs * (inputs + 1)
+            places = Place("parameters", start, middle), Place("parameters", middle, end)
+            layers.append(LastLayer(*places, (1.0,) * outputs))
+        return LastLayers(tuple(layers), see)
 
 
 def _affine(layer: Layer, before: Tensor) -> Tensor:

@@ -1,0 +1,91 @@
+"""Last-layer Laplace (MacKay 1992; Daxberger et al. 2021): a Gaussian around the last layer of a trained network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from epibench.methods.contract import AFTER_TRAINING, Member, MemberTable, TrainedNetwork
+from epibench.methods.optimised import Optimised
+from epibench.plans import Plan
+from epibench.training.state import Weights
+
+
+class Laplace(Optimised):
+    """Networks of another method, as they are; members are samples of the weights of their last layer.
+
+    of: the method whose networks these are. mixed: draws are of all samples of all networks; otherwise of the first M
+    samples of each network. curvature: of the last layer, the whole matrix, or the product of two factors; `auto` is
+    the former where it is small. precision: of the prior on the last layer, by the marginal likelihood, by training
+    images that are held out of the curvature (one of five), or a number. observations: that an image counts as, however
+    many pixels it has. num_pixels: of each image, about so many, drawn at random, stand for all; None: all of them.
+    """
+
+    name: ClassVar[str] = "laplace"
+    label: ClassVar[str] = "Last-layer Laplace"
+
+    of: str = "ensemble"
+    num_epochs: int = Field(0, ge=0)
+    num_networks: Annotated[int, AFTER_TRAINING] = Field(10, ge=1)
+    num_samples: Annotated[int, AFTER_TRAINING] = Field(256, ge=1)
+    mixed: Annotated[bool, AFTER_TRAINING] = False
+    curvature: Annotated[Literal["auto", "full", "kronecker"], AFTER_TRAINING] = "auto"
+    precision: Annotated[Literal["marginal", "validation"] | Annotated[float, Field(gt=0, le=1e12)], AFTER_TRAINING] = (
+        "marginal"
+    )
+    observations: Annotated[float, AFTER_TRAINING] = Field(1.0, gt=0, le=1e12)
+    num_pixels: Annotated[int | None, AFTER_TRAINING] = Field(1024, ge=1)
+
+    @property
+    def source(self) -> str | None:
+        """As the option says."""
+        return self.of
+
+    @property
+    def num_trained(self) -> int:
+        """Every network; its samples need no training."""
+        return self.num_networks
+
+    @property
+    def plan(self) -> Plan:
+        """The first samples of each network, or any of all."""
+        return "random" if self.mixed else "prefix"
+
+    @property
+    def largest_draw(self) -> int:
+        """All samples of a network, or of all networks."""
+        return self.num_samples * (self.num_networks if self.mixed else 1)
+
+    def members(self, networks: Sequence[int]) -> MemberTable:
+        """The samples of every network."""
+        last = len(self.keep) - 1
+        members = tuple(Member(network, last, number) for network in networks for number in range(self.num_samples))
+        return MemberTable(members, self.plan, None if self.mixed else tuple(member.network for member in members))
+
+    def posterior(self, trained: TrainedNetwork) -> Weights:
+        """The Gaussian of the last layers: curvature and prior precision of each."""
+        from epibench.parallel import silenced_torch_threads
+        from epibench.training.laplace import Fit, TrainingPixels
+
+        weights = trained.kept(len(self.keep) - 1)
+        fit = Fit(trained.likelihood, self.curvature, self.precision, self.observations)
+        with silenced_torch_threads():  # on a CPU numbers must not depend on how many there are
+            network = trained.last_layers(weights)
+            pixels = TrainingPixels(
+                network.apart() if trained.likelihood == "gaussian" else network,
+                trained.batches,
+                trained.key("pixels"),
+                self.num_pixels,
+                trained.class_weights(),
+            )
+            return fit(pixels, weights)
+
+    def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
+        """Those of the network, with a sample in its last layers."""
+        from functools import partial
+
+        from epibench.training.laplace import sampled
+
+        return sampled(trained.posterior, trained.kept(member.snapshot), partial(trained.key, "sample", member.number))
