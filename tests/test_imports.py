@@ -16,6 +16,7 @@ ORDER = [
     "errors",
     "conventions",
     "plans",
+    "views",
     "oklab",
     "mirror",
     "files",

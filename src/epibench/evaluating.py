@@ -57,8 +57,8 @@ def evaluate(
     which the first, or `in_domain`, is what models were trained for and the others are shifted; or texts as
     `camvid:DIR,split=val`. model_format: how models are fed and read (`ModelFormat`). classes: names, or a table.
     depth: numbers are metres. mc_dropout: passes of each model with its own dropout; views: of each image, `flip`,
-    `scale`. out: a folder for results and a page, which then does only what is missing (data that are objects cannot be
-    known again, and are evaluated anew). device: by default that of the
+    `scale`, or one by one, as `flip scale 0.5`. out: a folder for results and a page, which then does only what is
+    missing (data that are objects cannot be known again, and are evaluated anew). device: by default that of the
     first module. progress: show bars and messages. evaluation: further options, as precision="bf16",
     convention="gustafsson2020", window=(512, 512), pictures=4.
     """

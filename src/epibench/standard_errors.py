@@ -30,7 +30,8 @@ def independent_draws(num_draws: int, members: int, pool: PoolSize) -> int:
         networks = pool.num_networks or pool.num_groups
         most = min(networks, -(-num_draws * networks // pool.num_groups))
     else:
-        most = pool.num_members // max(members, 1)
+        # Draws may mix the members of several networks, but there are no more independent members than networks.
+        most = (pool.num_networks or pool.num_members) // max(members, 1)
     return max(min(num_draws, most), min(num_draws, 1))
 
 

@@ -90,8 +90,12 @@ def test_onnx_files_give_the_same_numbers_without_any_code(
     pytest.importorskip("onnxscript", reason="onnxscript, which exports ONNX files, is not installed")
     for number, network in enumerate(networks):
         export(network, tmp_path / f"{number}.onnx")
-    command("evaluate", "--model", f"onnx:{tmp_path}/*.onnx", *domains(folders), "--out", tmp_path / "out")
-    assert_same(load_results(tmp_path / "out"), by_module, tolerance=2e-6)
+    models = ("--model", f"onnx:{tmp_path}/*.onnx")
+    command("evaluate", *models, *domains(folders), "--tta", "flip", "--out", tmp_path / "out")
+    results = load_results(tmp_path / "out")
+    assert_same(results, by_module, tolerance=2e-6)
+    first, both = (results.summary["views"]["plain"][size]["nll"].mean for size in (1, 2))
+    assert first == results.summary["given"]["plain"][1]["nll"].mean != both
 
 
 def export(network: nn.Module, path: Path) -> None:
@@ -229,6 +233,22 @@ def test_views_at_other_scales_lie_on_the_same_image(networks: Networks) -> None
     nll = [results.summary["views"]["a"][size]["nll"].mean for size in (1, 6)]
     assert all(isinstance(each, float) and np.isfinite(each) for each in nll)
     assert nll[0] != nll[1]
+
+
+def test_views_are_named_one_by_one_and_drawn_in_their_order(networks: Networks) -> None:
+    results = evaluate(networks[:2], {"a": OutsideData(3)}, views=["flip", "scale 0.5"])
+    facts = results.methods["views"]
+    assert (facts.num_members, facts.num_networks, facts.plan) == (6, 2, "prefix")
+    both = evaluate(networks[:2], {"a": OutsideData(3)}, views="flip")
+    for size in (1, 2):
+        ours, theirs = (each.summary["views"]["a"][size]["nll"].mean for each in (results, both))
+        assert ours == theirs
+    assert results.summary["views"]["a"][3]["nll"].mean != results.summary["views"]["a"][2]["nll"].mean
+
+
+def test_a_depth_is_not_seen_at_other_scales() -> None:
+    data = [(torch.rand(3, 8, 12), 1 + torch.rand(8, 12)) for _ in range(2)]
+    assert "has other depths; leave out scale" in refused(lambda x: 1 + x[:, 0], data, depth=True, views=["scale 0.5"])
 
 
 def test_several_methods_stand_side_by_side(networks: Networks) -> None:

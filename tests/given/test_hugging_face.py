@@ -86,11 +86,15 @@ def test_its_classes_are_matched_by_their_names(images: Path, tmp_path: Path) ->
     assert "left out: other of the model" in (results.domains["pictures"].classes or "")
 
 
-def test_several_models_with_dropout_of_their_own(images: Path, tmp_path: Path) -> None:
+def test_several_models_with_dropout_of_their_own_and_views_of_images(images: Path, tmp_path: Path) -> None:
     folders = [save_folder(tmp_path / str(seed), seed, NAMES, None) for seed in range(2)]
-    results = evaluate([f"hf:{folder}" for folder in folders], {"pictures": text(images)}, mc_dropout=2)
+    models, data = [f"hf:{folder}" for folder in folders], {"pictures": text(images)}
+    results = evaluate(models, data, mc_dropout=2, views=["flip"])
     assert results.methods["given"].num_members == 2
     assert results.methods["mc_dropout"].num_members == 4
+    assert results.methods["views"].num_members == 4
+    first, both = (results.summary["views"]["pictures"][size]["nll"].mean for size in (1, 2))
+    assert first == results.summary["given"]["pictures"][1]["nll"].mean != both
 
 
 def test_a_relative_depth_is_refused(tmp_path: Path, images: Path) -> None:

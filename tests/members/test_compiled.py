@@ -50,7 +50,7 @@ def compiled_pool(name: str, backend: Any) -> NetworkPool:
     return replace(network_pool(name)[0], speed=Speed(backend))
 
 
-@pytest.mark.parametrize("name", ["ensemble", "dropout"])
+@pytest.mark.parametrize("name", ["ensemble", "dropout", "views"])
 def test_all_members_predict_the_same_by_one_compilation(name: str) -> None:
     plain, _ = network_pool(name)
     expected = outputs(plain, images(), everything(plain), range(2))

@@ -19,6 +19,7 @@ from epibench.methods.contract import Member, Method
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sgld import SGLD
+from epibench.methods.tta import TTA
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.networks.dropout import SeededDropout, dropout_after
 from epibench.networks.resnet import fold_batch_norm
@@ -46,14 +47,15 @@ METHODS: dict[str, Method] = {
     "dropout": MCDropout(num_networks=2, num_passes=3, rate=0.3),
     "repeats": MCDropout(num_networks=2, num_passes=2, repeats=2, rate=0.3),
     "chains": SGLD(num_chains=2, num_epochs=4, num_snapshots=2),
+    "views": TTA(num_networks=2),
 }
 
 
 def network_pool(name: str = "dropout", resident: int = 64) -> tuple[NetworkPool, Stored]:
     method, stored = METHODS[name], Stored()
     table = method.members(range(method.num_trained))
-    pool = NetworkPool("gaussian", table, build, stored.load, method.name, method.dropout, seed=7, resident=resident)
-    return pool, stored
+    about = (table, build, stored.load, method.name, method.dropout)
+    return NetworkPool("gaussian", *about, seed=7, resident=resident, views=method.member_views), stored
 
 
 @pytest.fixture(scope="module")

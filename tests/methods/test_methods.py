@@ -1,4 +1,4 @@
-"""One contract for every method, ours and a user's that is fitted afterwards: each goes through all of it."""
+"""One contract for every method: each goes through all of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 import torch
 from pydantic import ValidationError
 from small_recipes import small
-from swag import SWAG
 from torch import Tensor
 from toy_fit import fit, keys_of, make_problem, pool_of, train, training_of
 
@@ -29,8 +28,6 @@ from epibench.runs.trainers import TrainJob, stacked_training, toy_problem, trai
 from epibench.training import stacked
 from epibench.training.state import TrainingState, Watch, Weights
 
-CLASSES: dict[str, type[Method]] = {**METHODS, "swag": SWAG}
-
 SMALL: dict[str, dict[str, object]] = {
     "map": {"num_restarts": 3},
     "ml": {"num_restarts": 3},
@@ -39,28 +36,44 @@ SMALL: dict[str, dict[str, object]] = {
     "sgld": {"num_chains": 3, "num_snapshots": 4},
     "sghmc": {"num_chains": 3, "num_snapshots": 4},
     "cyclical": {"num_chains": 3, "num_snapshots": 4, "num_cycles": 2},
+    "snapshot": {"num_networks": 3, "num_cycles": 4},
+    "swa": {"num_networks": 3, "num_snapshots": 3},
+    "pruned": {"num_members": 5},
+    "shared_trunk": {"num_trunks": 3, "num_heads": 4},
     "swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
+    "multi_swag": {"num_networks": 3, "num_samples": 4, "num_snapshots": 3},
+    "batch_ensemble": {"num_networks": 3, "num_members": 4},
+    "tta": {"num_epochs": 0, "num_networks": 3},
     "laplace": {"num_networks": 3, "num_samples": 4},
 }
-# For each method the members of each group; None where the pool has no groups.
-GROUPS = {
+# For each method the members of each group; their number where the pool has no groups.
+GROUPS: dict[str, list[int] | int] = {
     "map": [1, 1, 1],
     "ml": [1, 1, 1],
-    "ensemble": None,
+    "ensemble": 5,
     "mc_dropout": [4] * 6,
     "sgld": [4, 4, 4],
     "sghmc": [4, 4, 4],
     "cyclical": [4, 4, 4],
+    "snapshot": [4, 4, 4],
+    "swa": [1, 1, 1],
+    "pruned": 5,
+    "shared_trunk": [4, 4, 4],
     "swag": [4, 4, 4],
+    "multi_swag": 12,
+    "batch_ensemble": [4, 4, 4],
+    "tta": [2, 2, 2],
     "laplace": [4, 4, 4],
 }
 PROBLEMS = ("regression", "classification")
-CASES = [(name, problem) for name in CLASSES for problem in PROBLEMS]
-every_method = pytest.mark.parametrize("name", CLASSES)
+ON_POINTS = [name for name, method in METHODS.items() if method.only_images is None]
+CASES = [(name, problem) for name in ON_POINTS for problem in PROBLEMS]
+every_method = pytest.mark.parametrize("name", METHODS)
+every_method_on_points = pytest.mark.parametrize("name", ON_POINTS)
 
 
 def make_method(name: str, **options: object) -> Method:
-    return CLASSES[name](**{"num_epochs": 16, **SMALL[name], **options})
+    return METHODS[name](**{"num_epochs": 16, **SMALL[name], **options})
 
 
 def grid_of(problem: str, num_points: int = 30) -> Tensor:
@@ -78,13 +91,13 @@ def same_outputs(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def test_every_method_is_tried() -> None:
-    assert set(SMALL) == set(GROUPS) == set(CLASSES)
+    assert set(SMALL) == set(GROUPS) == set(METHODS)
 
 
 @every_method
 def test_a_method_is_listed_under_its_own_name(name: str) -> None:
-    assert CLASSES[name].name == name
-    assert CLASSES[name].label
+    assert METHODS[name].name == name
+    assert METHODS[name].label
 
 
 @pytest.mark.parametrize(("name", "problem"), CASES)
@@ -101,13 +114,14 @@ class TestContract:
     def test_train_makes_one_row_per_network(self, name: str, problem: str) -> None:
         method, task = make_method(name), make_problem(problem)
         parameters = train(method, task)
-        assert parameters.shape == (method.num_trained, len(method.keep), task.network.num_parameters)
+        number = training_of(method, task).network.num_parameters
+        assert parameters.shape == (method.num_trained, len(method.keep), number)
         assert torch.isfinite(parameters).all()
 
     def test_the_pool_has_its_members_in_groups(self, name: str, problem: str, pool: StackedPool) -> None:
         sizes = GROUPS[name]
-        if sizes is None:
-            assert (pool.group, pool.num_members) == (None, 5)
+        if isinstance(sizes, int):
+            assert (pool.group, pool.num_members) == (None, sizes)
         else:
             assert pool.group == tuple(group for group, size in enumerate(sizes) for _ in range(size))
             assert pool.num_members == sum(sizes)
@@ -197,7 +211,7 @@ class TestContract:
         assert same_outputs(outputs_of(fewer, inputs), found)
 
 
-@every_method
+@every_method_on_points
 class TestWatch:
     def test_progress_ends_with_all_epochs(self, name: str) -> None:
         done: list[int] = []
@@ -235,26 +249,30 @@ class TestWatch:
 class TestOptions:
     def test_an_unknown_one_is_refused(self, name: str) -> None:
         with pytest.raises(ValidationError, match="num_epoch\n"):
-            CLASSES[name](num_epoch=3)
+            METHODS[name](num_epoch=3)
 
     @pytest.mark.parametrize("option", ["num_epochs", "batch_size"])
     @pytest.mark.parametrize("value", [0, -1, 1.5, "many"])
     def test_counts_must_be_whole_and_positive(self, name: str, option: str, value: object) -> None:
         if (option, value) == ("num_epochs", 0) and make_method(name).source is not None:
-            assert CLASSES[name](num_epochs=0).keep == (0,)  # its networks are trained already
+            assert METHODS[name](num_epochs=0).keep == (0,)  # its networks are trained already
+            return
+        if option == "num_epochs" and not make_method(name).num_epochs:
+            value = value or 1  # it takes networks as they are, and nothing else
+            assert METHODS[name](num_epochs=0).keep == (0,)  # its networks are trained already
             return
         with pytest.raises(ValidationError, match=option):
-            CLASSES[name](**{option: value})
+            METHODS[name](**{option: value})
 
     @pytest.mark.parametrize("value", [0, -0.1, float("nan"), float("inf")])
     def test_the_learning_rate_must_be_positive_and_finite(self, name: str, value: float) -> None:
         with pytest.raises(ValidationError, match="learning_rate"):
-            CLASSES[name](learning_rate=value)
+            METHODS[name](learning_rate=value)
 
     def test_every_number_of_networks_must_be_positive(self, name: str) -> None:
-        for option in SMALL[name]:
+        for option in SMALL[name].keys() - {"num_epochs"}:
             with pytest.raises(ValidationError, match=option):
-                CLASSES[name](**{option: 0})
+                METHODS[name](**{option: 0})
 
     def test_they_cannot_be_changed_afterwards(self, name: str) -> None:
         method = make_method(name)
@@ -263,7 +281,7 @@ class TestOptions:
 
     def test_they_survive_json(self, name: str) -> None:
         method = make_method(name)
-        assert CLASSES[name].model_validate_json(method.model_dump_json()) == method
+        assert METHODS[name].model_validate_json(method.model_dump_json()) == method
 
 
 @every_method
@@ -305,6 +323,12 @@ def first(pair: tuple[Any, Any]) -> Any:
     return pair[0]
 
 
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - {*ON_POINTS}))
+def test_what_is_for_images_alone_is_refused_on_points(name: str) -> None:
+    with pytest.raises(InputError, match=rf"methods: {name} is for images alone \(.+\); leave it out"):
+        small("toy-regression", f'methods=["{name}"]', "members=[1]")
+
+
 class Repeating(Optimised):
     """A user's method with an option that has the name of one of ours, and decides about the training."""
 
@@ -330,7 +354,14 @@ class TestTrainingOptions:
         "sgld": {"num_chains", "refresh_batches"},
         "sghmc": {"num_chains", "refresh_batches"},
         "cyclical": {"num_chains", "refresh_batches"},
-        "swag": {"num_networks", "num_samples", "scale"},
+        "snapshot": {"num_networks"},
+        "swa": {"num_networks", "refresh_batches"},
+        "swag": {"num_networks", "num_samples", "scale", "refresh_batches"},
+        "multi_swag": {"num_networks", "num_samples", "scale", "refresh_batches"},
+        "pruned": {"num_members", "sets", "num_sets"},
+        "shared_trunk": {"num_trunks"},
+        "batch_ensemble": {"num_networks", "refresh_batches"},
+        "tta": {"num_networks", "views"},
         "laplace": {"num_networks", "num_samples", "mixed", "curvature", "precision", "observations", "num_pixels"},
     }
 
@@ -343,6 +374,7 @@ class TestTrainingOptions:
     @every_method
     def test_what_is_left_out_changes_no_training(self, name: str) -> None:
         method = make_method(name)
+        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "views"}, 5)
         marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "mixed", "curvature"}, 5)
         other = make_method(name, **marked, diverged="drop")
         assert other.training_options == method.training_options
@@ -386,6 +418,22 @@ class TestTrainingOptions:
         ("cyclical", {"exploration": 1}),
         ("cyclical", {"exploration": -0.1}),
         ("cyclical", {"sampler": "hmc"}),
+        ("snapshot", {"num_cycles": 151}),
+        ("snapshot", {"num_cycles": 3, "num_epochs": 2}),
+        ("snapshot", {"decay": "poly"}),
+        ("swa", {"num_epochs": 1}),
+        ("swa", {"collect": 0}),
+        ("swa", {"collect": 1.1}),
+        ("swa", {"swa_rate": 0}),
+        ("swag", {"num_snapshots": 1}),
+        ("swag", {"scale": -1}),
+        ("multi_swag", {"refresh_batches": -1}),
+        ("batch_ensemble", {"batch_size": 6}),
+        ("batch_ensemble", {"vectors": "zeros"}),
+        ("batch_ensemble", {"deviation": -0.1}),
+        ("tta", {"views": ["rotate"]}),
+        ("tta", {"views": ["flip", "flip"]}),
+        ("tta", {"num_epochs": 1}),
     ],
 )
 def test_bad_values_are_refused(name: str, options: dict[str, object]) -> None:

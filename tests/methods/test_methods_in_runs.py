@@ -1,4 +1,4 @@
-"""The contract as runs carry it out: every method, and SWAG, on stacked small networks and on a tiny one for images."""
+"""The contract as runs carry it out: every method on stacked small networks and on a tiny one for images."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ class Mixed(Optimised):
         return (self.num_epochs - 1, self.num_epochs)
 
 
-NAMES = (*METHODS, "swag")
 KINDS = ("toy", "images")
-SWAG = {"num_networks": 2, "num_samples": 4, "num_snapshots": 3, "num_epochs": 4, "batch_size": 2}
+ON_POINTS = tuple(name for name, method in METHODS.items() if method.only_images is None)
+NAMES = {"toy": ON_POINTS, "images": tuple(METHODS)}
 
 
 def make_recipe(kind: str, folder: Path) -> Recipe:
-    settings = [
-        f"methods={json.dumps(NAMES)}",
-        f"variants={json.dumps({'swag': {'method': 'swag:SWAG', 'options': SWAG}})}",
-    ]
+    settings = [f"methods={json.dumps(NAMES[kind])}"]
     if kind == "toy":
-        longer = [f"{name}.num_epochs=4" for name in ("map", "ml", "ensemble", "mc_dropout")]
+        plain = ("map", "ml", "ensemble", "mc_dropout", "pruned", "shared_trunk")
+        longer = [f"{name}.num_epochs=4" for name in plain]
         return apply_settings(small("toy-regression"), [*longer, *settings])
-    few = ["ml.num_restarts=2", "ml.num_epochs=2", "ml.batch_size=2"]
+    few = ["ml.num_restarts=2", "ml.num_epochs=2", "ml.batch_size=2", "tta.num_networks=2"]
+    shared = {"num_networks": 2, "num_members": 2, "num_epochs": 2, "batch_size": 2}
+    few += [f"batch_ensemble.{option}={value}" for option, value in shared.items()]
     return apply_settings(small_dense(folder / "cache"), [*few, *settings])
 
 
@@ -104,7 +104,7 @@ def case_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ca
     return case
 
 
-@pytest.fixture(params=[(kind, name) for kind in KINDS for name in NAMES], ids=lambda pair: "-".join(pair))
+@pytest.fixture(params=[(kind, name) for kind in KINDS for name in NAMES[kind]], ids=lambda pair: "-".join(pair))
 def case(request: pytest.FixtureRequest, case_of: Callable[[str, str], Case]) -> Case:
     return case_of(*request.param)
 
@@ -151,9 +151,17 @@ def assert_same(one: list[dict[str, Tensor]], other: list[dict[str, Tensor]]) ->
         assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
 
 
+def link_sources(job: TrainJob, folder: Path) -> None:
+    """Let the networks that a job starts from lie in another folder, too."""
+    for name in job.recipe.sources(job.method):
+        (folder / name).symlink_to(job.members / name)
+
+
 def test_a_network_that_is_trained_by_itself_is_the_one_among_others(case: Case, tmp_path: Path) -> None:
     among = case.trained.jobs[1]
     alone = replace(among, networks=(1,), members=beside_sources(among, tmp_path))
+    alone = replace(among, networks=(1,), members=tmp_path)
+    link_sources(among, tmp_path)
     train_job(alone, lambda message: None)
     assert_same(kept(alone, 1), kept(among, 1))
 
@@ -177,6 +185,12 @@ def test_a_training_that_was_stopped_ends_as_if_it_had_not(
     monkeypatch.setattr(network, "LOG_EVERY", 2)
     monkeypatch.setattr(stacked, "next_segment", lambda epochs, seconds: 1)
     whole = case.trained.jobs[0]
+    job = replace(whole, members=beside_sources(whole, tmp_path))
+    if not case.recipe.training_steps(case.name):
+        assert case.recipe.method(case.name).source is not None  # there is nothing to stop
+        return
+    job = replace(whole, members=tmp_path)
+    link_sources(whole, tmp_path)
     if not case.recipe.training_steps(case.name):
         assert case.recipe.method(case.name).source is not None  # there is nothing to stop
         return

@@ -1,9 +1,11 @@
-"""A method that is fitted after training, in one file of a user: against a known answer, and in whole runs."""
+"""SWA, SWAG and multi-SWAG: against known answers, and in whole runs, as methods that are fitted after training."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,38 +13,44 @@ from typing import Annotated
 import numpy as np
 import pytest
 import torch
-from gaussian_samples import assert_gaussian
+from gaussian_samples import Array, assert_gaussian
 from safetensors.torch import load_file
 from silent_reporter import Silent
 from small_dense_recipe import small_dense
 from small_recipes import small
-from swag import SWAG
 from torch import Tensor
 
 from epibench import randomness
+from epibench.data.loading import Stream, batches
 from epibench.likelihoods import LIKELIHOODS
+from epibench.members.draws import make_draws
 from epibench.methods import AFTER_TRAINING, Member, TrainedNetwork
-from epibench.recipes import Recipe, apply_settings
+from epibench.methods.swag import SWA, SWAG, MultiSWAG
+from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.results import RunResults
+from epibench.runs.checkpoints import save_tensors
 from epibench.runs.folder import RunFolder
 from epibench.runs.run import carry_out
-from epibench.runs.train import Machine
-from epibench.runs.trainers import TrainJob, train_job, view_of
+from epibench.runs.train import Machine, Run, collect_trained
+from epibench.runs.trainers import TrainJob, augment_of, open_training_data, train_job, view_of
+from epibench.training.rules import Step
 from epibench.training.stacked import OBJECTIVES
 from epibench.training.state import Weights
+from epibench.training.statistics import batch_norm_statistics
 
 SNAPSHOTS, SAMPLES = 5, 4_000
-NAMES = {"head.weight": (2, 2), "head.bias": (3,)}
+NAMES = ("head.weight", "head.bias", "scale")
 
 
 def snapshots() -> list[dict[str, Tensor]]:
     """Weights that vary together, and buffers as batch norm has them."""
     rng = np.random.default_rng(0)
-    flat = rng.normal(size=(SNAPSHOTS, 7)) @ rng.normal(size=(7, 7)) + rng.normal(size=7)
+    flat = rng.normal(size=(SNAPSHOTS, 8)) @ rng.normal(size=(8, 8)) + rng.normal(size=8)
     return [
         {
             "head.weight": torch.from_numpy(row[:4].reshape(2, 2)).float(),
-            "head.bias": torch.from_numpy(row[4:]).float(),
+            "head.bias": torch.from_numpy(row[4:7]).float(),
+            "scale": torch.tensor(row[7]).float(),
             "norm.running_var": torch.tensor([0.1 * number]),
             "norm.num_batches_tracked": torch.tensor(100 + number),
         }
@@ -50,7 +58,19 @@ def snapshots() -> list[dict[str, Tensor]]:
     ]
 
 
-def fitted(method: SWAG, kept: list[dict[str, Tensor]]) -> TrainedNetwork:
+def flat(weights: Weights) -> Tensor:
+    """The weights of `snapshots`, less the buffers, in one row."""
+    return torch.cat([weights[name].flatten() for name in NAMES])
+
+
+def rows() -> Array:
+    """The snapshots, (snapshot, weight)."""
+    return torch.stack([flat(each) for each in snapshots()]).double().numpy()
+
+
+def fitted(method: SWA, kept: Sequence[Weights]) -> TrainedNetwork:
+    """A network with these snapshots, and what the method fits to it."""
+
     def raw(weights: object, inputs: object) -> Tensor:
         raise AssertionError("SWAG needs no outputs")
 
@@ -60,36 +80,52 @@ def fitted(method: SWAG, kept: list[dict[str, Tensor]]) -> TrainedNetwork:
     return view(posterior=method.posterior(view(posterior={})))
 
 
+def samples_of(method: SWAG, kept: Sequence[Weights], flat: Callable[[Weights], Tensor]) -> Tensor:
+    """All samples of the weights, (sample, weight)."""
+    trained = fitted(method, kept)
+    return torch.stack([flat(method.weights(member, trained)) for member in method.members([0]).members])
+
+
 class TestKnownGaussian:
     method = SWAG(num_snapshots=SNAPSHOTS, num_samples=SAMPLES)
 
-    def samples(self, method: SWAG, kept: list[dict[str, Tensor]]) -> Tensor:
-        """All samples of the weights, (sample, weight)."""
-        trained = fitted(method, kept)
-        drawn = [method.weights(member, trained) for member in method.members([0]).members]
-        return torch.stack([torch.cat([each[name].flatten() for name in NAMES]) for each in drawn])
-
-    def flat(self) -> np.ndarray:
-        return (
-            torch.stack([torch.cat([each[name].flatten() for name in NAMES]) for each in snapshots()]).double().numpy()
-        )
-
     def test_samples_have_its_mean_and_covariance(self) -> None:
         """Half of the variance on the diagonal, and half of the snapshots' own covariance, across all weights."""
-        flat = self.flat()
-        covariance = np.diag(flat.var(0)) / 2 + np.cov(flat.T) / 2
+        values = rows()
+        covariance = np.diag(values.var(0)) / 2 + np.cov(values.T) / 2
         assert np.abs(covariance - np.diag(np.diag(covariance))).max() > 1
-        assert_gaussian(self.samples(self.method, snapshots()), flat.mean(0), covariance)
+        assert_gaussian(samples_of(self.method, snapshots(), flat), values.mean(0), covariance)
+
+    def test_the_covariance_is_exactly_that(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A sample is linear in its normal numbers: with one of them 1 and all others 0 it is a column of a root."""
+        trained, count = fitted(self.method, snapshots()), SNAPSHOTS + 8
+
+        def sample(noise: Tensor) -> Array:
+            left: Iterator[Tensor] = iter(noise)
+
+            def given(key: int, shape: Sequence[int]) -> Tensor:
+                return torch.stack([next(left) for _ in range(math.prod(shape))]).view(tuple(shape))
+
+            monkeypatch.setattr(randomness, "normal_of", given)
+            return flat(self.method.weights(Member(0, SNAPSHOTS - 1), trained)).double().numpy()
+
+        mean = sample(torch.zeros(count))
+        root = np.stack([sample(unit) - mean for unit in torch.eye(count)], 1)
+        values = rows()
+        deviations = values - values.mean(0)
+        expected = np.diag((deviations**2).mean(0)) / 2 + deviations.T @ deviations / (SNAPSHOTS - 1) / 2
+        np.testing.assert_allclose(mean, values.mean(0), rtol=1e-6)
+        np.testing.assert_allclose(root @ root.T, expected, rtol=1e-5, atol=1e-5)
 
     def test_the_scale_is_that_of_the_deviations(self) -> None:
-        flat, method = self.flat(), self.method.model_copy(update={"scale": 0.5})
-        covariance = np.diag(flat.var(0)) / 8 + np.cov(flat.T) / 8
-        assert_gaussian(self.samples(method, snapshots()), flat.mean(0), covariance)
+        values, method = rows(), self.method.model_copy(update={"scale": 0.5})
+        covariance = np.diag(values.var(0)) / 8 + np.cov(values.T) / 8
+        assert_gaussian(samples_of(method, snapshots(), flat), values.mean(0), covariance)
 
     def test_without_deviations_it_is_the_average_of_the_snapshots(self) -> None:
         method = self.method.model_copy(update={"scale": 0.0, "num_samples": 3})
-        expected = torch.from_numpy(self.flat().mean(0)).float()
-        torch.testing.assert_close(self.samples(method, snapshots()), expected.expand(3, -1))
+        expected = torch.from_numpy(rows().mean(0)).float()
+        torch.testing.assert_close(samples_of(method, snapshots(), flat), expected.expand(3, -1))
 
     def test_buffers_are_those_of_the_last_snapshot(self) -> None:
         found = self.method.weights(Member(0, SNAPSHOTS - 1, 7), fitted(self.method, snapshots()))
@@ -104,15 +140,173 @@ class TestKnownGaussian:
         assert all(torch.equal(once[name], again[name]) for name in once)
         assert not torch.equal(once["head.bias"], other["head.bias"])
 
+    def test_a_member_is_made_of_what_was_fitted_alone(self) -> None:
+        """No file of a snapshot is read for it."""
+        kept = snapshots()
+        trained = fitted(self.method, kept)
+        expected = self.method.weights(Member(0, SNAPSHOTS - 1, 2), trained)
+        kept.clear()
+        found = self.method.weights(Member(0, SNAPSHOTS - 1, 2), trained)
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
 
-# Whole runs, with the method named as package.module:name
+    def test_what_is_fitted_is_as_large_as_the_weights_of_so_many_networks_and_two_more(self) -> None:
+        """Beside the buffers, which are few."""
+        of_network = flat(snapshots()[0]).nbytes
+        posterior = fitted(self.method, snapshots()).posterior
+        assert sum(each.nbytes for name, each in posterior.items() if "norm" not in name) == 7 * of_network
 
-OPTIONS = {"num_networks": 2, "num_samples": 4, "num_snapshots": 3, "num_epochs": 4}
+
+class TestQuadratic:
+    """SGD at a constant rate α on ½ θᵀAθ whose gradients have noise N(0, S): θ ← (I − αA) θ − αε.
+
+    That is an autoregression: its mean is 0, its covariance Σ solves Σ = (I − αA) Σ (I − αA)ᵀ + α² S.
+    """
+
+    RATE, EPOCH_STEPS = 0.5, 10
+    SNAPSHOTS, SAMPLES = 4_000, 4_000
+    CURVATURE = np.array([[1.6, 0.5, 0.0], [0.5, 1.4, 0.3], [0.0, 0.3, 2.0]])
+    NOISE = np.array([[1.0, 0.6, -0.4], [0.6, 2.0, 0.5], [-0.4, 0.5, 1.5]])
+
+    def covariance(self) -> Array:
+        """That of the weights, from the equation above as a system of nine."""
+        step = np.eye(3) - self.RATE * self.CURVATURE
+        return np.linalg.solve(np.eye(9) - np.kron(step, step), self.RATE**2 * self.NOISE.flatten()).reshape(3, 3)
+
+    def trained(self, method: SWAG) -> list[Weights]:
+        """The weights at the ends of the epochs that the method keeps, moved as it says."""
+        rng = np.random.default_rng(0)
+        total = method.num_epochs * self.EPOCH_STEPS
+        noise = torch.from_numpy(rng.normal(size=(total, 3)) @ np.linalg.cholesky(self.NOISE).T)
+        curvature, parameters = torch.from_numpy(self.CURVATURE), torch.full((3,), 5.0, dtype=torch.float64)
+        rule, schedule, keep = method.rule, method.schedule, set(method.keep)
+        state, kept = rule.start(parameters), list[Weights]()
+        for number in range(1, total + 1):
+            step = Step(number, schedule(number, total), 1, None, self.EPOCH_STEPS)
+            rule.update(parameters, curvature @ parameters + noise[number - 1], state, step)
+            if number % self.EPOCH_STEPS == 0 and number // self.EPOCH_STEPS in keep:
+                kept.append({"parameters": parameters.float()})
+        return kept
+
+    def test_samples_have_the_moments_of_the_stationary_distribution(self) -> None:
+        """The variances are Σ's; of what is off the diagonal SWAG has half.
+
+        Everything within 4.5 standard errors, from as many snapshots, which are nearly independent, and from as many
+        samples as there are.
+        """
+        epochs = self.SNAPSHOTS + 20  # to come to where it is stationary
+        method = SWAG(
+            optimiser="sgd",
+            learning_rate=0.8,
+            swa_rate=self.RATE,
+            num_epochs=epochs,
+            collect=self.SNAPSHOTS / epochs,
+            num_snapshots=self.SNAPSHOTS,
+            num_samples=self.SAMPLES,
+        )
+        kept = self.trained(method)
+        assert len(kept) == self.SNAPSHOTS
+        drawn = samples_of(method, kept, lambda weights: weights["parameters"]).double().numpy()
+        stationary = self.covariance()
+        share = np.where(np.eye(3), 1.0, 0.5)
+        expected = share * stationary
+
+        def variance_of_entries(covariance: Array, count: int) -> Array:
+            return (np.outer(np.diag(covariance), np.diag(covariance)) + covariance**2) / count
+
+        error = np.sqrt(np.diag(stationary) / self.SNAPSHOTS + np.diag(expected) / self.SAMPLES)
+        assert np.abs(drawn.mean(0) / error).max() < 4.5
+        error = np.sqrt(
+            share**2 * variance_of_entries(stationary, self.SNAPSHOTS) + variance_of_entries(expected, self.SAMPLES)
+        )
+        found = np.cov(drawn.T)
+        assert np.abs((found - expected) / error).max() < 4.5
+        # It could tell these apart: the whole of the covariance, and the variances of another rate.
+        assert np.abs((found - stationary) / error).max() > 4.5
+        assert np.abs((found - 1.2 * expected) / error).max() > 4.5
+
+
+class TestWeightAverage:
+    method = SWA(num_snapshots=SNAPSHOTS)
+
+    def test_is_the_mean_of_the_snapshots(self) -> None:
+        found = self.method.weights(Member(0, SNAPSHOTS - 1), fitted(self.method, snapshots()))
+        assert found.keys() == snapshots()[-1].keys()
+        assert {name: each.dtype for name, each in found.items()} == {n: e.dtype for n, e in snapshots()[-1].items()}
+        np.testing.assert_allclose(flat(found).numpy(), rows().mean(0), rtol=1e-6)
+
+    def test_its_statistics_are_computed_anew_for_the_mean(self) -> None:
+        asked = list[tuple[Weights, int]]()
+
+        def statistics(weights: Weights, num_batches: int) -> Weights:
+            asked.append((weights, num_batches))
+            return {"norm.running_var": torch.tensor([7.0])}
+
+        kept = snapshots()
+        view = TrainedNetwork(0, kept.__getitem__, {}, randomness.key, tuple, lambda weights, inputs: None, statistics)  # type: ignore[arg-type, return-value]
+        found = self.method.posterior(view)
+        assert torch.equal(found["norm.running_var"], torch.tensor([7.0]))
+        ((weights, num_batches),) = asked
+        assert num_batches == self.method.refresh_batches
+        assert all(torch.equal(weights[name], found[name]) for name in NAMES)
+        last = self.method.model_copy(update={"refresh_batches": 0}).posterior(view)
+        assert torch.equal(last["norm.running_var"], torch.tensor([0.4]))
+
+
+class TestTail:
+    """Which epochs are collected, and at what rate."""
+
+    @pytest.mark.parametrize(
+        ("options", "keep"),
+        [
+            ({"num_epochs": 2}, (1, 2)),
+            ({"num_epochs": 5}, (3, 4, 5)),
+            ({"num_epochs": 10}, (6, 7, 8, 9, 10)),
+            ({"num_epochs": 10, "collect": 0.01}, (9, 10)),
+            ({"num_epochs": 10, "collect": 0.3}, (8, 9, 10)),
+            ({"num_epochs": 4, "collect": 1}, (1, 2, 3, 4)),
+            ({"num_epochs": 20, "num_snapshots": 4}, (11, 14, 17, 20)),
+        ],
+    )
+    def test_the_last_epochs_are_collected(self, options: dict[str, float], keep: tuple[int, ...]) -> None:
+        assert SWAG(**options).keep == keep
+
+    def test_of_many_epochs_some_are_collected_evenly(self) -> None:
+        keep = SWAG().keep
+        assert (len(keep), keep[0], keep[-1]) == (20, 76, 150)
+        assert set(np.diff(keep)) <= {3, 4}
+
+    @pytest.mark.parametrize(("swa_rate", "tail"), [(None, 0.02), (0.05, 0.05), (0.2, 0.2)])
+    def test_the_rate_falls_to_that_of_the_tail_and_stays_there(self, swa_rate: float | None, tail: float) -> None:
+        schedule = SWA(num_epochs=4, learning_rate=0.1, decay="poly", swa_rate=swa_rate).schedule
+        rates = [schedule(step, 40).rate for step in range(1, 41)]
+        expected = [tail + (0.1 - tail) * (1 - step / 20) ** 0.9 for step in range(1, 21)]
+        assert rates == pytest.approx([*expected, *[tail] * 20], rel=1e-12)
+
+    def test_without_decay_the_rate_is_constant_before_the_tail(self) -> None:
+        schedule = SWA(num_epochs=4, learning_rate=0.1).schedule
+        assert [schedule(step, 40).rate for step in range(1, 41)] == pytest.approx([0.1] * 20 + [0.02] * 20)
+
+    def test_a_network_is_trained_for_as_long_as_one_of_an_ensemble(self) -> None:
+        for method in (SWA(), SWAG(), MultiSWAG()):
+            assert (method.num_epochs, method.training.keep[-1]) == (150, 150)
+
+
+def test_draws_of_multi_swag_mix_the_samples_of_all_networks() -> None:
+    method = MultiSWAG(num_networks=3, num_samples=4)
+    table = method.members(range(3))
+    draws = make_draws(len(table.members), [6, 12], plan=table.plan, group=table.group, max_draws=5)
+    assert all(len({table.members[each].network for each in members}) > 1 for members in draws.sets)
+    assert table.members == SWAG(num_networks=3, num_samples=4).members(range(3)).members
+
+
+# Whole runs
+
+OPTIONS = {"num_networks": 2, "num_samples": 4, "num_snapshots": 3, "num_epochs": 4, "collect": 0.75}
 
 
 def with_swag(recipe: Recipe, **options: float) -> Recipe:
-    variants = {"swag": {"method": "swag:SWAG", "options": {**OPTIONS, **options}}}
-    return apply_settings(recipe, ['methods=["swag"]', f"variants={json.dumps(variants)}"])
+    settings = [f"swag.{option}={value}" for option, value in {**OPTIONS, **options}.items()]
+    return apply_settings(recipe, ['methods=["swag"]', *settings])
 
 
 def toy_recipe(folder: Path, **options: float) -> Recipe:
@@ -138,14 +332,14 @@ def carried_out(recipe: Recipe, folder: Path, reporter: Silent | None = None) ->
     return results
 
 
-def nll(results: RunResults) -> list[object]:
+def nll(results: RunResults, name: str = "swag") -> list[object]:
     """The NLL of every draw on every domain."""
-    return [draw.metrics["nll"] for draws in results.draws["swag"].values() for draw in draws]
+    return [draw.metrics["nll"] for draws in results.draws[name].values() for draw in draws]
 
 
-def times_of_weights(folder: Path) -> dict[str, int]:
+def times_of_weights(folder: Path, name: str = "swag") -> dict[str, int]:
     """When kept weights were written."""
-    weights = (folder / "run" / "members" / "swag").glob("*.00000?.safetensors")
+    weights = (folder / "run" / "members" / name).glob("*.00000?.safetensors")
     written = {each.name: each.stat().st_mtime_ns for each in weights}
     assert written
     return written
@@ -162,12 +356,6 @@ def test_a_run_trains_fits_and_evaluates_it(make_recipe: Callable[..., Recipe], 
     assert len(set(values)) == len(values)  # every draw predicts otherwise
 
 
-def test_it_is_known_by_its_name_alone(tmp_path: Path) -> None:
-    recipe = apply_settings(small("toy-regression"), ['methods=["swag:SWAG"]'])
-    assert recipe.methods == ("SWAG",)
-    assert recipe.method("SWAG") == SWAG()
-
-
 def test_other_samples_of_trained_networks_need_no_training(make_recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """`scale` changes no trained network: nothing is trained again, and nothing that was evaluated is taken for it."""
     once, written = carried_out(make_recipe(tmp_path), tmp_path), times_of_weights(tmp_path)
@@ -178,7 +366,7 @@ def test_other_samples_of_trained_networks_need_no_training(make_recipe: Callabl
 
 
 class WidenedSWAG(SWAG):
-    """What it fits depends on an option that decides nothing in training."""
+    """A user's: what it fits depends on an option that decides nothing in training."""
 
     widened: Annotated[float, AFTER_TRAINING] = 1.0
 
@@ -188,27 +376,33 @@ class WidenedSWAG(SWAG):
         return {name: self.widened * each if name.startswith("std.") else each for name, each in fitted.items()}
 
 
+def widened_recipe(recipe: Recipe, **options: object) -> Recipe:
+    """The same with a user's method, named as package.module:name, in place of ours."""
+    variant = {"method": "test_swag:WidenedSWAG", "options": {**recipe.swag.model_dump(), **options}}
+    return apply_settings(recipe, [f"variants={json.dumps({'widened': variant})}", 'methods=["widened"]'])
+
+
+def test_a_method_of_a_user_is_known_by_its_name_alone(tmp_path: Path) -> None:
+    recipe = apply_settings(small("toy-regression"), ['methods=["test_swag:WidenedSWAG"]'])
+    assert recipe.methods == ("WidenedSWAG",)
+    assert recipe.method("WidenedSWAG") == WidenedSWAG()
+
+
 def test_what_is_fitted_with_another_option_is_fitted_anew(make_recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     def make(widened: float) -> Recipe:
-        recipe = make_recipe(tmp_path)
-        variant = {
-            "method": "test_swag:WidenedSWAG",
-            "options": {**recipe.variants["swag"].options, "widened": widened},
-        }
-        return apply_settings(recipe, [f"variants={json.dumps({'swag': variant})}"])
+        return widened_recipe(make_recipe(tmp_path), widened=widened)
 
-    once, written = carried_out(make(1.0), tmp_path), times_of_weights(tmp_path)
+    once, written = carried_out(make(1.0), tmp_path), times_of_weights(tmp_path, "widened")
     wide = carried_out(make(3.0), tmp_path)
-    assert all(one != other for one, other in zip(nll(once), nll(wide), strict=True))
-    assert nll(carried_out(make(1.0), tmp_path)) == nll(once)
-    assert times_of_weights(tmp_path) == written
+    assert all(one != other for one, other in zip(nll(once, "widened"), nll(wide, "widened"), strict=True))
+    assert nll(carried_out(make(1.0), tmp_path), "widened") == nll(once, "widened")
+    assert times_of_weights(tmp_path, "widened") == written
 
 
 def test_nothing_is_fitted_to_a_network_that_has_diverged(tmp_path: Path) -> None:
-    variant = {"method": "test_swag:WidenedSWAG", "options": {**OPTIONS, "diverged": "drop"}}
-    recipe = apply_settings(toy_recipe(tmp_path), [f"variants={json.dumps({'swag': variant})}"])
+    recipe = widened_recipe(toy_recipe(tmp_path), diverged="drop")
     carried_out(recipe, tmp_path)
-    job = TrainJob(recipe, "swag", (0, 1), tmp_path / "run" / "members", "cpu")
+    job = TrainJob(recipe, "widened", (0, 1), tmp_path / "run" / "members", "cpu")
     for snapshot, epoch in enumerate(job.files.keep):
         weights = job.files.load_weights(snapshot)
         weights["parameters"][1] = torch.nan
@@ -216,9 +410,24 @@ def test_nothing_is_fitted_to_a_network_that_has_diverged(tmp_path: Path) -> Non
     for network in job.networks:
         job.files.posterior(network).unlink()
     results = carried_out(recipe, tmp_path)
-    assert results.methods["swag"].num_networks == 1
+    assert results.methods["widened"].num_networks == 1
     assert load_file(job.files.posterior(1)) == {}
     assert len(load_file(job.files.posterior(0))) == 3
+
+
+def test_seconds_of_training_are_those_of_fitting_too(tmp_path: Path) -> None:
+    recipe = toy_recipe(tmp_path)
+    carried_out(recipe, tmp_path)
+    run = Run(recipe, RunFolder(tmp_path / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
+    job = TrainJob(recipe, "swag", (0, 1), tmp_path / "run" / "members", "cpu")
+    notes = job.files.finished()
+    assert notes is not None
+    for network in job.networks:
+        file = job.files.posterior(network)
+        save_tensors(file, load_file(file), {"fingerprint": job.posterior_key, "seconds": 100.0})
+    assert collect_trained(run, "swag").seconds == notes.number("seconds") + 200
+    save_tensors(file, load_file(file), {"fingerprint": job.posterior_key})  # as earlier versions did
+    assert collect_trained(run, "swag").seconds == notes.number("seconds") + 100
 
 
 def test_what_was_fitted_is_fitted_again_where_it_is_lost(make_recipe: Callable[..., Recipe], tmp_path: Path) -> None:
@@ -232,6 +441,54 @@ def test_what_was_fitted_is_fitted_again_where_it_is_lost(make_recipe: Callable[
     assert again.keys() == before.keys()
     assert all(torch.equal(again[name], before[name]) for name in before)
     assert times_of_weights(tmp_path) == written
+
+
+class TestStatisticsOfSamples:
+    """On images, where networks have batch norm."""
+
+    @pytest.fixture(scope="class")
+    def job(self, tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
+        folder = tmp_path_factory.mktemp("samples")
+        recipe = dense_recipe(folder, refresh_batches=3)
+        job = TrainJob(recipe, "swag", (1,), folder / "run", "cpu")
+        train_job(job, lambda message: None)
+        return job
+
+    def test_are_those_of_its_own_weights(self, job: TrainJob) -> None:
+        assert isinstance(job.recipe, DenseRecipe)
+        method, trained = job.recipe.swag, view_of(job)(1)
+        order, change = (trained.key("statistics", purpose) for purpose in ("order", "change"))
+        stream = Stream(open_training_data(job.recipe), augment_of(job.recipe), order, change)
+        seen = list(batches(stream, range(6), 2))
+        found = list[Tensor]()
+        for member in method.members([1]).members:
+            weights = method.weights(member, trained)
+            network = job.recipe.builder(None)()
+            network.load_state_dict(dict(weights))
+            expected = batch_norm_statistics(network, (batch.inputs for batch in seen))
+            assert len(expected) > 3
+            assert all(torch.equal(weights[name], each) for name, each in expected.items())
+            found.append(weights["encoder.0.0.norm1.running_mean"])
+        assert len(torch.unique(torch.stack(found), dim=0)) == 4
+
+    def test_are_not_computed_again_for_a_member(self, job: TrainJob) -> None:
+        def statistics(weights: Weights, num_batches: int) -> Weights:
+            raise AssertionError("they are there")
+
+        def kept(snapshot: int) -> Weights:
+            raise AssertionError("what is fitted suffices")
+
+        trained = view_of(job)(1)
+        bare = replace(trained, statistics=statistics, kept=kept)
+        for member in job.recipe.swag.members([1]).members:
+            once, again = (job.recipe.swag.weights(member, each) for each in (trained, bare))
+            assert all(torch.equal(once[name], again[name]) for name in once)
+
+    def test_are_made_anew_with_another_number_of_batches_without_training(self, job: TrainJob) -> None:
+        recipe = apply_settings(job.recipe, ["swag.refresh_batches=4"])
+        other = replace(job, recipe=recipe)
+        assert other.files.finished() is not None
+        assert other.unfitted == [1]
 
 
 # What a method can ask of a trained network besides its weights

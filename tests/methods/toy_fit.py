@@ -39,13 +39,14 @@ def make_problem(name: str, num_points: int = 40) -> Problem:
 
 def training_of(method: Method, problem: Problem) -> StackedTraining:
     """How a method trains its networks on a problem."""
-    return StackedTraining(
+    plain = StackedTraining(
         **vars(method.training),
         network=problem.network,
         objective=OBJECTIVES[problem.kind],
         data=problem.data,
         prior_precision=1 / problem.prior_scale**2 if method.prior else 0.0,
     )
+    return method.stack(plain)
 
 
 def keys_of(method: Method, seed: int = 0) -> Keys:

@@ -118,6 +118,7 @@ def test_published_draws_follow_the_protocol(panel: str, series: str, members: i
         (24, PoolSize(480, num_groups=24), 24),
         (64, PoolSize(1024), 64),
         (100, PoolSize(64), 4),  # random sets of 16 out of 64: four of them could be disjoint
+        (100, PoolSize(640, num_networks=40), 2),  # of samples of 40 networks, two sets of 16 could share none
         (1, PoolSize(20), 1),
     ],
 )

@@ -8,8 +8,12 @@ from epibench.methods.ensemble import Ensemble
 from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.shared_trunk import SharedTrunk
+from epibench.methods.snapshot import Snapshot
+from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DataOptions, DenseRecipe, DepthNetwork, EvaluationOptions, TrainingOptions
 
@@ -32,6 +36,7 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
     """Three networks of an ensemble and two of MC-dropout on clean and wild scenes; cache: where scenes are kept."""
     optimised = {"num_epochs": 2, "batch_size": 2, "learning_rate": 1e-3}
     sampled = {"num_chains": 2, "num_epochs": 4, "batch_size": 2, "num_snapshots": 2, "learning_rate": 1e-5}
+    fitted = {**optimised, "num_networks": 2, "num_epochs": 3, "refresh_batches": 2}
     recipe = DenseRecipe(
         name="small-dense",
         problem="depth-completion",
@@ -45,9 +50,15 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         map=MAP(num_restarts=2, **optimised),
         ensemble=Ensemble(num_members=3, sets="random", **optimised),
         mc_dropout=MCDropout(num_networks=2, num_passes=2, rate=0.2, **optimised),
+        shared_trunk=SharedTrunk(num_trunks=2, num_heads=3, shared="encoder.4", **optimised),
         sgld=SGLD(**sampled),
         sghmc=SGHMC(**sampled),
         cyclical=Cyclical(num_cycles=2, **sampled),
+        snapshot=Snapshot(num_networks=2, num_cycles=2, **optimised),
+        swa=SWA(**fitted),
+        swag=SWAG(num_samples=2, **fitted),
+        multi_swag=MultiSWAG(num_samples=2, **fitted),
+        pruned=Pruned(num_members=3, sets="random", **optimised),
         laplace=Laplace(num_networks=2, num_samples=2, batch_size=2),
     )
     return apply_settings(recipe, settings)

@@ -65,6 +65,17 @@ def test_every_kept_snapshot_takes_room(cache: Path, tmp_path: Path) -> None:
     assert sizes(needs_of(recipe, tmp_path).disk)["weights"] == 2 * 2 * weights_of(recipe)
 
 
+def test_what_is_fitted_takes_room_until_it_is_there(cache: Path, tmp_path: Path) -> None:
+    """Mean, standard deviation and deviations of two snapshots for each of two networks."""
+    recipe = small_dense(cache, 'methods=["swag"]', "data.domains.clean.num_images=1")
+    needed = sizes(needs_of(recipe, tmp_path / "run").disk)["what is fitted"]
+    assert needed == 2 * (2 + 2) * weights_of(recipe)
+    run_in(tmp_path / "run", recipe)
+    files = list((tmp_path / "run/members/swag").glob("*.posterior.safetensors"))
+    assert sum(file.stat().st_size for file in files) == pytest.approx(needed, rel=0.1)
+    assert sizes(needs_of(recipe, tmp_path / "run").disk)["what is fitted"] == 0
+
+
 def test_unfinished_states_are_as_large_as_estimated(cache: Path, tmp_path: Path, eager, monkeypatch) -> None:
     from epibench.runs.checkpoints import Checkpoints
 
@@ -119,6 +130,13 @@ def test_memory_grows_with_the_networks_that_are_trained_at_once(cache: Path, tm
     parameters = sum(each.nbytes for each in recipe.network.build(None).parameters())
     assert one[0].size == weights_of(recipe) + 3 * parameters  # gradient, and both moments of Adam
     assert [need.certain for need in one] == [True, False]
+
+
+def test_memory_is_needed_for_what_is_fitted(cache: Path, tmp_path: Path) -> None:
+    """Where it is more than training takes."""
+    recipe = small_dense(cache, 'methods=["swag"]', "swag.num_epochs=4000", "swag.num_snapshots=2000", "draws=1")
+    (needed,) = (each for each in needs_of(recipe, tmp_path).memories if each.name == "memory")
+    assert sizes(needed)["what is fitted to networks of swag"] == 2 * 2002 * weights_of(recipe)
 
 
 def test_too_little_memory_for_the_certain_part_is_refused(cache: Path, tmp_path: Path, monkeypatch) -> None:

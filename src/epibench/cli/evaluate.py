@@ -54,7 +54,11 @@ def evaluate(
         int, typer.Option(metavar="N", callback=at_least(0), help="Also N passes of each model with its own dropout.")
     ] = 0,
     tta: Annotated[
-        str | None, typer.Option(metavar="VIEWS", help="Also several views of each image: flip, scale or flip,scale.")
+        str | None,
+        typer.Option(
+            metavar="VIEWS",
+            help="Also several views of each image: flip, scale or flip,scale; or as flip,scale 0.5.",
+        ),
     ] = None,
     members: Members = None,
     draws: Annotated[int, typer.Option(metavar="N", callback=at_least(1), help="At most so many draws per M.")] = 16,

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from epibench.cuda_graphs import Graph
 from epibench.errors import InputError
-from epibench.networks.stages import DropoutPasses, State
+from epibench.networks.stages import DropoutPasses, Parts, Staged, State
 
 # How far outputs may be from those of the plain network, as ‖difference‖ / ‖output‖.
 TOLERANCES = {("cpu", torch.float32): 1e-5, ("cuda", torch.float32): 1e-3}
@@ -51,21 +51,27 @@ class CompiledNetwork:
 
     network: nn.Module
     speed: Speed
-    passes: DropoutPasses | None = None  # of the network, where it has dropout
+    passes: DropoutPasses | Parts | None = None  # of the network, where members share a part of it
     _holds: object = None
     _tensors: WeakKeyDictionary[nn.Module, list[Tensor]] = field(default_factory=WeakKeyDictionary)
 
     @classmethod
-    def like(cls, network: nn.Module, rate: float, speed: Speed) -> CompiledNetwork:
-        """Of the architecture of a network that is ready to predict; rate: of dropout after its places."""
+    def like(cls, network: nn.Module, rate: float, speed: Speed, shared: int = 0) -> CompiledNetwork:
+        """Of the architecture of a network that is ready to predict.
+
+        rate: of dropout after its places; shared: how many of its first stages members share.
+        """
         own = copy.deepcopy(network)
+        if shared:
+            assert isinstance(own, Staged)
+            return cls(own, speed, Parts.of(own, shared))
         return cls(own, speed, DropoutPasses.of(own, rate))
 
     def __post_init__(self) -> None:
         self.forward: Callable[[Mapping[str, Tensor]], Tensor] = self._fast(self.network)
         if self.passes is not None:
             self.shared: Callable[[Mapping[str, Tensor]], State] = self._fast(self.passes.shared)
-            self.rest: Callable[[State, Tensor], Tensor] = self._fast(self.passes.rest)
+            self.rest: Callable[..., Tensor] = self._fast(self.passes.rest)
 
     def hold(self, name: object, network: nn.Module) -> None:
         """Take over the weights of a member's network, unless they are there."""

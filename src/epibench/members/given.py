@@ -9,19 +9,17 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from epibench.data.classes import ClassTable
 from epibench.errors import InputError
 from epibench.imported import error_in_words
-from epibench.members.formats import RESAMPLE, GivenNetwork, ModelFormat, resized
-from epibench.members.networks import ImagePool, Inputs, Outputs, image_size, pass_keys
+from epibench.members.formats import GivenNetwork, ModelFormat
+from epibench.members.networks import ImagePool, Inputs, Outputs, pass_keys
+from epibench.members.views import mapped_back, seen
 from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout
 from epibench.plans import Plan
-
-VIEWS = ("flip", "scale")
-SCALES = (0.75, 1.25)
 
 
 @dataclass(frozen=True)
@@ -41,42 +39,6 @@ class GivenModel:
     module: nn.Module | None = None  # an object of the user's, which is to be left as it was
 
 
-@dataclass(frozen=True)
-class View:
-    """A way to look at an image, and back: mirrored, or scaled."""
-
-    flip: bool = False
-    scale: float = 1.0
-
-    def inputs(self, inputs: Inputs) -> Inputs:
-        """Every image, seen this way."""
-        if self.scale != 1:
-            height, width = (max(1, round(self.scale * side)) for side in image_size(inputs))
-            inputs = {name: _scaled(values, (height, width), name) for name, values in inputs.items()}
-        return {name: values.flip(-1) for name, values in inputs.items()} if self.flip else inputs
-
-    def outputs(self, outputs: Outputs) -> Outputs:
-        """What is predicted of it, as of the image; grids of any size lie on the image anyway."""
-        return {name: values.flip(-1) for name, values in outputs.items()} if self.flip else outputs
-
-
-def _scaled(values: Tensor, size: tuple[int, int], name: str) -> Tensor:
-    if name != "image" or values.dim() != 4:
-        raise InputError(f"views at other scales are for images alone, and there is '{name}'; leave out scale")
-    if values.dtype == torch.uint8:
-        return resized(values, size, RESAMPLE["bilinear"])
-    return nn.functional.interpolate(values, size, mode="bilinear", align_corners=False, antialias=True)
-
-
-def make_views(names: Sequence[str]) -> tuple[View, ...]:
-    """The image itself, then its views: mirrored, at other scales, and both."""
-    for name in names:
-        if name not in VIEWS:
-            raise InputError(f"view '{name}' is unknown; there are {', '.join(VIEWS)}")
-    scales = (1.0, *(SCALES if "scale" in names else ()))
-    return tuple(View(flip, scale) for scale in scales for flip in ((False, True) if "flip" in names else (False,)))
-
-
 @dataclass
 class GivenPool(ImagePool):
     """Members that are given models: each by itself, or passes of each with its dropout, or views of each image.
@@ -92,7 +54,6 @@ class GivenPool(ImagePool):
     passes: int = 0
     rate: float | None = None
     classes: bool = False  # whether models predict classes, also where they only rank
-    views: tuple[View, ...] = (View(),)
 
     def shares(self, member: Member) -> Member:
         """All members of a model share it."""
@@ -121,16 +82,17 @@ class GivenPool(ImagePool):
 
     def predict(self, member: Member, network: nn.Module, inputs: Inputs) -> Outputs:
         """What the model makes of the member's view."""
-        view = self.views[member.snapshot]
+        view = self.view(member)
+        inputs = seen(view, inputs)
         try:
-            outputs: Outputs = network(view.inputs(inputs))
+            outputs: Outputs = network(inputs)
         except InputError:
             raise
         except Exception as error:
             shapes = ", ".join(f"{name} {tuple(values.shape)}" for name, values in inputs.items())
             name = self.models[member.network].name
             raise InputError(f"{name}: fails on an image ({shapes}): {error_in_words(error)}") from None
-        return view.outputs(outputs)
+        return mapped_back(view, outputs)
 
 
 def module_bytes(module: nn.Module) -> int:
@@ -138,15 +100,9 @@ def module_bytes(module: nn.Module) -> int:
     return sum(int(each.nbytes) for each in (*module.parameters(), *module.buffers()))
 
 
-def given_members(num_models: int, passes: int = 0, views: int = 1) -> MemberTable:
-    """One member of each model, or passes, or views of it, which are drawn in their order."""
-    each = max(1, passes) * views
-    members = tuple(
-        Member(model, view, number)
-        for model in range(num_models)
-        for view in range(views)
-        for number in range(max(1, passes))
-    )
+def given_members(num_models: int, each: int = 1) -> MemberTable:
+    """One member of each model, or so many passes or views of it, which are drawn in their order."""
+    members = tuple(Member(model, 0, number) for model in range(num_models) for number in range(each))
     plan: Plan = "random" if each == 1 else "prefix"
     return MemberTable(members, plan, None if each == 1 else tuple(member.network for member in members))
 

@@ -26,13 +26,15 @@ from epibench.members.compiled import OPTIONS, PLAIN, CompiledNetwork, Speed, ch
 from epibench.members.copied_ahead import copied_ahead
 from epibench.members.maps import GroupedMaps, Maps, Size, Window, WindowMaps, joined, whole, windows_over
 from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, Pool, PoolOnData, Stopwatch, chunk_size
+from epibench.members.views import mapped_back, seen
 from epibench.methods.contract import Member, MemberTable
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.networks.resnet import fold_batch_norm
 from epibench.networks.shaping import shape_like
-from epibench.networks.stages import DropoutPasses, Staged, State, repeated
+from epibench.networks.stages import DropoutPasses, Parts, Staged, State, first_modules, repeated
 from epibench.parallel import in_threads
 from epibench.training.state import Weights
+from epibench.views import IDENTITY, View
 
 Inputs = Mapping[str, Tensor]
 Outputs = dict[str, Tensor]
@@ -54,7 +56,8 @@ class ImagePool(Pool):
 
     seed: of dropout masks; resident: so many networks are kept on the device at once. With a `precision` of bfloat16
     they predict in mixed precision. window: the size of the parts of an image that networks see one at a time, None for
-    all of it; overlap: the share of their sides that neighbours have in common.
+    all of it; overlap: the share of their sides that neighbours have in common. views: how members of one network see
+    images, by their numbers; () where all see them as they are.
     """
 
     kind: str
@@ -66,6 +69,7 @@ class ImagePool(Pool):
     precision: torch.dtype = torch.float32
     window: Size | None = None
     overlap: float = 0.0
+    views: tuple[View, ...] = ()
     in_parallel: ClassVar[bool] = True  # several passes of one network can be made at once
     _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict, init=False)
 
@@ -91,8 +95,13 @@ class ImagePool(Pool):
 
     def predict(self, member: Member, network: nn.Module, inputs: Inputs) -> Outputs:
         """What a member predicts, by name, (image, …, row, column), perhaps on a coarser grid."""
-        raw = network(inputs)
-        return LIKELIHOODS[self.kind].image_outputs(raw.float())
+        view = self.view(member)
+        raw = network(seen(view, inputs))
+        return mapped_back(view, LIKELIHOODS[self.kind].image_outputs(raw.float()))
+
+    def view(self, member: Member) -> View:
+        """How a member sees images."""
+        return self.views[member.number] if self.views else IDENTITY
 
     def resident_slices(self, members: slice) -> Iterator[slice]:
         """Slices of members, each of whose networks fit onto the device together."""
@@ -182,8 +191,9 @@ class NetworkPool(ImagePool):
 
     load: the weights of a member; loaded_at_once: files that are read at the same time. rate: of dropout, 0 for none;
     the masks of a pass are a function of (seed, method, network, pass, image). Passes of one network share what comes
-    before the first dropout. speed: whether networks are compiled or recorded; then the first ones are compared with
-    the plain network.
+    before the first dropout. shared_stages: given the names of the network's stages, how many of the first ones members
+    of one trained network share: these are loaded once, and computed once for an image. speed: whether networks are
+    compiled or recorded; then the first ones are compared with the plain network.
     """
 
     build: Callable[[], nn.Module]
@@ -191,27 +201,39 @@ class NetworkPool(ImagePool):
     method: str
     rate: float = 0.0
     _: KW_ONLY
+    shared_stages: Callable[[Sequence[str]], int] = lambda names: 0
     speed: Speed = PLAIN
     loaded_at_once: int = 1
     compiled: CompiledNetwork | None = field(default=None, init=False)  # once it was tried
 
     def shares(self, member: Member) -> Member:
-        """Passes of one network share it."""
-        return Member(member.network, member.snapshot) if self.rate else member
+        """Passes and views of one network share it."""
+        return Member(member.network, member.snapshot) if self.rate or self.views else member
 
     def plain_network(self) -> nn.Module:
-        """One with random weights."""
-        return self.build().to(self.device).eval()
+        """One of the sizes that members have, without their weights."""
+        return shape_like(self.build(), self.sizes).to(self.device).eval()
 
     def num_bytes(self, member: Member) -> int:
-        """All networks are built alike."""
-        return sum(int(each.nbytes) for each in self.skeleton.state_dict().values())
+        """All networks have the same sizes."""
+        return sum(int(each.nbytes) for each in self.sizes.values())
+
+    @cached_property
+    def sizes(self) -> Weights:
+        """The weights of the first member without their content; they may be smaller than those that are built."""
+        first = self.shares(self.table.members[0])
+        return {name: each.to("meta") for name, each in self.load(first).items()}
 
     @cached_property
     def skeleton(self) -> nn.Module:
         """A network as it is built; one that has stages has no memory for its weights."""
         network = self.build()
         return without_weights(network) if isinstance(network, Staged) else network
+
+    @cached_property
+    def trunk(self) -> int:
+        """How many first stages members of one trained network share."""
+        return self.shared_stages(list(self.skeleton.stages())) if isinstance(self.skeleton, Staged) else 0
 
     @property
     def splits(self) -> bool:
@@ -232,7 +254,8 @@ class NetworkPool(ImagePool):
         """Load the networks that are not on the device, several at once."""
         wanted = dict.fromkeys(map(self.shares, members))
         missing = [name for name in wanted if name not in self._networks][: self.resident]
-        if self.loaded_at_once > 1 and len(missing) > 1 and self.num_bytes(missing[0]):  # the skeleton is there
+        if self.loaded_at_once > 1 and len(missing) > 1:
+            _ = self.skeleton  # it is made once, not by each thread
             for name in wanted.keys() & self._networks.keys():
                 self._networks.move_to_end(name)
             self.make_room(len(missing))
@@ -249,6 +272,7 @@ class NetworkPool(ImagePool):
         except RuntimeError as error:
             reason = str(error).splitlines()[-1].strip()
             raise InputError(f"{self.method}: the weights of network {member.network} do not fit ({reason})") from None
+        self._share_trunk(member, network)
         network.to(self.device).eval().requires_grad_(False)
         if self.device.type == "cuda":
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -260,11 +284,20 @@ class NetworkPool(ImagePool):
             fold_batch_norm(network)
         return network
 
+    def _share_trunk(self, member: Member, network: nn.Module) -> None:
+        """Let a network have its first stages in common with one that is loaded, where members share these."""
+        others = (each for other, each in list(self._networks.items()) if same_network(other) == same_network(member))
+        if self.trunk and (loaded := next(others, None)) is not None:
+            assert isinstance(network, Staged)
+            for name in first_modules(network, self.trunk):
+                network.set_submodule(name, loaded.get_submodule(name))
+
     def predictions(self, members: Sequence[Member], inputs: Inputs, images: range) -> list[Outputs]:
         """What each member predicts for a window of images."""
-        if not self.speed.any and not self.splits:
+        if not self.speed.any and not self.splits and not self.trunk:
             return super().predictions(members, inputs, images)
-        groups = [list(group) for _, group in itertools.groupby(members, self.shares)]
+        together = same_network if self.trunk else self.shares
+        groups = [list(group) for _, group in itertools.groupby(members, together)]
         if self.speed.any and self.compiled is None:
             self.compiled = self._tried(groups[0], inputs, images)
         return [outputs for group in groups for outputs in self._of_network(group, inputs, images, self.compiled)]
@@ -280,7 +313,7 @@ class NetworkPool(ImagePool):
         tried = {"the first image": inputs, "the negative of the first image": negative(inputs)}
         plain = [self._of_network(group, given, images, None) for given in tried.values()]
         try:
-            compiled = CompiledNetwork.like(self.network(group[0]), self.rate, self.speed)
+            compiled = CompiledNetwork.like(self.network(group[0]), self.rate, self.speed, self.trunk)
             found = [self._of_network(group, given, images, compiled) for given in tried.values()]
         except (InputError, torch.OutOfMemoryError):
             raise
@@ -294,14 +327,20 @@ class NetworkPool(ImagePool):
     def _of_network(
         self, members: Sequence[Member], inputs: Inputs, images: range, compiled: CompiledNetwork | None
     ) -> list[Outputs]:
-        """What members that share a network predict."""
+        """What members that share a network, or a part of it, predict."""
+        if self.trunk:
+            return self._of_trunk(members, inputs, compiled)
         name = self.shares(members[0])
         network = self.network(name)
         if compiled is not None:
             compiled.hold(name, network)
         if not self.rate:
+            forward = compiled.forward if compiled else network
+            views = [self.view(member) for member in members]
+            given = [seen(view, inputs) for view in views]  # as inputs are made elsewhere: else it compiles once more
             with self.predicting():
-                return [self._outputs((compiled.forward if compiled else network)(inputs))]
+                raw = [self._outputs(forward(each)) for each in given]
+                return [mapped_back(view, outputs) for view, outputs in zip(views, raw, strict=True)]
         passes = compiled or DropoutPasses.of(network, self.rate)
         assert passes is not None
         keys = pass_keys(self.seed, self.method, members, images, self.device)
@@ -322,6 +361,33 @@ class NetworkPool(ImagePool):
         done = [go_on(each) for each in batched] if alone else in_threads(go_on, batched)
         return [outputs for each in done for outputs in each]
 
+    def _of_trunk(self, members: Sequence[Member], inputs: Inputs, compiled: CompiledNetwork | None) -> list[Outputs]:
+        """What members predict that share their first stages, which are computed once."""
+        networks = {member: self.network(member) for member in members}  # before threads begin
+
+        def parts_of(member: Member) -> Parts | CompiledNetwork:
+            network = networks[member]
+            if compiled is None:
+                assert isinstance(network, Staged)
+                return Parts.of(network, self.trunk)
+            compiled.hold(member, network)
+            return compiled
+
+        def share(given: Inputs) -> State:
+            with self.predicting():
+                state: State = parts_of(members[0]).shared(given)
+                return state
+
+        def go_on(member: Member) -> Outputs:
+            with self.predicting():
+                return self._outputs(parts_of(member).rest(state))
+
+        if self.device.type != "cpu" or compiled is not None:
+            state = share(inputs)
+            return [go_on(member) for member in members]
+        (state,) = in_threads(share, [inputs])
+        return in_threads(go_on, members)
+
     def _passes_at_once(self, passes: int, inputs: Inputs) -> int:
         """Passes that are made in one batch: a part of all that leaves no rest, so that batches are of one size."""
         height, width = image_size(inputs)
@@ -331,6 +397,11 @@ class NetworkPool(ImagePool):
 
     def _outputs(self, raw: Tensor) -> Outputs:
         return contiguous(LIKELIHOODS[self.kind].image_outputs(raw.float()))
+
+
+def same_network(member: Member) -> tuple[int, int]:
+    """The trained network behind a member, and which of its kept weights."""
+    return member.network, member.snapshot
 
 
 def contiguous(outputs: Outputs) -> Outputs:

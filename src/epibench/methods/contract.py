@@ -17,11 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from epibench.plans import Plan
 from epibench.training.rules import Rule, Schedule
 from epibench.training.state import TrainingPlan, Weights
+from epibench.views import View
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from epibench.networks.last_layer import LastLayers
+    from epibench.training.stacked import StackedTraining
 
 # Marks an option that changes no trained network, such as how many there are or how they are drawn from.
 AFTER_TRAINING = "after training"
@@ -90,6 +92,8 @@ class Method(BaseModel, ABC):
     samples: ClassVar[bool] = False  # whether it samples the posterior, which takes a prior on every parameter
     version: ClassVar[str] = "1"  # raised when its code comes to train or fit other weights
     single: ClassVar[bool] = False  # whether its members never predict together: only M = 1 makes sense
+    bounded: ClassVar[bool] = False  # whether M that are too large for it are left out, instead of being refused
+    only_images: ClassVar[str | None] = None  # why it is not for toy problems, if it is not
 
     diverged: Annotated[Literal["stop", "drop"], AFTER_TRAINING] = "stop"  # what happens when networks become NaN
     num_epochs: int = Field(150, ge=1)
@@ -148,6 +152,10 @@ class Method(BaseModel, ABC):
         """
         return make()
 
+    def stack(self, training: StackedTraining) -> StackedTraining:
+        """How networks on toy problems are trained, by default each for itself; some may be tied to each other."""
+        return training
+
     @property
     def training(self) -> TrainingPlan:
         """All that it decides about training."""
@@ -170,12 +178,16 @@ class Method(BaseModel, ABC):
 
     @property
     def passes(self) -> tuple[int, int]:
-        """Members of each kept network that predict together, and how many such sets; (1, 1) without dropout."""
+        """Members of each kept network that predict together, and how many such sets; (1, 1): each is a member."""
         return (1, 1)
 
     @property
-    def shared_stages(self) -> int:
-        """How many of their first stages (`networks.stages`) members of one trained network share."""
+    def member_views(self) -> tuple[View, ...]:
+        """How members of one network see images, by their numbers; () where all see them as they are."""
+        return ()
+
+    def shared_stages(self, names: Sequence[str]) -> int:
+        """How many of their first stages (`networks.stages`) members of one trained network share; names: of all."""
         return 0
 
     @property
@@ -183,6 +195,12 @@ class Method(BaseModel, ABC):
         """The largest M that can be drawn from its pool: of all members, or of those of one network or chain."""
         of_network = len(self.keep) * self.passes[0]
         return self.num_trained * of_network if self.plan in ("random", "disjoint") else of_network
+
+    def draw_sizes(self, asked: Sequence[int]) -> tuple[int, ...]:
+        """Of the sizes M that a recipe asks for, those that are drawn from its pool."""
+        if self.single:
+            return (1,)
+        return tuple(size for size in asked if not self.bounded or size <= self.largest_draw)
 
     def members(self, networks: Sequence[int]) -> MemberTable:
         """Every member of these trained networks: their kept weights, and the passes of each."""
@@ -206,6 +224,11 @@ class Method(BaseModel, ABC):
     def posterior(self, trained: TrainedNetwork) -> Weights:
         """What is fitted to a network after its training, and saved beside it; by default nothing."""
         return {}
+
+    @property
+    def fitted_size(self) -> float:
+        """How large that is, about, where it is large: in multiples of the weights of a network."""
+        return 0.0
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
         """The weights of a member: those that were kept."""

@@ -10,8 +10,8 @@ from epibench.methods.contract import Method
 from epibench.training.rules import SGD, Adam, AdamW, Rule, Schedule, constant, poly
 
 
-class Optimised(Method):
-    """Networks that are optimised for the mean loss U/N and kept at the end of training.
+class WithOptimiser(Method):
+    """Networks that are optimised for the mean loss U/N; how the rate changes is for each method to say.
 
     For regression the published loss leaves the ½ of the Gaussian out: a published rate of SGD is twice as large here.
     same_start: all networks start from the initial weights of network 0; order of the data, crops and dropout differ.
@@ -19,7 +19,6 @@ class Optimised(Method):
 
     optimiser: Literal["adam", "adamw", "sgd", "momentum"] = "adam"
     learning_rate: float = Field(1e-3, gt=0, le=1e6)
-    decay: Literal["none", "poly"] = "none"
     same_start: bool = False
 
     @property
@@ -32,6 +31,12 @@ class Optimised(Method):
         """The update rule of the optimiser."""
         rules: dict[str, Rule] = {"adam": Adam(), "adamw": AdamW(), "sgd": SGD(0.0), "momentum": SGD(0.9)}
         return rules[self.optimiser]
+
+
+class Optimised(WithOptimiser):
+    """Networks that are kept at the end of training, at a rate that is constant or falls to 0."""
+
+    decay: Literal["none", "poly"] = "none"
 
     @property
     def schedule(self) -> Schedule:

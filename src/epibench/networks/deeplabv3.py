@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from epibench.errors import InputError
+from epibench.networks.channels import ChannelGroup, Channels
 from epibench.networks.resnet import NARROWEST, FarConv2d, ResNet, initialise, load_backbone
 from epibench.networks.stages import State, Step
 
@@ -97,6 +99,14 @@ class DeepLabV3(nn.Module):
             "pyramid": partial(_applied, self.pyramid),
             "logits": lambda state: self.logits(state[-1]).float(),
         }
+
+    def channel_groups(self) -> list[ChannelGroup]:
+        """All channels but those of the image and of the logits (`networks.channels`)."""
+        channels, pyramid = Channels(self), self.pyramid
+        features = self.backbone.note_channels(channels)
+        beside = [channels.layer(layer, features) for layer in (*pyramid.branches, pyramid.mean)]
+        channels.read(self.logits, channels.layer(pyramid.project, [*itertools.chain(*beside)]))
+        return channels.groups
 
     def _normalised(self, inputs: Mapping[str, Tensor]) -> Tensor:
         image = inputs["image"].flip(1) if self.blue_first else inputs["image"]

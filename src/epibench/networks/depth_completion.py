@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from epibench.errors import InputError
-from epibench.networks.resnet import BasicBlock, make_stage
+from epibench.networks.channels import ChannelGroup, Channels, Features
+from epibench.networks.resnet import BasicBlock, block_channels, make_stage
 from epibench.networks.stages import State, Step
 
 SLOPE = 0.2  # of the leaky ReLUs
@@ -40,6 +42,7 @@ class DepthCompletion(nn.Module):
     with its skips; or with `decoder`, only what the decoder puts into those; or modules by their names.
     """
 
+    stage_modules: ClassVar = {"depth_stem": ("image_stem", "depth_stem"), "log_variance": ("mean", "log_variance")}
     last_layers = ("mean", "log_variance")
     luma: Tensor
 
@@ -101,6 +104,23 @@ class DepthCompletion(nn.Module):
         for number, (layer, join) in enumerate(zip(self.decoder, self.joined, strict=True)):
             steps |= {f"decoder.{number}": partial(_decoded, layer), f"joined.{number}": partial(_joined, join)}
         return {**steps, "log_variance": self._heads}
+
+    def channel_groups(self) -> list[ChannelGroup]:
+        """All channels but those of the inputs and of the outputs (`networks.channels`)."""
+        channels = Channels(self)
+        skips: list[Features] = [(*channels.layer(self.image_stem), *channels.layer(self.depth_stem))]
+        *stages, deepest = self.encoder
+        for stage in stages:
+            features = skips[-1]
+            for block in stage.children():
+                features = block_channels(channels, block, features)
+            skips.append(features)
+        features = channels.layer(deepest, skips[-1])
+        for layer in self.decoder:
+            features = (*channels.layer(layer, features), *skips.pop())
+        for head in (self.mean, self.log_variance):
+            channels.read(head, features)
+        return channels.groups
 
     def _stems(self, inputs: Mapping[str, Tensor]) -> State:
         """Sparse depth as it came, depth in every pixel if the network is anchored, and features."""

@@ -57,6 +57,11 @@ class StackedMLP:
         """Weights and biases of one member."""
         return self.heads * self.parameters_per_head
 
+    @property
+    def layer_names(self) -> list[str]:
+        """What the layers are called where members share some of them."""
+        return [f"layers.{number}" for number in range(len(self.shapes))]
+
     def layers(self, parameters: Tensor) -> list[Layer]:
         """The layers as views; a network is one head of one member."""
         flat = parameters.view(-1, self.parameters_per_head)

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from epibench.errors import InputError, some_of
+from epibench.networks.channels import Channels, Conv, Features
 
 Depth = Literal[18, 34, 50, 101, 152]
 OutputStride = Literal[8, 16, 32]
 Stem = Literal["single", "triple"]
-Conv = nn.Conv2d | nn.ConvTranspose2d
 
 BLOCKS: dict[int, tuple[int, int, int, int]] = {
     18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3),
@@ -124,6 +124,17 @@ class Bottleneck(nn.Module):
         return functional.relu(self.norm3(self.conv3(inner)) + self.shortcut(inputs))
 
 
+def block_channels(channels: Channels, block: nn.Module, inputs: Features) -> Features:
+    """The channels of a residual block: those inside, and those that it adds to what goes past it."""
+    assert isinstance(block, BasicBlock | Bottleneck)
+    *inside, last = ((getattr(block, conv), getattr(block, norm)) for conv, norm in block.folds)
+    inner = inputs
+    for conv, norm in inside:
+        inner = channels.through(conv, norm, inner)
+    past = inputs if isinstance(block.shortcut, nn.Identity) else channels.layer(block.shortcut, inputs)
+    return channels.add(*last, inner, to=past)
+
+
 def make_stage(
     block: type[BasicBlock | Bottleneck], inputs: int, outputs: int, num_blocks: int, stride: int = 1, dilation: int = 1
 ) -> nn.Sequential:
@@ -168,6 +179,16 @@ class ResNet(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """Features, (image, channel, ⌈height / output stride⌉, ⌈width / output stride⌉); one more with ceil_mode."""
         features: Tensor = self.stages(self.stem(image))
+        return features
+
+    def note_channels(self, channels: Channels) -> Features:
+        """The channels of all layers; returns those of the features."""
+        features: Features = ()
+        for conv, norm in itertools.pairwise(self.stem):
+            if isinstance(conv, nn.Conv2d):
+                features = channels.through(conv, norm, features)
+        for name in self.block_names():
+            features = block_channels(channels, self.get_submodule(name), features)
         return features
 
     def block_names(self) -> list[str]:

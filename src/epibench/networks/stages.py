@@ -29,18 +29,40 @@ class Staged(Protocol):
         """Its stages in the order of forward, by name."""
 
 
-def stages_before_dropout(names: Sequence[str], places: Sequence[str]) -> list[int] | None:
-    """For each place, how many stages lie before its dropout, ascending; None if one lies within a stage.
+def stages_up_to(names: Sequence[str], module: str) -> int | None:
+    """How many stages there are up to the last one that is this module or lies in it; None if none does."""
+    inside = [number for number, name in enumerate(names, 1) if f"{name}.".startswith(f"{module}.")]
+    return inside[-1] if inside else None
 
-    Dropout after a module comes after the last stage that is this module or lies in it.
+
+def stages_before_dropout(names: Sequence[str], places: Sequence[str]) -> list[int] | None:
+    """For each place, how many stages lie before its dropout, ascending; None if one lies within a stage."""
+    ends = [stages_up_to(names, place) for place in places]
+    return None if None in ends else sorted(end for end in ends if end is not None)
+
+
+def first_modules(network: Staged, number: int) -> list[str]:
+    """The names of the modules whose weights the first stages have.
+
+    A stage has those of the module that it is named after, or of the modules that the network's `stage_modules` gives
+    for it.
     """
-    ends = []
-    for place in places:
-        inside = [number for number, name in enumerate(names, 1) if f"{name}.".startswith(f"{place}.")]
-        if not inside:
-            return None
-        ends.append(inside[-1])
-    return sorted(ends)
+    given: Mapping[str, Sequence[str]] = getattr(network, "stage_modules", {})
+    return [module for name in list(network.stages())[:number] for module in given.get(name, (name,))]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A network as its first stages, which several members may share, and the rest."""
+
+    shared: Step
+    rest: Step
+
+    @classmethod
+    def of(cls, network: Staged, number: int) -> Parts:
+        """Cut after so many stages; with 0 what is shared are the inputs."""
+        steps = list(network.stages().values())
+        return cls(_in_a_row(steps[:number]), _in_a_row(steps[number:]))
 
 
 @dataclass(frozen=True)

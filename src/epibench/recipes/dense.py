@@ -324,6 +324,12 @@ class DenseRecipe(Recipe):
                 raise ValueError(f"data.domains: '{name}' cannot be a name: give letters, digits, '-' and '_'")
         check_uncertainty(self.likelihood, self.evaluation.uncertainty)
         for name in self.methods:
+            scaled = [str(view) for view in self.method(name).member_views if view.scale != 1]
+            if scaled and self.task == "depth":
+                raise ValueError(
+                    f"{self.setting(name, 'views')}: '{scaled[0]}' is for classes alone, a scene seen at another scale "
+                    f"has other depths; leave it out"
+                )
             network = self.network_of(name)
             if any(self.network_of(source) != network for source in self.sources(name)):
                 raise ValueError(f"{self.setting(name, 'of')}: {name} has other networks than those it starts from")

@@ -11,13 +11,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from epibench.files import NAME
 from epibench.imported import load_object
 from epibench.methods import METHODS, MemberTable, Method
+from epibench.methods.batch_ensemble import BatchEnsemble
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.shared_trunk import SharedTrunk
+from epibench.methods.snapshot import Snapshot
+from epibench.methods.swag import SWA, SWAG, MultiSWAG
+from epibench.methods.tta import TTA
 from epibench.plans import Plan
 from epibench.recipes.settings import describe
 from epibench.training.rules import Pace
@@ -106,6 +112,14 @@ class Recipe(Options):
     sgld: SGLD = SGLD()
     sghmc: SGHMC = SGHMC()
     cyclical: Cyclical = Cyclical()
+    snapshot: Snapshot = Snapshot()
+    swa: SWA = SWA()
+    swag: SWAG = SWAG()
+    multi_swag: MultiSWAG = MultiSWAG()
+    pruned: Pruned = Pruned()
+    shared_trunk: SharedTrunk = SharedTrunk()
+    batch_ensemble: BatchEnsemble = BatchEnsemble()
+    tta: TTA = TTA()
     laplace: Laplace = Laplace()
     variants: dict[str, Variant] = {}
 
@@ -146,7 +160,7 @@ class Recipe(Options):
             if name in self.variants and self.variants[name].method not in METHODS:
                 check_method(name, method)
             self.check_source(name)
-            if not method.single and max(self.members) > method.largest_draw:
+            if max(method.draw_sizes(self.members) or self.members) > method.largest_draw:
                 raise ValueError(
                     f"members: M = {max(self.members)} is impossible, the pool of {name} has {method.largest_draw} "
                     f"members to draw from"
@@ -192,6 +206,11 @@ class Recipe(Options):
             if (number := self.method(source).num_trained) < wanted:
                 raise ValueError(
                     f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has {number}"
+                )
+            if type(self.method(source)).build is not Method.build:
+                raise ValueError(
+                    f"{self.setting(name, 'of')}: networks of {source} are trained in a form of their own, from which "
+                    f"no others can start; take another method"
                 )
 
     def training_settings(self, name: str) -> dict[str, Any]:

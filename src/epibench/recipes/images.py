@@ -12,16 +12,23 @@ from epibench.data.sets.street import StreetSource
 from epibench.data.sets.synscapes import SynscapesSource
 from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.data.source import Size
+from epibench.methods.batch_ensemble import BatchEnsemble
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.laplace import Laplace
 from epibench.methods.map import MAP, MaximumLikelihood
 from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.pruned import Pruned
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import SGLD
+from epibench.methods.shared_trunk import SharedTrunk
+from epibench.methods.snapshot import Snapshot
+from epibench.methods.swag import SWA, SWAG, MultiSWAG
+from epibench.methods.tta import TTA
 from epibench.recipes import dense
 from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, TrainingOptions
 from epibench.results import QUICK
+from epibench.training.rules import POWER
 
 # Targets in the wild stay exact and complete: the question is that of clean, so that errors can be compared.
 EXACT = ("target",)
@@ -34,6 +41,10 @@ CITYSCAPES_WEIGHTS = (
 
 # Of chains: with few images and many parameters, that of the posterior (1) knows next to nothing of the data.
 TEMPERATURE = 1e-4
+# Pruned networks are trained on for so much of a training.
+FINE_TUNED = 0.2
+# Of a shared trunk: the encoder of the depth network, and DeepLabv3 up to the third of its four stages.
+ENCODER, THREE_STAGES = "encoder.4", "backbone.stages.2"
 
 
 def compared(
@@ -42,15 +53,18 @@ def compared(
     num_networks: int,
     num_passes: int,
     rate: float,
+    shared: int | str = THREE_STAGES,
     sampled: Mapping[str, Any] | None = None,
     **dropout: Any,
 ) -> dict[str, Any]:
     """Ensembling and MC-dropout, which are compared, and beside them point estimates and chains.
 
-    trained: how networks are; sampled: how chains differ, where that was tuned; dropout: what else differs for
-    MC-dropout. A chain takes as many steps as four networks; half of them, a quarter with cycles, are its warm-up. Only
-    SGHMC on street-depth and street-segmentation was tuned (docs/results/sgmcmc.md). SGLD has ten times its rate: with
-    friction 0.1, SGHMC goes as far in a step. Elsewhere that is a tenth of Adam's.
+    trained: how networks are; shared: the end of a shared trunk; sampled: how chains differ, where that was tuned;
+    dropout: what else differs for MC-dropout. A chain takes as many steps as four networks; half of them, a quarter
+    with cycles, are its warm-up. Only SGHMC on street-depth and street-segmentation was tuned (docs/results/sgmcmc.md).
+    SGLD has ten times its rate: with friction 0.1, SGHMC goes as far in a step. Elsewhere that is a tenth of Adam's. A
+    network of SWA, SWAG or a snapshot ensemble takes as many steps as one of the ensemble. What was pruned goes through
+    the last fifth of its training once more (learning rate rewinding, Renda et al. 2020).
     """
     networks = {"decay": "poly", "diverged": "drop", **trained}
     adam = trained["learning_rate"] if trained.get("optimiser", "adam").startswith("adam") else 1e-3
@@ -59,6 +73,11 @@ def compared(
         **{"warm_up_epochs": 2 * trained["num_epochs"], "warm_up_rate": adam, "preconditioned": True},
         **{"learning_rate": adam / 10, "power": 0, "temperature": TEMPERATURE},
         **{"num_snapshots": num_passes, "refresh_batches": 16, "diverged": "drop", **(sampled or {})},
+    }
+    cycles = {name: option for name, option in networks.items() if name != "decay"}
+    rewound = {
+        "num_epochs": max(1, round(FINE_TUNED * trained["num_epochs"])),
+        "learning_rate": trained["learning_rate"] * (FINE_TUNED**POWER if networks["decay"] == "poly" else 1),
     }
     passes = {"num_networks": num_networks, "num_passes": num_passes, "rate": rate}
     samples = {"num_networks": min(num_networks, num_members), "num_samples": num_passes}
@@ -70,7 +89,15 @@ def compared(
         "ml": MaximumLikelihood(num_restarts=4, **networks),
         "sgld": SGLD(burn_in=0.2, **chains),
         "sghmc": SGHMC(burn_in=0.2, **{**chains, "learning_rate": chains["learning_rate"] / 10}),
+        "pruned": Pruned(num_members=num_members, sets="random", **{**networks, **rewound}),
         "cyclical": Cyclical(num_cycles=2, exploration=0.3, **{**chains, "warm_up_epochs": trained["num_epochs"]}),
+        "snapshot": Snapshot(num_networks=num_networks, num_cycles=min(num_passes, trained["num_epochs"]), **cycles),
+        "swa": SWA(num_networks=num_networks, **networks),
+        "swag": SWAG(num_networks=num_networks, num_samples=num_passes, **networks),
+        "multi_swag": MultiSWAG(num_networks=num_networks, num_samples=num_passes, **networks),
+        "shared_trunk": SharedTrunk(num_trunks=num_networks, num_heads=num_passes, shared=shared, **networks),
+        "batch_ensemble": BatchEnsemble(num_networks=num_networks, num_members=4, **networks),
+        "tta": TTA(num_networks=num_networks, batch_size=trained["batch_size"], diverged="drop"),
         "laplace": Laplace(batch_size=trained["batch_size"], diverged="drop", **samples),
     }
 
@@ -98,7 +125,15 @@ def street_depth() -> DenseRecipe:
         training=TrainingOptions(epoch_steps=50, crop=(64, 128), prior_scale=3.0),
         data=clean_to_wild(256, 16, (128, 256), severities=(2, 5), without=EXACT),
         evaluation=EvaluationOptions(batch_size=4),
-        **compared(trained, num_members=10, num_networks=4, num_passes=8, rate=0.2, sampled={"learning_rate": 1e-3}),
+        **compared(
+            trained,
+            num_members=10,
+            num_networks=4,
+            num_passes=8,
+            rate=0.2,
+            shared=ENCODER,
+            sampled={"learning_rate": 1e-3},
+        ),
     )
 
 
@@ -116,7 +151,7 @@ def street_depth_large() -> DenseRecipe:
         training=TrainingOptions(epoch_steps=100, crop=(192, 384)),
         data=clean_to_wild(2000, 100, (256, 512), without=EXACT),
         evaluation=EvaluationOptions(batch_size=8),
-        **compared(trained, num_members=20, num_networks=8, num_passes=16, rate=0.2),
+        **compared(trained, num_members=20, num_networks=8, num_passes=16, rate=0.2, shared=ENCODER),
     )
 
 
@@ -135,7 +170,7 @@ def street_to_kitti() -> DenseRecipe:
         training=TrainingOptions(epoch_steps=100, crop=(192, 384), thin=(0.4, 1.0), clip=1.0),
         data=DataOptions(train=street, domains={"street": tested, "kitti": KittiSource()}),
         evaluation=EvaluationOptions(batch_size=4, pictures=3),
-        **compared(trained, num_members=10, num_networks=4, num_passes=8, rate=0.2),
+        **compared(trained, num_members=10, num_networks=4, num_passes=8, rate=0.2, shared=ENCODER),
     )
 
 
@@ -144,7 +179,7 @@ def kitti_depth() -> DenseRecipe:
     trained = {"num_epochs": 40, "batch_size": 4, "learning_rate": 1e-5, "decay": "none"}
     frames = VirtualKittiSource(crop=(352, 1216))
     tested = {"virtual-kitti": frames.model_copy(update={"split": "val"}), "kitti": KittiSource()}
-    methods = compared(trained, num_members=33, num_networks=16, num_passes=32, rate=0.5)
+    methods = compared(trained, num_members=33, num_networks=16, num_passes=32, rate=0.5, shared=ENCODER)
     methods["ensemble"] = methods["ensemble"].model_copy(update={"num_sets": {1: 32, 32: 4}})
     return DenseRecipe(
         name="kitti-depth",
@@ -290,7 +325,9 @@ def quick(recipe: DenseRecipe, num_images: int = 8) -> DenseRecipe:
     return recipe.changed(
         {
             "ensemble": {"num_members": 5},
+            "pruned": {"num_members": 5},
             "mc_dropout": {"num_networks": 2, "num_passes": 4},
+            "shared_trunk": {"num_trunks": 2, "num_heads": 4},
             "data": {"domains": domains},
         },
         name=recipe.name + QUICK,

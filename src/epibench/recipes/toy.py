@@ -66,6 +66,13 @@ class ToyRecipe(Recipe):
         return {**super().training_settings(name), **own}
 
     @model_validator(mode="after")
+    def _points(self) -> ToyRecipe:
+        for name in self.methods:
+            if (reason := self.method(name).only_images) is not None:
+                raise ValueError(f"methods: {name} is for images alone ({reason}); leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _one_network(self) -> ToyRecipe:
         for name, variant in self.variants.items():
             if variant.network:
@@ -185,7 +192,9 @@ def quick(recipe: ToyRecipe) -> ToyRecipe:
             "map": {"num_restarts": 4},
             "ml": {"num_restarts": 4},
             "ensemble": {"num_members": 128},
+            "pruned": {"num_members": 128},
             "mc_dropout": {"num_networks": 6, "num_passes": 64, "repeats": 1},
+            "shared_trunk": {"num_trunks": 6, "num_heads": 64},
             "sgld": chains,
             "sghmc": chains,
             "cyclical": {**chains, "num_epochs": 640, "num_cycles": 4},

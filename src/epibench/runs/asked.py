@@ -28,6 +28,7 @@ from epibench.interpolation import aligned_corners
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.members.model_files import WEIGHTS, hf_model, onnx_model, read_format, weights_model
+from epibench.methods.contract import Member
 from epibench.networks.shaping import shape_like
 from epibench.progress import Silent
 from epibench.recipes import DenseRecipe, read_recipe
@@ -116,6 +117,8 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
         raise InputError(f"run:{path}: has no method '{name}'; there are {', '.join(recipe.methods)}")
     if recipe.method(name).dropout:
         raise InputError(f"run:{path}: {name} has passes with dropout; take epibench evaluate {path} --on …")
+    if recipe.method(name).member_views:
+        raise InputError(f"run:{path}: {name} has views of images; take epibench evaluate {path} --on …")
     run = Run(recipe, folder, machine, Silent())
     trained = collect_trained(run, name)
     classes = ImageData(recipe).classes
@@ -136,12 +139,17 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
             f"run:{path}: {name} {number}",
             partial(load, number),
             read_as,
-            fingerprint("run", trained.fingerprints[trained.networks.index(member.network)], member.snapshot, given),
+            fingerprint("run", trained.fingerprints[trained.networks.index(member.network)], *_which(member), given),
             classes,
             {"run": str(path), "method": name, "network": member.network},
         )
         for number, member in enumerate(members)
     ]
+
+
+def _which(member: Member) -> list[int]:
+    """Tells members of one network apart."""
+    return [member.snapshot, *([member.number] if member.number else [])]
 
 
 def python_model(model: Any, number: int, read_as: ModelFormat | Mapping[str, Any] | None) -> GivenModel:

@@ -16,13 +16,14 @@ from epibench.data.batch import Samples
 from epibench.data.images import Frames
 from epibench.data.source import Watch, readable
 from epibench.errors import InputError
+from epibench.evaluation.cost import num_parameters
 from epibench.imported import error_in_words
 from epibench.networks.dropout import insert_dropout
 from epibench.plans import evenly_spaced
 from epibench.recipes import DenseRecipe, Recipe
 from epibench.runs.domains import ImageData
 from epibench.runs.folder import RunFolder
-from epibench.runs.trainers import augment_of
+from epibench.runs.trainers import augment_of, network_as_trained
 from epibench.runs.training_log import check_log
 from epibench.street import StreetDataset
 
@@ -79,6 +80,11 @@ def image_checks(data: ImageData, num_frames: int | None = 1, watch: Watch | Non
         to_train("network", partial(check_network, data)),
         to_train("training.log", partial(check_logging, recipe)),
         *([] if recipe.task == "depth" else [weights]),
+        *(
+            to_train(recipe.setting(name, "of"), partial(check_start, data, name))
+            for name in recipe.methods
+            if recipe.method(name).source is not None
+        ),
         *(to_train(recipe.setting(name, "batch_size"), partial(check_batch, recipe, name)) for name in recipe.methods),
     ]
 
@@ -173,8 +179,17 @@ def check_network(data: ImageData) -> str:
         except InputError as error:
             raise InputError(f"network.dropout_places: {error}") from None
     weights = getattr(recipe.network, "backbone_weights", None)
-    parameters = sum(each.numel() for each in network.parameters())
-    return f"{recipe.network.kind}, {parameters:,} parameters" + (f", weights of {weights} fit" if weights else "")
+    fit = f", weights of {weights} fit" if weights else ""
+    return f"{recipe.network.kind}, {num_parameters(network):,} parameters{fit}"
+
+
+def check_start(data: ImageData, name: str) -> str:
+    """The networks of a method can be made of those that they start from."""
+    try:
+        network = network_as_trained(data.recipe, name, data.num_classes)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    return f"{data.recipe.method(name).source}, {num_parameters(network):,} parameters"
 
 
 def check_own_network(name: str, network: nn.Module, data: ImageData) -> None:

@@ -64,7 +64,8 @@ def step_memory(build: Callable[[], nn.Module], loss: Loss, sample: Batch, batch
             with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
                 raw = network(batch.inputs)
             raw = upsampled(raw.float(), batch.target.shape[1:], aligned_corners(network))
-            mean_loss(loss(raw, batch.target), batch.valid).backward()  # type: ignore[no-untyped-call]
+            heads = [mean_loss(loss(each, batch.target), batch.valid) for each in torch.split(raw, batch_size)]
+            torch.stack(heads).sum().backward()  # type: ignore[no-untyped-call]
     return memory.peak
 
 

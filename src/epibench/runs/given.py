@@ -25,7 +25,7 @@ from epibench.files import NAME as NAME_PATTERN
 from epibench.files import read_json, write_json
 from epibench.members.draws import default_sizes, make_draws
 from epibench.members.formats import GivenNetwork, check_model
-from epibench.members.given import GivenModel, GivenPool, View, check_dropout, given_members, make_views
+from epibench.members.given import GivenModel, GivenPool, check_dropout, given_members
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
 from epibench.recipes.settings import validated
@@ -45,6 +45,7 @@ from epibench.runs.images import (
 from epibench.runs.run import collected
 from epibench.runs.train import Machine
 from epibench.standard_errors import points_backwards
+from epibench.views import View, parse_views
 
 NAME = "evaluate"
 SETTINGS_NAME = "evaluation.json"
@@ -71,7 +72,7 @@ class Question:
     """What is asked of given models. members: the M that are drawn, by default powers of two and all.
 
     mc_dropout: passes of each model with its own dropout; rate: of that, None for what it has. views: of every image
-    (`flip`, `scale`). unit: of numbers; depth: whether they are metres of depth; name: of the page.
+    (`flip`, `scale 0.75` …). unit: of numbers; depth: whether they are metres of depth; name: of the page.
     """
 
     members: tuple[int, ...] | None = None
@@ -196,7 +197,7 @@ class GivenEvaluation:
         if self.question.mc_dropout < 0 or self.question.draws < 1:
             raise InputError("mc_dropout and draws: give the number of passes, and at least one draw")
 
-    def check_views(self, models: Sequence[GivenModel]) -> None:
+    def check_views(self, models: Sequence[GivenModel], views: Sequence[View]) -> None:
         """Only images can be mirrored and scaled, and only what is predicted for their pixels mapped back."""
         for name, domain in self.domains.items():
             sample = domain.samples[0]
@@ -207,8 +208,12 @@ class GivenEvaluation:
                 )
             if not self.maps and sample.target.numel() > 1:
                 raise InputError(f"views: {name} has several numbers of a sample, which have no mirror image")
-        if "scale" in self.question.views and any(model.read_as.size is not None for model in models):
+        if all(view.scale == 1 for view in views):
+            return
+        if any(model.read_as.size is not None for model in models):
             raise InputError("views: a model that is fed images of one size sees no other scale; leave out scale")
+        if self.question.depth:
+            raise InputError("views: a scene that is seen at another scale has other depths; leave out scale")
 
     def settings(self) -> dict[str, Any]:
         """What was asked, as plain data."""
@@ -251,14 +256,14 @@ class GivenEvaluation:
             {key: self.evaluated_domain(key, domain, classes) for key, domain in self.domains.items()},
             self.maps,
         )
-        views = make_views(self.question.views)
+        views = parse_views(self.question.views)
         if len(views) > 1:
-            self.check_views(models)
+            self.check_views(models, views)
         several, alone = len(models) > 1, len(self.models) == 1
         label = ("Ensembling" if several else "One model") if alone else name
-        wanted: list[tuple[str, str, int, tuple[View, ...]]] = [(name, label, 0, (View(),))]
+        wanted: list[tuple[str, str, int, tuple[View, ...]]] = [(name, label, 0, ())]
         if self.question.mc_dropout:
-            wanted.append((_joined(name, "mc_dropout", alone), _label(label, "MC-dropout", alone), 1, (View(),)))
+            wanted.append((_joined(name, "mc_dropout", alone), _label(label, "MC-dropout", alone), 1, ()))
         if len(views) > 1:
             wanted.append((_joined(name, "views", alone), _label(label, "Views of the image", alone), 0, views))
         return [
@@ -275,14 +280,12 @@ class GivenEvaluation:
         chosen = "batch_size" in options.model_fields_set or not small
         return options if chosen else options.model_copy(update={"batch_size": LARGE_BATCH})
 
-    def make_pool(
-        self, models: Sequence[GivenModel], passes: int = 0, views: tuple[View, ...] = (View(),)
-    ) -> GivenPool:
+    def make_pool(self, models: Sequence[GivenModel], passes: int = 0, views: tuple[View, ...] = ()) -> GivenPool:
         """The members of these models."""
         question, options = self.question, self.question.evaluation
         pool = GivenPool(
             self.kind,
-            given_members(len(models), passes, len(views)),
+            given_members(len(models), max(1, passes, len(views))),
             models,
             seed=question.seed,
             device=self.machine.occupied(),
@@ -373,7 +376,7 @@ class GivenEvaluation:
         )
         facts = MethodFacts(
             label=label,
-            method="mc_dropout" if passes else "views" if len(views) > 1 else "given",
+            method="mc_dropout" if passes else "views" if views else "given",
             num_networks=len(models),
             num_members=pool.num_members,
             num_groups=len(models) if pool.group else None,

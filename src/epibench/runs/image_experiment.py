@@ -100,10 +100,12 @@ class ImageExperiment:
             seed=recipe.seed,
             method=method.name,
             rate=method.dropout,
+            shared_stages=method.shared_stages,
             device=machine.occupied(),
             precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
             window=options.window,
             overlap=options.overlap,
+            views=method.member_views,
             speed=Speed("inductor" if options.compile else None, options.cuda_graphs and machine.here.type == "cuda"),
             # What a method computes for a member may need processes of its own; plain files can be read at once.
             loaded_at_once=machine.workers if type(method).weights is Method.weights else 1,

@@ -23,14 +23,15 @@ from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.networks import portion_pixels
 from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, KERNEL_MEMORY, Pool, parts_of
-from epibench.methods.contract import MemberTable
+from epibench.methods.contract import MemberTable, Method
+from epibench.networks.shaping import shape_like
 from epibench.recipes import DenseRecipe
 from epibench.runs.checks import Check, Step
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
 from epibench.runs.images import SHARE_OF_MEMORY
 from epibench.runs.train import Run, draws_of, jobs_of
-from epibench.runs.trainers import TrainJob, augment_of, precision_of
+from epibench.runs.trainers import TrainJob, augment_of, network_as_trained, precision_of
 
 Value = TypeVar("Value")
 GIGABYTE = 1e9
@@ -129,6 +130,7 @@ class Needs:
         self.run, self.recipe, self.data, self.steps = run, recipe, data, steps
         self.on_gpu = run.machine.device.type == "cuda"
         self._metric_states = dict[tuple[str, str], int]()
+        self._networks = dict[str, torch.nn.Module]()
 
     @property
     def resources(self) -> list[Resource]:
@@ -158,10 +160,16 @@ class Needs:
         return sum(each.nbytes for each in self._network(name).state_dict().values())
 
     def _network(self, name: str) -> torch.nn.Module:
-        return self.recipe.method(name).build(self._builder(name))
+        """A network of a method as it is trained, without memory of its own."""
+        if name not in self._networks:
+            self._networks[name] = network_as_trained(self.recipe, name, self.data.num_classes).to("meta")
+        return self._networks[name]
 
-    def _builder(self, name: str) -> Callable[[], torch.nn.Module]:
-        return self.recipe.builder(self.data.num_classes, method=name)
+    def _make(self, name: str, trained: bool = False) -> torch.nn.Module:
+        """A network of a method as it predicts, or is trained, of its sizes."""
+        make = self.recipe.builder(self.data.num_classes, method=name)
+        network = self.recipe.method(name).build(make) if trained else make()
+        return shape_like(network, self._network(name).state_dict())
 
     def state(self, name: str) -> int:
         """Bytes of where the training of a network stands: parameters, what its rule remembers, buffers."""
@@ -173,6 +181,15 @@ class Needs:
         """Weights of a method that are not written yet."""
         jobs = [job for job in jobs_of(self.run, name) if job.files.failure() is None]
         return sum(not job.files.weights(number).exists() for job in jobs for number in range(len(job.files.keep)))
+
+    def fitted(self, name: str, networks: int) -> int:
+        """Bytes of what a method fits to so many networks."""
+        return int(networks * self.recipe.method(name).fitted_size * self.weights(name))
+
+    def unfitted(self, name: str) -> int:
+        """Networks of a method that nothing was fitted to yet."""
+        jobs = [job for job in jobs_of(self.run, name) if job.files.failure() is None]
+        return sum(not job.files.posterior(network).exists() for job in jobs for network in job.networks)
 
     def untrained(self, name: str) -> int:
         """Networks of a method that are still to be trained."""
@@ -216,6 +233,7 @@ class Needs:
         methods, states = self.recipe.methods, [0]
         if "train" in self.steps:
             yield Need("weights", sum(self.missing(name) * self.weights(name) for name in methods))
+            yield Need("what is fitted", sum(self.fitted(name, self.unfitted(name)) for name in methods))
             states += [self.at_once(name) * self.state(name) for name in methods]
         if "evaluate" in self.steps:
             if self.recipe.evaluation.store:
@@ -249,6 +267,8 @@ class Needs:
         for name in self.recipe.methods:
             if "train" in self.steps and self.untrained(name):
                 self._add(hosts, devices, self.training(name), self.at_once(name), self.state(name))
+                fitted = 2 * self.fitted(name, self.at_once(name))  # it is copied to be saved
+                hosts.append((hosts[-1][0], Need(f"what is fitted to networks of {name}", fitted)))
             if "evaluate" in self.steps and self.domains:
                 domain = max(self.domains, key=partial(self.metric_states, name))
                 self._add(hosts, devices, self.evaluation(name, domain), 1, self.metric_states(name, domain))
@@ -283,7 +303,7 @@ class Needs:
         mixed = str(precision_of(recipe, self.run.machine.device)) == "bf16-mixed"
         sample = augment_of(recipe)(self.data.train[0], 0)
         loss = LIKELIHOODS[recipe.likelihood].image_loss
-        build = partial(method.build, self._builder(name))
+        build = partial(self._make, name, trained=True)
         step = tried(partial(step_memory, build, loss, sample, images, mixed), 0)
         about = f"{at_once} × " if at_once > 1 else ""
         return [
@@ -300,7 +320,8 @@ class Needs:
         recipe, device, pool = self.recipe, self.run.machine.device, self.pool(name)
         states, batch = self.metric_states(name, domain), recipe.evaluation.batch_size
         sample, outputs = self.data.domain(domain).samples[0], self.data.num_classes or 2
-        build, weights = self._builder(name), sum(each.nbytes for each in self._builder(name)().state_dict().values())
+        build = partial(self._make, name)
+        weights = sum(each.nbytes for each in build().state_dict().values())
         peak, shape = tried(partial(pass_memory, build, sample, batch), (0, (batch, outputs, *sample.target.shape)))
         part = len(pool.table.members) if pool.group is None else largest_group(pool.table)
         enough = portion_pixels(device, part, self.data.num_classes)
@@ -309,8 +330,11 @@ class Needs:
         scored = CHUNK[device.type] * CHUNKS_AT_ONCE[device.type] * SCORED_BYTES * SCORED_COPIES
         if self.on_gpu:
             scored = max(scored, int(KERNEL_MEMORY * self.run.machine.memory))
-        networks = len({(member.network, member.snapshot) for member in pool.table.members})
-        loaded = min(networks * weights, int(SHARE_OF_MEMORY * self.run.machine.memory))
+        method, trunk = recipe.method(name), type(recipe.method(name)).shared_stages is not Method.shared_stages
+        shared = method.dropout or method.member_views or trunk  # then a network is there once for all its members
+        networks = len({(m.network, m.snapshot, 0 if shared else m.number) for m in pool.table.members})
+        largest = self.weights(name) if trunk else weights  # as it was trained: with all heads
+        loaded = min(networks * largest, int(SHARE_OF_MEMORY * self.run.machine.memory))
         maps = part * images * torch.Size(shape[1:]).numel() * 4
         return [
             Need(f"metrics of all draws of {name}, of a stretch of images and of those before", 2 * states),

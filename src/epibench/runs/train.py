@@ -114,7 +114,10 @@ def open_run(
 
 @dataclass(frozen=True)
 class Trained:
-    """The trained networks of a method that can be used, and why others diverged; seconds of all trainings together."""
+    """The trained networks of a method that can be used, and why others diverged.
+
+    seconds: of all trainings together, with what is fitted afterwards.
+    """
 
     method: Method
     jobs: Mapping[int, TrainJob]  # by the number of the network
@@ -280,7 +283,7 @@ def collect_trained(run: Run, name: str) -> Trained:
             continue
         if (notes := job.files.finished()) is None:
             raise InputError(f"{name}: network {job.networks[0]} was not trained; run the same command again")
-        seconds += notes.number("seconds")
+        seconds += notes.number("seconds") + job.fitting_seconds
         if rows := notes.log():
             steps, losses = [row.step for row in rows], [row.loss for row in rows]
             logs.append(TrainingLog(network=job.networks[0], steps=steps, loss=losses))
@@ -309,7 +312,7 @@ def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
     method = recipe.method(name)
     return make_draws(
         pool.num_members,
-        (1,) if method.single else recipe.members,
+        method.draw_sizes(recipe.members),
         plan=pool.plan,
         max_draws=lambda size: method.max_draws(size, recipe.draws),
         seed=recipe.seed,

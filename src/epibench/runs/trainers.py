@@ -37,7 +37,7 @@ from epibench.networks.shaping import shape_like
 from epibench.parallel import silenced_torch_threads
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, ToyRecipe
-from epibench.runs.checkpoints import MADE_ANEW, Checkpoints, OtherSettingsError, load_tensors, save_tensors
+from epibench.runs.checkpoints import MADE_ANEW, Checkpoints, OtherSettingsError, TensorFile, load_tensors, save_tensors
 from epibench.runs.domains import classes_of
 from epibench.runs.folder import locked
 from epibench.runs.jobs import JobFailedError, Send, end_with
@@ -118,10 +118,20 @@ class TrainJob:
 
     def is_fitted(self, network: int) -> bool:
         """Whether the method was fitted to a network with the options that it has now."""
+        return self._fit(network) is not None
+
+    def _fit(self, network: int) -> TensorFile | None:
+        """The notes on what was fitted to a network with the options that the method has now."""
         try:
-            return load_tensors(self.files.posterior(network), self.posterior_key, only_notes=True) is not None
+            return load_tensors(self.files.posterior(network), self.posterior_key, only_notes=True)
         except OtherSettingsError:
-            return False
+            return None
+
+    @property
+    def fitting_seconds(self) -> float:
+        """What the method took to fit all that it fits after training."""
+        fits = [self._fit(network) for network in self.networks] if self.recipe.method(self.method).fits else []
+        return sum(fit.number("seconds") for fit in fits if fit is not None and "seconds" in fit.notes)
 
 
 def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
@@ -184,8 +194,10 @@ def train_job(job: TrainJob, send: Send) -> None:
             if unfitted := job.unfitted:
                 view, finite = view_of(job), finite_networks(job)
                 for network in unfitted:
+                    begun = time.perf_counter()
                     tensors = job.recipe.method(job.method).posterior(view(network)) if network in finite else {}
-                    save_tensors(files.posterior(network), tensors, {"fingerprint": job.posterior_key})
+                    notes = {"fingerprint": job.posterior_key, "seconds": time.perf_counter() - begun}
+                    save_tensors(files.posterior(network), tensors, notes)
 
 
 def finite_networks(job: TrainJob) -> list[int]:
@@ -243,10 +255,19 @@ def stacked_view(job: TrainJob, recipe: ToyRecipe) -> Callable[..., TrainedNetwo
     return make
 
 
+@lru_cache(maxsize=1)
+def last_loaded(files: Checkpoints, snapshot: int) -> Weights:
+    """Kept weights, read once as long as no others are asked for."""
+    return files.load_weights(snapshot)
+
+
 def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
     """A large network; its data and its modules are made when they are asked for."""
     recipe = job.recipe
     assert isinstance(recipe, DenseRecipe)
+    # Where members are made of what was kept, those of one network follow each other and read the same file.
+    makes = type(recipe.method(job.method)).weights is not Method.weights
+    load = last_loaded if makes else Checkpoints.load_weights
 
     def images() -> Iterator[tuple[Any, torch.Tensor, torch.Tensor]]:
         samples, size = open_training_data(recipe), recipe.method(job.method).batch_size
@@ -258,7 +279,7 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
         return recipe.builder(num_classes_of(recipe, open_training_data(recipe)), method=job.method)().eval()
 
     def raw(weights: Weights, inputs: Any) -> torch.Tensor:
-        outputs: torch.Tensor = functional_call(network(), dict(weights), (inputs,))
+        outputs: torch.Tensor = functional_call(shape_like(network(), weights), dict(weights), (inputs,))
         return outputs
 
     def loaded(weights: Weights) -> torch.nn.Module:
@@ -285,7 +306,7 @@ def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
     def make(number: int, key: Callable[..., int], **fitted: Any) -> TrainedNetwork:
         return TrainedNetwork(
             number=number,
-            kept=job.files.load_weights,
+            kept=partial(load, job.files),
             key=key,
             batches=images,
             raw=raw,
@@ -315,7 +336,7 @@ def toy_network(recipe: ToyRecipe, toy: ToyProblem, kind: str | None = None) -> 
 def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> StackedTraining:
     """How a method trains its networks on a toy problem: on the posterior, U/N."""
     kind = "direct" if isinstance(method, Direct) else toy.kind
-    return StackedTraining(
+    plain = StackedTraining(
         **vars(method.training),
         network=toy_network(recipe, toy, kind),
         objective=OBJECTIVES[kind],
@@ -323,6 +344,7 @@ def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> Stac
         prior_precision=1 / recipe.prior_scale**2 if method.prior else 0.0,
         drop_diverged=method.diverged == "drop",
     )
+    return method.stack(plain)
 
 
 @stopping.in_steps()
@@ -539,6 +561,16 @@ def _memory_of(gibibytes: float | None, key: str) -> DecodedMemory:
 def num_classes_of(recipe: DenseRecipe, samples: Samples) -> int | None:
     """How many classes networks predict."""
     return classes_of(samples).num_classes if recipe.likelihood == "categorical" else None
+
+
+def network_as_trained(recipe: DenseRecipe, name: str, num_classes: int | None) -> torch.nn.Module:
+    """A network of a method in the form and of the sizes that it is trained in; its weights mean nothing."""
+    method = recipe.method(name)
+    network = method.build(recipe.builder(num_classes, method=name))
+    if method.source is None:
+        return network
+    weights = network_as_trained(recipe, method.source, num_classes).state_dict()
+    return shape_like(network, method.begin(weights, network))
 
 
 def large_training(

@@ -24,6 +24,8 @@ class Pace(NamedTuple):
     temperature: float = 1.0
 
 
+POWER = 0.9  # of the poly decay
+
 Schedule = Callable[[int, int], Pace]  # (step from 1, number of steps) -> pace
 
 
@@ -32,7 +34,7 @@ def constant(rate: float) -> Schedule:
     return lambda step, total: Pace(rate)
 
 
-def poly(rate: float, power: float = 0.9) -> Schedule:
+def poly(rate: float, power: float = POWER) -> Schedule:
     """α₀(1 − t/T)^power: down to 0 at the last step."""
     return lambda step, total: Pace(rate * (1 - step / total) ** power)
 

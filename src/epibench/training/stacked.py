@@ -73,12 +73,31 @@ OBJECTIVES = {
 }
 
 
+@dataclass(frozen=True)
+class Tied:
+    """Members that are trained as one network: they see the same batches, and share their first layers.
+
+    members: so many in each row of parameters, one after another. layers: that they share; these are the same in every
+    member, and move by the mean of the members' gradients. fixed: they do not move.
+    """
+
+    members: int = 1
+    layers: int = 0
+    fixed: bool = False
+
+    def views(self, network: StackedMLP, parameters: Tensor) -> list[Tensor]:
+        """Weights and biases that are shared, (row, member, head, …), of parameters or their gradient."""
+        sizes = (-1, self.members, network.heads // self.members)
+        shared = network.layers(parameters)[: self.layers]
+        return [each.view(*sizes, *each.shape[1:]) for layer in shared for each in layer]
+
+
 @dataclass(frozen=True, kw_only=True)
 class StackedTraining(TrainingPlan):
     """Everything that fixes how stacked networks are trained, besides their number.
 
     prior_precision: 1/σ² of the Gaussian prior, 0 for none; drop_diverged: whether networks that become NaN are left
-    behind, instead of stopping all.
+    behind, instead of stopping all. tied: members that make up a network together; `network` has the heads of all.
     """
 
     network: StackedMLP
@@ -86,6 +105,7 @@ class StackedTraining(TrainingPlan):
     data: Points
     prior_precision: float = 1.0
     drop_diverged: bool = False
+    tied: Tied = Tied()
 
     @property
     def steps_per_epoch(self) -> int:
@@ -121,8 +141,19 @@ class Keys:
 
 
 def start(training: StackedTraining, keys: Keys, parameters: Tensor | None = None) -> TrainingState:
-    """The state before the first epoch, with random parameters or given ones."""
-    parameters = training.network.initialise(keys.initial) if parameters is None else parameters
+    """The state before the first epoch, with random parameters or given ones.
+
+    Where members are tied and those of one are given, they are for the layers that are shared.
+    """
+    network, tied = training.network, training.tied
+    if parameters is None or parameters.shape[1] < network.num_parameters:
+        given, parameters = parameters, network.initialise(keys.initial)
+        own = begun = tied.views(network, parameters)
+        if given is not None:
+            plain = replace(network, heads=network.heads // tied.members)
+            begun = replace(tied, members=1).views(plain, given)
+        for each, first in zip(own, begun, strict=True):
+            each.copy_(first[:, :1].clone())
     return TrainingState(0, parameters, training.rule.start(parameters))
 
 
@@ -198,6 +229,9 @@ class Block:
         self.gradient = torch.empty_like(state.parameters)
         self.layers = training.network.layers(state.parameters)
         self.gradients = training.network.layers(self.gradient)
+        tied = training.tied
+        self.averaged = [] if tied.members == 1 or tied.fixed else tied.views(training.network, self.gradient)
+        self.fixed = tied.views(training.network, state.parameters) if tied.fixed else []
         self.noise: Tensor | None = None
         self.noise_from = -1
 
@@ -231,20 +265,25 @@ class Block:
         inputs: (network, feature, point); target: (member, point).
         """
         training, parameters = self.training, self.state.parameters
-        network, (members, filled) = training.network, target.shape
+        network, filled, together = training.network, target.shape[1], training.tied.members
         keep = self.dropout(number, filled) if training.dropout else None
         activations = network.forward(self.layers, inputs, keep)
-        raw = activations[-1].view(members, network.heads, network.num_outputs, filled)
+        raw = activations[-1].view(-1, network.heads // together, network.num_outputs, filled)
+        target = target if together == 1 else target.repeat_interleave(together, 0)
         slope = training.objective.slope(raw, target).div_(points)
         if filled > points:
             slope[..., points:] = 0
         network.backward(self.layers, self.gradients, activations, slope.view_as(activations[-1]), keep)
-        num_points = len(training.data.target)
+        for gradient in self.averaged:
+            gradient.copy_(gradient.mean(1, keepdim=True))
+        num_points, fixed = len(training.data.target), [each.clone() for each in self.fixed]
         pace = training.schedule(number + 1, training.num_epochs * training.steps_per_epoch)
         decay(parameters, self.gradient, training.prior_precision / num_points, training.rule, pace)
         noise = self.next_noise(number) if training.rule.noisy and pace.temperature else None
         step = Step(number + 1, pace, num_points, noise, training.steps_per_epoch)
         training.rule.update(parameters, self.gradient, self.state.rule, step)
+        for own, before in zip(self.fixed, fixed, strict=True):
+            own.copy_(before)
 
     def next_noise(self, number: int) -> Tensor:
         """Standard normal noise for a step, (member, parameter); made for several steps at a time."""

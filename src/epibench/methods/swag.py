@@ -1,0 +1,225 @@
+"""What the weights at the end of a training tell: their mean (SWA), and a Gaussian around it (SWAG, multi-SWAG).
+
+SWA: Izmailov et al. 2018. SWAG: Maddox et al. 2019. Multi-SWAG: Wilson and Izmailov 2020. The last part of a training
+has a constant rate, so that weights wander around a mode; the weights at ends of its epochs are the snapshots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field, model_validator
+
+from epibench.methods.contract import AFTER_TRAINING, Member, MemberTable, TrainedNetwork
+from epibench.methods.optimised import Optimised
+from epibench.plans import Plan, evenly_spaced
+from epibench.training.rules import Pace, Schedule, constant, poly
+from epibench.training.state import Weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class SWA(Optimised):
+    """The mean of the last epochs of each training, a point estimate: scored at M = 1.
+
+    collect: the share of the epochs, at least two of them, whose ends are averaged, with a constant rate `swa_rate`;
+    None: a fifth of `learning_rate`. Before them the rate is constant, or falls to that one, as `decay` says.
+    num_snapshots: at most so many of these epochs, evenly spread. refresh_batches: the statistics of batch norm are
+    computed anew, over so many batches of training data; 0: they are those of the last epoch.
+    """
+
+    name: ClassVar[str] = "swa"
+    label: ClassVar[str] = "SWA"
+    single: ClassVar[bool] = True
+
+    num_networks: Annotated[int, AFTER_TRAINING] = Field(10, ge=1)
+    collect: float = Field(0.5, gt=0, le=1)
+    num_snapshots: int = Field(20, ge=2)
+    swa_rate: float | None = Field(None, gt=0, le=1e6)
+    refresh_batches: Annotated[int, AFTER_TRAINING] = Field(16, ge=0)
+
+    @model_validator(mode="after")
+    def _several(self) -> SWA:
+        if self.num_epochs < 2:
+            raise ValueError(f"num_epochs: {self.label} takes the weights of at least two epochs; give 2 or more")
+        return self
+
+    @property
+    def num_trained(self) -> int:
+        """Every network; what is made of it needs no training."""
+        return self.num_networks
+
+    @property
+    def plan(self) -> Plan:
+        """Each network by itself."""
+        return "prefix"
+
+    @property
+    def tail(self) -> int:
+        """The last epochs, at whose ends weights are collected."""
+        return max(2, int(self.collect * self.num_epochs + 0.5))
+
+    @property
+    def keep(self) -> tuple[int, ...]:
+        """The snapshots: evenly spread over the tail, its last epoch among them."""
+        tail = self.tail
+        first = self.num_epochs - tail + 1
+        return tuple(first + position for position in evenly_spaced(tail, min(self.num_snapshots, tail)))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The learning rate over the steps: constant in the tail."""
+        low = self.learning_rate / 5 if self.swa_rate is None else self.swa_rate
+        above = self.learning_rate - low
+        before = constant(above) if self.decay == "none" else poly(above)
+
+        def pace(step: int, total: int) -> Pace:
+            first = total // self.num_epochs * (self.num_epochs - self.tail)
+            return Pace(low + (before(step, first).rate if step <= first else 0.0))
+
+        return pace
+
+    @property
+    def of_network(self) -> int:
+        """Members that are made of each network."""
+        return 1
+
+    @property
+    def largest_draw(self) -> int:
+        """Those of one network."""
+        return self.of_network
+
+    def members(self, networks: Sequence[int]) -> MemberTable:
+        """What is made of every network."""
+        last = len(self.keep) - 1
+        members = tuple(Member(network, last, number) for network in networks for number in range(self.of_network))
+        return MemberTable(members, self.plan, tuple(member.network for member in members))
+
+    def mean(self, trained: TrainedNetwork) -> dict[str, Tensor]:
+        """The mean of all snapshots, float64; one of them at a time is in memory."""
+        mean, count = dict[str, "Tensor"](), len(self.keep)
+        for snapshot in range(count):
+            for name, each in trained.kept(snapshot).items():
+                if averaged(name, each):
+                    share = each.double() / count
+                    mean[name] = mean[name].add_(share) if name in mean else share
+        return mean
+
+    def statistics(self, weights: Weights, trained: TrainedNetwork) -> Weights:
+        """Those of batch norm that belong to weights; none where they are not computed anew."""
+        return trained.statistics(weights, self.refresh_batches) if self.refresh_batches else {}
+
+    def posterior(self, trained: TrainedNetwork) -> Weights:
+        """The mean as the weights of a network."""
+        last, mean = trained.kept(len(self.keep) - 1), self.mean(trained)
+        weights = {name: mean[name].to(each.dtype) if name in mean else each for name, each in last.items()}
+        return {**weights, **self.statistics(weights, trained)}
+
+    @property
+    def fitted_size(self) -> float:
+        """The mean."""
+        return 1.0
+
+    def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
+        """The mean."""
+        return trained.posterior
+
+
+class SWAG(SWA):
+    """A Gaussian around the mean, half of its covariance diagonal; draws are the first M samples of each network.
+
+    The covariance is ½ diag(variance) + ½ D Dᵀ/(K − 1), where D has the deviations of the K snapshots from their mean:
+    its second half is that of the snapshots. scale: of all deviations from the mean; 0 is SWA. Each sample has
+    statistics of batch norm of its own. What is fitted takes up K + 2 times as much as the weights of a network.
+    """
+
+    name: ClassVar[str] = "swag"
+    label: ClassVar[str] = "SWAG"
+    single: ClassVar[bool] = False
+
+    num_samples: Annotated[int, AFTER_TRAINING] = Field(256, ge=1)
+    scale: Annotated[float, AFTER_TRAINING] = Field(1.0, ge=0, le=1e6)
+
+    @property
+    def of_network(self) -> int:
+        """Its samples."""
+        return self.num_samples
+
+    def posterior(self, trained: TrainedNetwork) -> Weights:
+        """Mean, standard deviation and deviations by the name of the weights, and the statistics of every sample."""
+        import torch
+
+        mean, count = self.mean(trained), len(self.keep)
+        kept = trained.kept(count - 1)
+        fitted = {f"fixed.{name}": each for name, each in kept.items() if name not in mean}
+        for name, centre in mean.items():
+            fitted[f"mean.{name}"] = centre.to(kept[name].dtype)
+            fitted[f"deviations.{name}"] = kept[name].new_empty((count, *centre.shape))
+        for snapshot in range(count):
+            kept = trained.kept(snapshot)
+            for name, centre in mean.items():
+                fitted[f"deviations.{name}"][snapshot] = kept[name] - centre
+        for name in mean:
+            spread = torch.linalg.vector_norm(fitted[f"deviations.{name}"], dim=0)
+            fitted[f"std.{name}"] = spread / math.sqrt(count)
+        for number in range(self.num_samples):
+            statistics = self.statistics(self.sample(number, fitted, trained.key), trained)
+            if not statistics:  # there is no batch norm
+                break
+            fitted |= {f"sample.{number}.{name}": each for name, each in statistics.items()}
+        return fitted
+
+    @property
+    def fitted_size(self) -> float:
+        """Mean, standard deviation and deviations; statistics of samples are small."""
+        return 2.0 + len(self.keep)
+
+    def sample(self, number: int, fitted: Weights, key: Callable[..., int]) -> dict[str, Tensor]:
+        """Weights of the Gaussian: half of the variance independent for every one, half along the snapshots."""
+        from epibench.randomness import normal_of
+
+        weights = {name.removeprefix("fixed."): each for name, each in fitted.items() if name.startswith("fixed.")}
+        names = [name.removeprefix("mean.") for name in fitted if name.startswith("mean.")]
+        count = len(fitted[f"deviations.{names[0]}"])
+        along = normal_of(key("sample", number), (count,)) / math.sqrt(2 * (count - 1))
+        for name in names:
+            std, deviations = fitted[f"std.{name}"], fitted[f"deviations.{name}"]
+            alone = normal_of(key("sample", number, name), std.shape) / math.sqrt(2)
+            change = (along @ deviations.view(count, -1)).view_as(std).addcmul_(alone, std)
+            weights[name] = fitted[f"mean.{name}"] + self.scale * change
+        return weights
+
+    def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
+        """A sample, with its own statistics of batch norm."""
+        fitted, owner = trained.posterior, f"sample.{member.number}."
+        sample = self.sample(member.number, fitted, trained.key)
+        return {name: fitted.get(owner + name, each) for name, each in sample.items()}
+
+
+class MultiSWAG(SWAG):
+    """SWAG of several networks; draws are random sets of all their samples."""
+
+    name: ClassVar[str] = "multi_swag"
+    label: ClassVar[str] = "Multi-SWAG"
+
+    @property
+    def plan(self) -> Plan:
+        """Random sets."""
+        return "random"
+
+    @property
+    def largest_draw(self) -> int:
+        """The samples of all networks."""
+        return self.num_networks * self.num_samples
+
+    def members(self, networks: Sequence[int]) -> MemberTable:
+        """The samples of all networks, in one group."""
+        return MemberTable(super().members(networks).members, self.plan, None)
+
+
+def averaged(name: str, weights: Tensor) -> bool:
+    """Whether weights have a mean: not a count, and not statistics of batch norm, which are those of other weights."""
+    return weights.is_floating_point() and "running_" not in name

@@ -1,0 +1,106 @@
+"""Many members in one network (BatchEnsemble; Wen, Tran, Ba 2020): a vector on either side of every layer.
+
+Member j has the weights W ∘ s_j r_jᵀ, of which only W is shared: its inputs are multiplied with r_j, its outputs with
+s_j, and it has biases of its own. A batch is cut into consecutive parts, one for each member, so that all of them go
+through in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+
+from epibench.errors import InputError
+
+LAYERS = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear)
+# Vectors along the first and the second axis of a layer's weight, and biases, of all members one after another: flat,
+# so that weight decay leaves them alone, as it does all scales and biases.
+ROWS, COLUMNS, BIAS = "member_rows", "member_columns", "member_bias"
+
+
+def random_signs(size: int) -> Tensor:
+    """1 or −1, each with probability ½."""
+    return torch.randint(0, 2, (size,)) * 2.0 - 1
+
+
+def around_one(size: int, deviation: float) -> Tensor:
+    """Normal with mean 1; all 1 without a deviation."""
+    return 1 + deviation * torch.randn(size)
+
+
+def share_among(network: nn.Module, members: int, draw: Callable[[int], Tensor]) -> nn.Module:
+    """Let a network hold several members, in place; draw: so many entries of initial vectors.
+
+    Every layer keeps its weight, which members share, and gets their vectors; their biases begin as the layer's.
+    Batch norm is shared as it is. Layers act where they are called: attention that takes the weight of its last
+    layer instead has it shared as it is, too.
+    """
+    for layer in network.modules():
+        if isinstance(layer, LAYERS) and not isinstance(layer, NonDynamicallyQuantizableLinear):
+            _share(layer, members, draw)
+    return network
+
+
+def _share(layer: nn.Conv2d | nn.ConvTranspose2d | nn.Linear, members: int, draw: Callable[[int], Tensor]) -> None:
+    weight, groups = layer.weight, getattr(layer, "groups", 1)
+    for name, size in ((ROWS, weight.shape[0]), (COLUMNS, weight.shape[1] * groups)):
+        layer.register_parameter(name, nn.Parameter(draw(members * size).to(weight)))
+    if layer.bias is not None:
+        layer.register_parameter(BIAS, nn.Parameter(layer.bias.detach().repeat(members)))
+        layer.register_parameter("bias", None)
+    sides = (ROWS, COLUMNS) if isinstance(layer, nn.ConvTranspose2d) else (COLUMNS, ROWS)
+    axis = -1 if isinstance(layer, nn.Linear) else 1
+    layer.register_forward_pre_hook(partial(_before, vectors=sides[0], members=members, axis=axis))
+    layer.register_forward_hook(partial(_after, vectors=sides[1], members=members, axis=axis))
+
+
+def _before(layer: nn.Module, inputs: tuple[Any, ...], *, vectors: str, members: int, axis: int) -> tuple[Any, ...]:
+    values, *others = inputs
+    return (values * _by_image(getattr(layer, vectors), values, members, axis), *others)
+
+
+def _after(layer: nn.Module, _: Any, values: Tensor, *, vectors: str, members: int, axis: int) -> Tensor:
+    scaled = values * _by_image(getattr(layer, vectors), values, members, axis)
+    bias = getattr(layer, BIAS, None)
+    return scaled if bias is None else scaled + _by_image(bias, values, members, axis)
+
+
+def _by_image(vectors: Tensor, values: Tensor, members: int, axis: int) -> Tensor:
+    """The vector of the member that each image belongs to, along an axis of values."""
+    each, rest = divmod(len(values), members)
+    if rest:
+        raise InputError(
+            f"a batch of {len(values)} images cannot be shared among the {members} members of one network; let the "
+            f"batch_size on each device be a multiple of {members}"
+        )
+    shape = [1] * values.dim()
+    shape[0], shape[axis] = len(values), -1
+    by_member = vectors.view(members, 1, -1).to(values.dtype)
+    return by_member.expand(-1, each, -1).reshape(shape)
+
+
+def member_weights(weights: Mapping[str, Tensor], members: int, number: int) -> dict[str, Tensor]:
+    """The weights of one member, as those of the plain network that it is."""
+    plain = dict[str, Tensor]()
+    for name, values in weights.items():
+        layer, dot, kind = name.rpartition(".")
+        if kind == BIAS:
+            plain[f"{layer}{dot}bias"] = values.view(members, -1)[number]
+        elif kind == "weight" and layer + dot + ROWS in weights:
+            rows, columns = (weights[layer + dot + each].view(members, -1)[number] for each in (ROWS, COLUMNS))
+            plain[name] = values * _outer(rows, columns, values.shape)
+        elif kind not in (ROWS, COLUMNS):
+            plain[name] = values
+    return plain
+
+
+def _outer(rows: Tensor, columns: Tensor, shape: torch.Size) -> Tensor:
+    """rows · columnsᵀ in the shape of a weight, whose second axis has the columns of one group of rows."""
+    groups = len(columns) // shape[1]
+    product = rows.view(groups, -1, 1) * columns.view(groups, 1, -1)
+    return product.reshape(shape[0], shape[1], *[1] * (len(shape) - 2))

@@ -1,0 +1,36 @@
+"""A shared trunk from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from small_dense_recipe import small_dense
+
+
+def recipe_file(folder: Path, *settings: str) -> Path:
+    given = ('methods=["shared_trunk"]', "draws=2", "evaluation.pictures=0", *settings)
+    path = folder / "own.json"
+    path.write_text(small_dense(folder / "cache", *given).model_dump_json(), encoding="utf-8")
+    return path
+
+
+def test_one_trunk_can_be_trained_by_itself_and_all_be_evaluated(tmp_path: Path, command_line: Any) -> None:
+    recipe, out = recipe_file(tmp_path), ("--out", tmp_path / "run", "--device", "cpu")
+    assert command_line("train", recipe, *out, "--only", "shared_trunk:1")[0] == 0
+    weights = tmp_path / "run" / "members" / "shared_trunk"
+    assert [path.name for path in weights.glob("*.safetensors")] == ["0001.safetensors"]
+    assert command_line("run", recipe, *out)[0] == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
+    facts = results["methods"]["shared_trunk"]
+    assert (facts["num_networks"], facts["num_members"], facts["num_groups"]) == (2, 6, 2)
+    assert set(results["summary"]["shared_trunk"]["clean"]) == {"1", "2"}
+
+
+def test_a_stage_that_is_not_there_is_refused_before_training(tmp_path: Path, command_line: Any) -> None:
+    recipe = recipe_file(tmp_path, "shared_trunk.shared=encodr")
+    status, said = command_line("run", recipe, "--out", tmp_path / "run", "--device", "cpu")
+    assert status == 2
+    assert "shared_trunk.shared: 'encodr' is not possible" in " ".join(said.split())
+    assert not (tmp_path / "run" / "members" / "shared_trunk").exists()
