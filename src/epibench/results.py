@@ -192,11 +192,11 @@ def _shown_by(function: str) -> Any:
 class Shown(Part):
     """Results that a notebook shows, plots and takes as a table."""
 
-    def frame(self, table: Literal["draws", "summary", "curves", "cost"] = "draws") -> Any:
+    def frame(self, table: Literal["draws", "summary", "curves", "cost", "equivalents"] = "draws") -> Any:
         """A tidy table as a pandas DataFrame: one row for each method, domain, M, metric and draw.
 
         `summary` has their mean, std and number, `curves` a row for each point of a curve, `cost` one for each
-        quantity.
+        quantity, `equivalents` how many members of an ensemble score as a method does.
         """
         return _shown_by("tidy.frame")(self, table)
 
@@ -267,11 +267,22 @@ class ReferenceFacts(Part):
     notes: list[Text] = []
 
 
-class ImageCost(Part):
-    """What one image costs with M members."""
+class ImageCost(GrownPart):
+    """What one image costs with M members; their weights and operations are counted, what they share once."""
 
     seconds: Number
     peak_bytes: Number
+    flops: int | None = None
+    weight_bytes: int | None = None
+    later = ("flops", "weight_bytes")
+
+
+class TrainingCost(Part):
+    """What M members take to train: networks behind a draw of M, in the mean over draws, and what these took."""
+
+    networks: Finite
+    seconds: Finite
+    steps: Finite
 
 
 class PassCost(Part):
@@ -281,8 +292,11 @@ class PassCost(Part):
     scoring_seconds: Finite
 
 
-class Cost(Part):
-    """What a method costs; what is only known of images is missing for toy problems."""
+class Cost(GrownPart):
+    """What a method costs; what is only known of images is missing for toy problems.
+
+    train_seconds: of all its networks; training: of those behind M members. flops: of one member on one image.
+    """
 
     parameters: int
     train_seconds: Finite
@@ -291,6 +305,8 @@ class Cost(Part):
     image_size: list[int] | None = None
     per_image: dict[int, ImageCost] = {}
     evaluation: dict[str, PassCost] = {}
+    training: dict[int, TrainingCost] = {}
+    later = ("training",)
 
 
 class TrainingLog(Part):

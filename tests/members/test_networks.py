@@ -208,7 +208,7 @@ def test_one_network_is_built_and_weights_that_were_given_stay_as_they_are(image
     counted = replace(pool, build=count, load=lambda member: given[member.network])
     found = outputs(counted, images, everything(pool), range(4))
     expected = outputs(pool, images, everything(pool), range(4))
-    assert counted.weight_bytes(everything(pool)) == sum(values.nbytes for each in given for values in each.values())
+    assert counted.num_bytes(pool.table.members[0]) == sum(values.nbytes for values in given[0].values())
     assert len(built) == 1
     assert all(torch.equal(found[key], expected[key]) for key in expected)
     assert all(torch.equal(each[key], kept[key]) for each, kept in zip(given, before, strict=True) for key in each)

@@ -37,6 +37,8 @@ def test_questions_come_in_order(scene_document: SceneDocument) -> None:
     assert headings == [
         "How far can the uncertainty be trusted?",
         "Metrics over the number of members",
+        "In-domain against shifted",
+        "In ensemble members",
         "Calibration and sparsification",
         "What the methods predict",
         "What it costs",
@@ -145,9 +147,11 @@ def test_several_runs_of_a_problem_show_no_curves(scene_document: SceneDocument)
 def test_cost_is_shown_over_m_and_against_quality(scene_document: SceneDocument) -> None:
     cost = part(scene_document("depth"), "-cost")
     titles = [plain(n.text) for n in found(cost, "span", "name")]
-    assert titles[:6] == ["Operations (GFLOP)", "Time (ms)", "Peak memory (MiB)", "AUSE", "AUCE", "RMSE (m)"]
-    first = [plain(td.text) for td in found(cost, "td")[:7]]
-    assert first == ["25.9 M", "41.3 GFLOP", "128 × 256", "12", "12", "random", "1 h 22 min"]
+    over_m = ["Operations (GFLOP)", "Time (s)", "Peak memory (MiB)", "Weights (MiB)"]
+    over_m += ["Training (min)", "Training steps"]
+    assert titles[:10] == [*over_m, "AUSE", "AUCE", "RMSE (m)", "NLL"]
+    first = [plain(td.text) for td in found(cost, "td")[:8]]
+    assert first == ["25.9 M", "41.3 GFLOP", "128 × 256", "12", "12", "random", "1 h 22 min", "4,000"]
 
 
 def test_every_number_is_in_a_table(scene_document: SceneDocument) -> None:

@@ -113,6 +113,10 @@ def test_cost_by_quantity() -> None:
     frame, cost = read_back("cost", results), results.cost["ensemble"]
     assert one(frame, method="ensemble", quantity="parameters")["value"] == cost.parameters
     assert one(frame, method="ensemble", quantity="seconds_per_image", M=4)["value"] == cost.per_image[4].seconds
+    assert one(frame, method="mc_dropout", quantity="flops_per_image", M=4)["value"] == 2.5 * cost.flops
+    assert one(frame, method="mc_dropout", quantity="weight_bytes", M=4)["value"] == 4 * cost.parameters
+    assert one(frame, method="ensemble", quantity="training_steps", M=4)["value"] == 4 * 4000
+    assert one(frame, method="mc_dropout", quantity="training_seconds", M=4)["value"] == 410
     assert read_back("cost", fake_results.two_gaussian()).empty
 
 
@@ -156,6 +160,6 @@ def test_without_pandas_one_line_says_what_to_install(monkeypatch) -> None:
 
 def test_an_unknown_table_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(
-        InputError, match=r"^frame\('scores'\): there is no such table; give draws, summary, curves, cost$"
+        InputError, match=r"^frame\('scores'\): there is no such table; give draws, summary, curves, cost, equivalents$"
     ):
         fake_run.regression().frame("scores")

@@ -1,4 +1,8 @@
-"""What a prediction costs: parameters, FLOPs, and time and peak memory per image as a function of M."""
+"""What a prediction costs, and what its members cost to train, as functions of M.
+
+Members may share a part of a network, be pruned, or be views of the image: so operations and weights are counted on
+what a pool really runs, not multiplied by M.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,20 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from epibench.likelihoods import LIKELIHOODS
+from epibench.members.draws import Draws
 from epibench.members.maps import Size, joined
 from epibench.members.networks import ImagePool, bands
 from epibench.members.pool import chunk_size
-from epibench.results import ImageCost
+from epibench.methods.contract import MemberTable
+from epibench.parallel import in_this_thread
+from epibench.results import ImageCost, TrainingCost
 
 REPEATS = 3
 SECONDS = 4.0  # for all repeats of one M: enough to see what it costs
 
 
 def network_cost(network: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, int]:
-    """Parameters, and floating-point operations of one pass over one image (a multiplication and an addition: two)."""
+    """Parameters, and operations of one pass over some images (a multiplication and an addition: two)."""
     counter = FlopCounterMode(display=False)
     with torch.inference_mode(), counter:
         network(inputs)
@@ -40,7 +47,8 @@ def cost_per_image(
 ) -> dict[int, ImageCost]:
     """Seconds and peak bytes of predicting one image with the first M members, by M: their passes and their mixture.
 
-    The peak is that of their weights and of all that is needed beside them for a moment.
+    The peak is that of their weights and of all that is needed beside them for a moment. Operations are those of their
+    passes alone.
     """
     return {size: _measure(pool, inputs, image_size, size) for size in sizes}
 
@@ -67,8 +75,41 @@ def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, si
         seconds.append(time.perf_counter() - started)
     cuda = pool.device.type == "cuda"
     most = int(torch.cuda.max_memory_allocated(pool.device)) if cuda else _status("VmHWM")
-    needed = None if before is None or most is None else most - before + pool.weight_bytes(slice(0, size))
-    return ImageCost(seconds=statistics.median(seconds), peak_bytes=needed)
+    weight_bytes = pool.weight_bytes(slice(0, size))
+    needed = None if before is None or most is None else most - before + weight_bytes
+    return ImageCost(
+        seconds=statistics.median(seconds),
+        peak_bytes=needed,
+        flops=count_flops(pool, inputs, image_size, size),
+        weight_bytes=weight_bytes or None,
+    )
+
+
+def count_flops(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, size: int) -> int | None:
+    """Floating-point operations of the first `size` members on one image (a multiplication and an addition: two).
+
+    What members share is computed, and counted, once. None where nothing can be seen, as in models of other frameworks.
+    """
+    counter = FlopCounterMode(display=False)
+    with in_this_thread(), pool.uncompiled(), counter:
+        for members in pool.resident_slices(slice(0, size)):
+            pool.outputs(inputs, members, range(1), image_size)
+    return int(counter.get_total_flops()) or None
+
+
+def training_cost(table: MemberTable, draws: Draws, seconds: float, steps: int) -> dict[int, TrainingCost]:
+    """What the networks behind M members take to train, by M, in the mean over draws of M.
+
+    seconds, steps: of one network. An ensemble of M takes M trainings; passes, snapshots or samples of one network take
+    one.
+    """
+    network = [member.network for member in table.members]
+    costs = {}
+    for size in draws.sizes:
+        numbers = [len({network[member] for member in draws.sets[number]}) for number in draws.of_size(size)]
+        behind = statistics.fmean(numbers)
+        costs[size] = TrainingCost(networks=behind, seconds=behind * seconds, steps=behind * steps)
+    return costs
 
 
 def begin_peak(device: torch.device) -> int | None:

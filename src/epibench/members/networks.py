@@ -78,7 +78,7 @@ class ImagePool(Pool):
         raise NotImplementedError
 
     def plain_network(self) -> nn.Module:
-        """A network on the device as it was made, whose operations can be counted."""
+        """A network on the device as it was made, whose parameters can be counted."""
         raise NotImplementedError
 
     def num_bytes(self, member: Member) -> int:
@@ -115,8 +115,13 @@ class ImagePool(Pool):
         yield slice(start, members.stop)
 
     def weight_bytes(self, members: slice) -> int:
-        """The memory that the weights of members take up; passes of one network share theirs."""
-        return sum(self.num_bytes(each) for each in {self.shares(member) for member in self.table.members[members]})
+        """The memory that the weights of members take up as they predict; a tensor that several share counts once."""
+        total = 0
+        for part in self.resident_slices(members):
+            networks = [self.network(member) for member in self.table.members[part]]
+            tensors = (each for network in networks for each in (*network.parameters(), *network.buffers()))
+            total += sum({each.data_ptr(): each.nbytes for each in tensors}.values())
+        return total
 
     def windows(self, size: Size) -> tuple[Window, ...]:
         """The parts of an image of that size that networks see one at a time."""
@@ -153,6 +158,11 @@ class ImagePool(Pool):
         tasks = [(member, self.network(member)) for member in members]
         at_once = self.in_parallel and self.device.type == "cpu"
         return in_threads(predict, tasks) if at_once else [predict(task) for task in tasks]
+
+    @contextmanager
+    def uncompiled(self) -> Iterator[None]:
+        """In which networks are run operation by operation, so that these can be counted."""
+        yield
 
     @contextmanager
     def predicting(self) -> Iterator[None]:
@@ -301,6 +311,16 @@ class NetworkPool(ImagePool):
         if self.speed.any and self.compiled is None:
             self.compiled = self._tried(groups[0], inputs, images)
         return [outputs for group in groups for outputs in self._of_network(group, inputs, images, self.compiled)]
+
+    @contextmanager
+    def uncompiled(self) -> Iterator[None]:
+        """With the plain networks, which are loaded whether they were compiled or not."""
+        compiled, speed = self.compiled, self.speed
+        self.compiled, self.speed = None, PLAIN
+        try:
+            yield
+        finally:
+            self.compiled, self.speed = compiled, speed
 
     def _tried(self, group: Sequence[Member], inputs: Inputs, images: range) -> CompiledNetwork:
         """The compiled network, if it predicts the first images as the plain one does."""

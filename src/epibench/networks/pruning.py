@@ -134,5 +134,5 @@ def _clear_smallest(tensors: list[Tensor], share: float) -> None:
     threshold = sizes.kthvalue(number).values
     cleared = sizes < threshold
     cleared[(sizes == threshold).nonzero().squeeze(1)[: number - int(cleared.sum())]] = True
-    for each, part in zip(tensors, cleared.split([each.numel() for each in tensors]), strict=True):
+    for each, part in zip(tensors, torch.split(cleared, [each.numel() for each in tensors]), strict=True):
         each.masked_fill_(part.view(each.shape), 0)

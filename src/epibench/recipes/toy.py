@@ -161,9 +161,14 @@ def dropout_rates(base: ToyRecipe, *rates: float) -> ToyRecipe:
     )
 
 
+def published() -> tuple[ToyRecipe, ToyRecipe]:
+    """The two problems as published."""
+    return toy_regression(), toy_classification()
+
+
 def all_recipes() -> tuple[ToyRecipe, ...]:
     """One for each figure, and one without a figure on where ensembles start."""
-    regression, classification = toy_regression(), toy_classification()
+    regression, classification = published()
     momentum = with_optimiser(regression, "momentum", 0.001)
     return (
         regression,
@@ -194,6 +199,10 @@ def quick(recipe: ToyRecipe) -> ToyRecipe:
             "ensemble": {"num_members": 128},
             "pruned": {"num_members": 128},
             "mc_dropout": {"num_networks": 6, "num_passes": 64, "repeats": 1},
+            "snapshot": {"num_networks": 6},
+            "swa": {"num_networks": 6},
+            "swag": {"num_networks": 6, "num_samples": 64},
+            "multi_swag": {"num_networks": 6, "num_samples": 64},
             "shared_trunk": {"num_trunks": 6, "num_heads": 64},
             "sgld": chains,
             "sghmc": chains,

@@ -6,19 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from epibench.report.cost_section import cost_section
 from epibench.report.curve_figures import curve_parts, curve_switch
 from epibench.report.entries import Entry, counted_in, metric_names, overlap_warnings, title_with_unit
+from epibench.report.equivalent_section import equivalent_section
 from epibench.report.figures import (
     LARGE,
     SMALL,
-    cost_figure,
+    Figure,
     metric_figure,
-    quality_figure,
     severity_figures,
+    shift_figure,
     training_figures,
 )
 from epibench.report.metric_info import HEADLINES
-from epibench.report.numbers import MISSING, count, duration, m_equals, significant
+from epibench.report.numbers import count, m_equals
 from epibench.report.page import Option, Switch, switch_rules
 from epibench.report.pictures.dense import ClassPanels, DepthPanels
 from epibench.report.runs import (
@@ -30,6 +32,7 @@ from epibench.report.runs import (
     featured,
     headline_names,
     methods_of,
+    quality_names,
     scored_domains,
 )
 from epibench.report.tables import class_section, class_tables, metric_tables
@@ -39,7 +42,6 @@ from epibench.results import ToyPictures
 SCALES = Switch("scale", "Scales", [Option("common", "common to all domains", True), Option("own", "each its own")])
 MAX_IMAGES = 4
 PANELS: dict[str, type[DepthPanels | ClassPanels]] = {"gaussian": DepthPanels, "categorical": ClassPanels}
-PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: str) -> dict[str, Any] | None:
@@ -61,12 +63,21 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         for number, run in enumerate(runs)
         for book in picture_books(run, methods, [*first, *others], f"{identity}-pictures{number}")
     ]
+    qualities = quality_names(everywhere)
+    cost = cost_section(methods, first, others, qualities)
+    against = [
+        [shifted_from(first[0], domain, methods, qualities) for domain in shifts_from(first[0], of_them)]
+        for of_them in (first, others)
+    ]
+    equivalents = equivalent_section(methods, first, others)
     classes = class_section(*([(d, entries[d.name]) for d in of_them] for of_them in (first, others)))
     gains = [{"title": f"{d.label} ({d.role})", "rows": member_gains(entries[d.name], names)} for d in first]
     rules = [rule for book in books for rule in switch_rules(book["identity"], [book["switch"]])]
     rules += switch_rules(f"{identity}-scales", [SCALES]) if len(layers) > 1 else []
     rules += switch_rules(f"{identity}-per-class", [classes["switch"]]) if classes else []
     rules += switch_rules(f"{identity}-at-m", [switch]) if choices else []
+    rules += switch_rules(f"{identity}-quality", [cost["switch"]]) if cost["layers"] else []
+    rules += switch_rules(f"{identity}-worth", [equivalents["switch"]]) if equivalents and equivalents["layers"] else []
     return {
         "headlines": [title_with_unit(name, entries[domains[0].name]) for name in names],
         "counted": counted_in(everywhere),
@@ -78,6 +89,9 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         "scales": SCALES,
         "layers": layers,
         "severity": severity_figures(domains, methods, names),
+        "against": against[0],
+        "other_against": against[1],
+        "equivalents": equivalents,
         "domains": list(sections.values()),
         "classes": classes,
         "curve_switch": switch,
@@ -85,7 +99,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         "other_curves": [one for one in hidden if one["curves"]],
         "books": [book for book in books if book["domain"] in first],
         "other_books": [book for book in books if book["domain"] in others],
-        "cost": cost_section(methods, first, names),
+        "cost": cost,
         "training": training_figures(methods),
         "warnings": [*_data_warnings(runs, domains), *_class_warnings(runs, first)],
         "rules": rules,
@@ -128,6 +142,20 @@ def _shift(
     inside, outside = first
     rows = shift_costs(entries[inside.name], entries[outside.name], names)
     return {"title": f"{inside.label} → {outside.label}", "rows": rows} if rows else None
+
+
+def shifts_from(inside: EvalDomain, domains: Sequence[EvalDomain]) -> list[EvalDomain]:
+    """Of domains, those that are shifted; none where it is not known what methods were trained for."""
+    return [domain for domain in domains if domain.shifted] if inside.role == "in-domain" else []
+
+
+def shifted_from(
+    inside: EvalDomain, outside: EvalDomain, methods: Sequence[RunMethod], names: Sequence[str]
+) -> tuple[EvalDomain, list[Figure]]:
+    """The score of every method on a shifted domain against that in-domain, a chart for each metric."""
+    pairs = [(method.on(inside.name), method.on(outside.name)) for method in methods]
+    charts = [shift_figure(name, inside, outside, pairs) for name in names]
+    return outside, [chart for chart in charts if chart]
 
 
 def _data_warnings(runs: Sequence[Run], domains: Sequence[EvalDomain]) -> list[str]:
@@ -240,59 +268,3 @@ def picture_books(
             book = {"identity": f"{identity}-{number}", "domain": domain, "run": run}
             books.append({**book, "switch": switch, "layers": layers})
     return books
-
-
-def cost_section(methods: Sequence[RunMethod], domains: Sequence[EvalDomain], names: Sequence[str]) -> dict[str, Any]:
-    """Members and cost of every method, and its quality on some domains for that cost."""
-    seconds = [(method, _per_image(method, "seconds")) for method in methods]
-    flops = [
-        (method, {m: 1e-9 * m * cost.flops for m in per_image} if (cost := method.cost) and cost.flops else {})
-        for method, per_image in seconds
-    ]
-    in_ms = [(method, _per_image(method, "seconds", 1e3)) for method in methods]
-    peaks = [(method, _per_image(method, "peak_bytes", 2.0**-20)) for method in methods]
-    figures = [
-        cost_figure(flops, "Operations (GFLOP)", "All M passes over one image."),
-        cost_figure(in_ms, "Time (ms)", "All M passes over one image."),
-        cost_figure(peaks, "Peak memory (MiB)", "While predicting one image."),
-    ]
-    quality = [(domain, [quality_figure(name, domain, seconds) for name in names]) for domain in domains]
-    return {
-        "figures": [figure for figure in figures if figure],
-        "quality": [(domain, kept) for domain, charts in quality if (kept := [chart for chart in charts if chart])],
-    }
-
-
-def _per_image(method: RunMethod, part: str, factor: float = 1.0) -> dict[int, float]:
-    """What is known for one image at each M."""
-    per_image = method.cost.per_image if method.cost else {}
-    values = {m: getattr(cost, part) for m, cost in sorted(per_image.items())}
-    return {m: factor * value for m, value in values.items() if value}
-
-
-def cost_table(methods: Sequence[RunMethod]) -> list[tuple[RunMethod, dict[str, str]]]:
-    """Members and cost of every method, by the title of the column; columns of which nothing is known are left out."""
-    rows = []
-    for method in methods:
-        cost, facts = method.cost, method.facts
-        costs = {
-            "Parameters": with_prefix(cost.parameters if cost else None),
-            "Operations per pass": with_prefix(cost.flops if cost else None, "FLOP"),
-            "Image": " × ".join(count(side) for side in cost.image_size) if cost and cost.image_size else MISSING,
-            "Networks or chains": count(facts.num_networks),
-            "Members": count(facts.num_members),
-            "Draws": facts.plan,
-            "Training, all": duration(cost.train_seconds if cost else None),
-            "Prediction": duration(cost.predict_seconds if cost else None),
-        }
-        rows.append((method, costs))
-    known = {title for _, costs in rows for title, text in costs.items() if text != MISSING}
-    return [(method, {title: text for title, text in costs.items() if title in known}) for method, costs in rows]
-
-
-def with_prefix(value: float | None, unit: str = "") -> str:
-    """A large number as 41 G, with its unit."""
-    if value is None:
-        return MISSING
-    size, prefix = next(((size, prefix) for size, prefix in PREFIXES if value >= size), (1.0, ""))
-    return f"{significant(value / size, 3)}\u00a0{prefix}{unit}".rstrip()

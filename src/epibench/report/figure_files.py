@@ -9,8 +9,9 @@ from xml.etree.ElementTree import Element, fromstring
 
 from epibench.report.charts.lines import Decor, Layer, Series, line_chart
 from epibench.report.charts.svg import Axis, element, nice_axis
+from epibench.report.cost_section import cost_section
 from epibench.report.curve_figures import LARGEST, CurveParts, curve_parts, curve_switch
-from epibench.report.dense_section import cost_section, over_members, picture_books
+from epibench.report.dense_section import over_members, picture_books, shifted_from, shifts_from
 from epibench.report.entries import Entry, comparable, metric_names, scored_entries, title_with_unit
 from epibench.report.figures import (
     LARGE,
@@ -28,6 +29,7 @@ from epibench.report.pictures.toy import toy_book
 from epibench.report.run_page import distinct_floors, published_section
 from epibench.report.runs import (
     VIEWS,
+    EvalDomain,
     Run,
     RunMethod,
     by_problem,
@@ -37,6 +39,7 @@ from epibench.report.runs import (
     headline_names,
     kl_entries,
     methods_of,
+    quality_names,
     scored_domains,
 )
 from epibench.report.standalone import LINE, MARGIN, Drawing, finished, layers_of, standalone
@@ -211,13 +214,7 @@ def _dense_figures(
     for metric, figure in zip(names, severity_figures(domains, methods, names), strict=False):
         about = f"{figure.title} over the severity of the shift"
         yield from _single(figure, slug("severity", metric), about, "full: at the largest M, faint: at the smallest")
-    cost = cost_section(methods, first, names)
-    for figure in cost["figures"]:
-        yield from _single(figure, slug("cost", figure.title), f"{figure.title} over M, for one image", "one image")
-    for domain, figures in cost["quality"]:
-        for figure in figures:
-            about = f"{figure.title} against seconds for one image, {domain.label}"
-            yield from _single(figure, slug(domain.name, figure.title, "against-time"), about, domain.label)
+    yield from _comparison_figures(methods, domains, first, quality_names(everywhere))
     for figure in training_figures(methods):
         about = f"Training loss of every network of {figure.title}"
         yield from _single(figure, slug("training", figure.title), about, "training loss")
@@ -227,6 +224,26 @@ def _dense_figures(
                 of_run = "" if len(runs) == 1 else run.name
                 name = slug(of_run, book["domain"].name, "image", layer["option"].text)
                 yield FigureFile(name, layer["caption"], pictures_together(layer["rows"], layer["caption"]))
+
+
+def _comparison_figures(
+    methods: Sequence[RunMethod], domains: Sequence[EvalDomain], first: Sequence[EvalDomain], names: Sequence[str]
+) -> Iterator[FigureFile]:
+    """What methods cost, their quality against that, and their scores on shifted domains against those in-domain."""
+    cost = cost_section(methods, domains, [], names)
+    for figure in cost["figures"]:
+        yield from _single(figure, slug("cost", figure.title), f"{figure.title} over M", figure.meaning.rstrip("."))
+    for layer in cost["layers"]:
+        kind = layer["kind"]
+        for domain, figures in layer["shown"]:
+            for figure in figures:
+                about = f"{figure.title} against {kind.name.lower()}, {domain.label}"
+                name = slug(domain.name, figure.title, "against", kind.name)
+                yield from _single(figure, name, about, domain.label)
+    for domain in shifts_from(first[0], domains):
+        for figure in shifted_from(first[0], domain, methods, names)[1]:
+            about = f"{figure.title} on {domain.label} against {first[0].label}"
+            yield from _single(figure, slug(domain.name, figure.title, "against", first[0].name), about, domain.label)
 
 
 def _toy_pictures(runs: Sequence[Run], methods: Sequence[RunMethod]) -> Iterator[FigureFile]:

@@ -1,9 +1,9 @@
-"""The charts of metrics: over M, over the severity of a shift, against cost; KLs; training losses."""
+"""The charts of metrics: over M, over the severity of a shift, in-domain against shifted; KLs; training losses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -14,13 +14,14 @@ from epibench.report.charts.svg import Axis, log_axis, member_axis, nice_axis
 from epibench.report.entries import Entry, in_words, several_members, title_with_unit
 from epibench.report.judge import compared_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
-from epibench.report.numbers import count, duration, m_equals, measured, significant
+from epibench.report.numbers import count, m_equals, measured, significant
 from epibench.report.runs import DIRECTIONS, EvalDomain, RunMethod, View, entries_on
 from epibench.report.verdicts import value_bars
 
 Size = tuple[float, float]
 
 LARGE, SMALL, PANEL = (360.0, 240.0), (300.0, 180.0), (340.0, 240.0)
+WIDE = (460.0, 270.0)  # for two in a row
 FOURTH = (262.0, 200.0)  # for four in a row
 PUBLISHED = (300.0, 200.0)
 KL_WIDTH, KL_LEAST_HEIGHT = 460.0, 335.0
@@ -65,7 +66,7 @@ def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequ
     ends += band_ends(drawn)
     decor = Decor(zero=info.better == "zero", markers=True, remarks=remarks)
     description = f"{info.title} over {m_equals(members[0])} to {members[-1]}: {_described(series)}"
-    chart = _over_m(drawn, members, nice_axis(min(ends), max(ends)), description, size, decor)
+    chart = over_m(drawn, members, nice_axis(min(ends), max(ends)), description, size, decor)
     return Figure(title, meaning, better, chart)
 
 
@@ -87,7 +88,7 @@ def kl_chart(entries: Sequence[Entry], view: View, floors: Sequence[tuple[float,
     ]
     lower = min([min(ends) / 1.25, *(floor / 1.9 for floor, _ in near)])
     description = "; ".join([_described(series), *(name for _, name in floors)])
-    return _over_m(
+    return over_m(
         drawn,
         members,
         log_axis(lower, max(ends) * 1.15, DIRECTIONS[view.direction]),
@@ -111,22 +112,23 @@ def published_figure(method: RunMethod, cells: Sequence[PublishedCell], metric: 
     both = [theirs, ours]
     ends = band_ends(both) if metric else list(_log_ends(both))
     y_axis = nice_axis(min(ends), max(ends)) if metric else log_axis(min(ends) / 1.15, max(ends) * 1.15)
-    chart = _over_m(both, x, y_axis, f"{title}, ours and published over M", PUBLISHED, Decor(markers=True))
+    chart = over_m(both, x, y_axis, f"{title}, ours and published over M", PUBLISHED, Decor(markers=True))
     return Figure(title, "", chart=chart, style=method.index)
 
 
-def _over_m(
+def over_m(
     series: list[Series], members: Sequence[int], y_axis: Axis, description: str, size: Size, decor: Decor
 ) -> Markup:
+    """A chart over M."""
     heads: dict[float, str] = {m: m_equals(m) for m in members}
     x_axis = member_axis(members, size[0] - MARGIN)
     return line_chart([Layer(series, heads)], x_axis, y_axis, description, size=size, decor=decor)
 
 
-def _series_at(
-    name: str, points: Sequence[tuple[float, Entry, int]], label: str, look: Look = "file", note: str = ""
+def series_at(
+    name: str, points: Sequence[tuple[float, Entry, int]], label: str, look: Look = "file", named: bool = False
 ) -> Series:
-    """A metric of an entry and an M at each x. note: what the read-out says after a value, with {} for the M."""
+    """A metric of an entry and an M at each x. named: whether the chart and the read-out say the M of each point."""
     quiet = look in ("level", "faint")
     means = [entry.mean(name, m) for _, entry, m in points]
     return Series(
@@ -136,10 +138,11 @@ def _series_at(
         # Zero is not on a logarithmic axis.
         [mean or None for mean in means] if name == "kl" else means,
         [None if quiet else entry.stat(name, m).std for _, entry, m in points],
-        [entry.text(name, m) + note.format(m) for _, entry, m in points],
+        [entry.text(name, m) + (f" at {m_equals(m)}" if named else "") for _, entry, m in points],
         [look == "faint" or entry.overlaps_much(m) for _, entry, m in points],
         look=look,
         name=points[0][1].label,
+        marks=[str(m) for _, _, m in points] if named else [],
     )
 
 
@@ -147,8 +150,8 @@ def _over_members(name: str, entry: Entry, axis: Sequence[int]) -> Series:
     """A metric over M; that of a point estimate is a level, if its M = 1 is not on the axis."""
     only = entry.members[0]
     if not set(entry.members) & set(axis):
-        return _series_at(name, [(m, entry, only) for m in axis], f"{entry.label} ({m_equals(only)})", "level")
-    return _series_at(name, [(m, entry, m) for m in entry.members], entry.label)
+        return series_at(name, [(m, entry, only) for m in axis], f"{entry.label} ({m_equals(only)})", "level")
+    return series_at(name, [(m, entry, m) for m in entry.members], entry.label)
 
 
 def _described(series: Sequence[Series]) -> str:
@@ -227,7 +230,7 @@ def _over_severity(name: str, label: str, ladder: dict[float, list[Entry]]) -> l
     m_of = compared_at(ladder[next(iter(steps))])[1]
     sizes = sorted({m_of[label], next(iter(steps.values())).members[0]}, reverse=True)
     return [
-        _series_at(
+        series_at(
             name,
             [(severity, entry, m) for severity, entry in steps.items()],
             f"{label}, {m_equals(m)}",
@@ -235,6 +238,42 @@ def _over_severity(name: str, label: str, ladder: dict[float, list[Entry]]) -> l
         )
         for number, m in enumerate(sizes)
     ]
+
+
+def shift_figure(
+    name: str, inside: EvalDomain, outside: EvalDomain, entries: Sequence[tuple[Entry, Entry]]
+) -> Figure | None:
+    """A metric on a shifted domain against that in-domain: each method at its smallest M, hollow, and at its largest.
+
+    entries: of each method on either domain. The y axis shows the range of the x axis, too, so that the diagonal is
+    seen, on which a shift costs nothing. None where no method has both values.
+    """
+    series = [line for before, after in entries if (line := _shifted(name, before, after)) is not None]
+    if not series:
+        return None
+    x = [value for line in series for value in line.x]
+    y = [value for line in series for value in line.y if value is not None]
+    x_axis = nice_axis(min(x), max(x), inside.label)
+    info = metric_info(name)
+    chart = line_chart(
+        [Layer(series, {value: f"{inside.label}: {significant(value)}" for value in x})],
+        x_axis,
+        nice_axis(min(*y, x_axis.lower), max(*y, x_axis.upper), outside.label),
+        f"{info.title} on {outside.label} against {inside.label}: {_described(series)}",
+        size=WIDE,
+        decor=Decor(markers=True, diagonal=True),
+    )
+    return Figure(title_with_unit(name, [after for _, after in entries]), "", BETTER_TEXT[info.better], chart)
+
+
+def _shifted(name: str, before: Entry, after: Entry) -> Series | None:
+    """A method's line from its smallest to its largest M; None without a value on both domains."""
+    common = [m for m in before.members if before.mean(name, m) is not None and after.mean(name, m) is not None]
+    points = [(x, after, m) for m in dict.fromkeys(common[:1] + common[-1:]) if (x := before.mean(name, m)) is not None]
+    if not points:
+        return None
+    line = series_at(name, points, after.label, "trail", named=True)
+    return replace(line, std=[None] * len(points), hollow=[len(points) > 1 and i == 0 for i in range(len(points))])
 
 
 def training_figures(methods: Sequence[RunMethod]) -> list[Figure]:
@@ -260,43 +299,3 @@ def training_figures(methods: Sequence[RunMethod]) -> list[Figure]:
             )
             figures.append(Figure(method.label, "", chart=chart, style=method.index))
     return figures
-
-
-def cost_figure(costs: Sequence[tuple[RunMethod, dict[int, float]]], title: str, meaning: str) -> Figure | None:
-    """A cost over M, on a scale from zero; None where fewer than two M are known."""
-    members = sorted({m for _, values in costs for m in values})
-    if len(members) < 2:
-        return None
-    series = []
-    for method, values in costs:
-        if values:
-            texts = [significant(value, 3) for value in values.values()]
-            x, y, stds = list(values), list(values.values()), [None] * len(values)
-            series.append(Series(method.label, method.index, x, y, stds, texts))
-    description = f"{title} over {m_equals(members[0])} to {members[-1]}"
-    y_axis = nice_axis(0.0, max(band_ends(series)))
-    chart = _over_m(series, members, y_axis, description, LARGE, Decor(markers=True))
-    return Figure(title, meaning, "↓ lower is cheaper", chart)
-
-
-def quality_figure(name: str, domain: EvalDomain, costs: Sequence[tuple[RunMethod, dict[int, float]]]) -> Figure | None:
-    """A metric against the seconds for one image at each M; None where fewer than two are known."""
-    entries = [(entry, seconds) for method, seconds in costs if (entry := method.on(domain.name)).members]
-    points = [[(seconds[m], entry, m) for m in entry.members if m in seconds] for entry, seconds in entries]
-    note = " at M\u00a0=\u00a0{}"
-    series = [_series_at(name, of_one, of_one[0][1].label, note=note) for of_one in points if of_one]
-    heads = {x: f"{duration(x)} per image" for of_one in points for x, _, _ in of_one}
-    ends = band_ends(series)
-    if not ends or len(heads) < 2:
-        return None
-    info = metric_info(name)
-    chart = line_chart(
-        [Layer(series, heads)],
-        log_axis(min(heads) / 1.1, max(heads) * 1.1, "seconds per image"),
-        nice_axis(min(ends), max(ends)),
-        f"{info.title} on {domain.label} against seconds per image",
-        size=LARGE,
-        decor=Decor(markers=True),
-    )
-    title = title_with_unit(name, [entry for entry, _ in entries])
-    return Figure(title, "", BETTER_TEXT[info.better], chart)

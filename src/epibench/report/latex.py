@@ -10,8 +10,10 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from epibench.report.entries import Entry, all_members, scored_entries, several_members, title_with_unit
+from epibench.report.equivalent_section import Equivalents, equivalent_names, equivalent_rows, equivalents_on
 from epibench.report.figure_files import comparable_kinds, slug
 from epibench.report.metric_info import metric_info
 from epibench.report.numbers import FIGURE_SPACE, PUNCTUATION_SPACE, count, listed, significant
@@ -99,6 +101,9 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
             if entries := entries_on(methods, domain):
                 names = headline_names(entries)
                 yield table(slug(prefix, domain), f"{title}, {label}", names, entries, convention)
+                for name in equivalent_names(entries)[:1]:
+                    if found := equivalents_on(domain, methods, name):
+                        yield equivalent_file(slug(prefix, domain, "equivalents"), f"{title}, {label}", name, found)
 
 
 def _size(domain: object) -> str:
@@ -121,29 +126,48 @@ def table(
     """A float with a booktabs table: methods by M, a block for each metric."""
     columns = several_members(entries) if metrics == ["kl"] else all_members(entries)
     rows = {metric: rows_over_members(metric, entries, columns) for metric in metrics}
-    cells = [cell for of_metric in rows.values() for row in of_metric for cell in row["cells"]]
-    marks = {mark: any(mark.strip() in cell.spread for cell in cells) for mark in (OVERLAP_MARK, TIE_MARK)}
+    spreads = [cell.spread for of_metric in rows.values() for row in of_metric for cell in row["cells"]]
+    marks = {mark: any(mark.strip() in spread for spread in spreads) for mark in (OVERLAP_MARK, TIE_MARK)}
+    caption = _caption(about, metrics, entries, convention, more, marks)
+    what = f"{about}: {listed([metric_info(metric).title for metric in metrics])} over M"
+    return TableFile(name, what, _float(name, about, caption, entries, rows, columns))
+
+
+def equivalent_file(name: str, about: str, metric: str, found: Equivalents) -> TableFile:
+    """A float with the deep-ensemble equivalent of every method by M, with its interval."""
+    columns = sorted({m for _, by_size in found for m in by_size})
+    entries = [entry for entry, _ in found]
+    title = metric_info(metric).title
+    caption = (
+        f"{escaped(about)}. Deep-ensemble equivalent by {escaped(title)}: how many members an ensemble needs to "
+        r"score as a method does with $M$, by interpolation in the ensemble's mean curve, linear in $\log M$; "
+        r"bounds beyond its ends. In brackets, the 5 to 95\,\% interval of resampled draws."
+    )
+    rows = {metric: equivalent_rows(found, columns)}
+    what = f"{about}: deep-ensemble equivalent by {title} over M"
+    return TableFile(name, what, _float(name, about, caption, entries, rows, columns))
+
+
+Rows = dict[str, list[dict[str, Any]]]  # by metric
+
+
+def _float(name: str, about: str, caption: str, entries: Sequence[Entry], rows: Rows, columns: Sequence[int]) -> str:
+    """The lines of a float; columns that do not fit side by side go below."""
     lines = [
         f"% {_comment(about)}; needs \\usepackage{{booktabs}}",
         r"\begin{table}",
         r"  \centering",
         r"  \footnotesize",
-    ]
-    lines += [r"  \setlength{\tabcolsep}{4pt}"]
-    lines += [
-        f"  \\caption{{{_caption(about, metrics, entries, convention, more, marks)}}}",
+        r"  \setlength{\tabcolsep}{4pt}",
+        f"  \\caption{{{caption}}}",
         f"  \\label{{tab:{name}}}",
     ]
-    most = _most_columns(entries, cells)
+    most = _most_columns(entries, [cell for of_metric in rows.values() for row in of_metric for cell in row["cells"]])
     parts = [columns[i : i + most] for i in range(0, len(columns), most)]
     for number, part in enumerate(parts):
-        start = number * most
         lines += [r"  \par\medskip"] if number else []
-        lines += [f"  {line}" for line in _tabular(metrics, entries, rows, part, start, number == 0)]
-    lines += [r"\end{table}", ""]
-    return TableFile(
-        name, f"{about}: {listed([metric_info(metric).title for metric in metrics])} over M", "\n".join(lines)
-    )
+        lines += [f"  {line}" for line in _tabular(entries, rows, part, number * most, number == 0)]
+    return "\n".join([*lines, r"\end{table}", ""])
 
 
 def _most_columns(entries: Sequence[Entry], cells: Sequence[TableCell]) -> int:
@@ -157,26 +181,17 @@ def _comment(text: str) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
-def _tabular(
-    metrics: Sequence[str],
-    entries: Sequence[Entry],
-    rows: dict[str, list[dict[str, object]]],
-    columns: Sequence[int],
-    start: int,
-    first: bool,
-) -> Iterator[str]:
+def _tabular(entries: Sequence[Entry], rows: Rows, columns: Sequence[int], start: int, first: bool) -> Iterator[str]:
     """The lines of one tabular. start: the first of its columns; first: where methods without these M are said."""
     yield rf"\begin{{tabular}}{{@{{}}l{'r' * len(columns)}@{{}}}}"
     yield r"  \toprule"
     yield "  " + " & ".join(["", *(f"$M = {m}$" for m in columns)]) + r" \\"
-    for metric in metrics:
+    for metric, of_metric in rows.items():
         yield r"  \midrule"
         title = escaped(title_with_unit(metric, entries)) + ARROWS[metric_info(metric).better]
         yield rf"  \multicolumn{{{len(columns) + 1}}}{{@{{}}l}}{{{title}}} \\"
-        for row in rows[metric]:
+        for row in of_metric:
             entry, only, cells = row["entry"], row["only"], row["cells"]
-            assert isinstance(entry, Entry)
-            assert isinstance(cells, list)
             label = rf"\quad {escaped(entry.label)}"
             if only and first:
                 yield rf"  {label} & \multicolumn{{{len(columns)}}}{{l@{{}}}}{{{_number(str(only))}}} \\"

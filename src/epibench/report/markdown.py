@@ -19,7 +19,9 @@ from epibench.published import (
 )
 from epibench.published.resampling import LEVEL
 from epibench.report.entries import Entry, all_members, title_with_unit
+from epibench.report.equivalent_section import Equivalents, equivalent_names, equivalent_rows, equivalents_on
 from epibench.report.judge import judge_at
+from epibench.report.metric_info import metric_info
 from epibench.report.numbers import probability_text, signed_percent, significant, told_apart
 from epibench.report.runs import (
     VIEWS,
@@ -46,6 +48,10 @@ def render_markdown(runs: Sequence[Run]) -> str:
             parts.append(f"### {group[0].results.problem}: {domain.label} ({domain.role})\n\n{domain_table(entries)}")
             for table in class_tables(entries)[:1]:
                 parts.append(f"#### {table['title']} {table['m']}\n\n{class_table(table, entries)}")
+            for name in equivalent_names(entries)[:1]:
+                if found := equivalents_on(domain.name, methods, name):
+                    title = f"#### In ensemble members, by {metric_info(name).title}"
+                    parts.append(f"{title}\n\n{equivalents_table(found)}")
         for view in VIEWS:
             if entries := kl_entries(methods, view):
                 parts.append(f"### {group[0].results.problem}: {view.name}\n\n{kl_table(entries)}")
@@ -93,6 +99,16 @@ def _cells(name: str, entries: Sequence[Entry], columns: Sequence[int]) -> list[
         [_bold(_escaped(entry.text(name, m)), entry.label in best[m]) if m in entry.members else "" for m in columns]
         for entry in entries
     ]
+
+
+def equivalents_table(found: Equivalents) -> str:
+    """How many ensemble members each method is worth at every M, with the interval in brackets."""
+    columns = sorted({m for _, by_size in found for m in by_size})
+    rows = [
+        [_escaped(row["entry"].label), *(_escaped(f"{cell.value} {cell.spread}".strip()) for cell in row["cells"])]
+        for row in equivalent_rows(found, columns)
+    ]
+    return markdown_table(["method", *(f"M = {m}" for m in columns)], 1, rows)
 
 
 def _bold(text: str, bold: bool) -> str:

@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from epibench.report.charts.lines import class_swatch, swatch
+from epibench.report.charts.svg import style_class
 
 SCRIPT = "page.js"
 
@@ -87,6 +88,7 @@ def _environment() -> Environment:
     )
     environment.globals["swatch"] = swatch
     environment.globals["class_swatch"] = class_swatch
+    environment.globals["style_class"] = style_class
     return environment
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from epibench.files import write_text
 from epibench.published import PublishedCell, compare, grounds_of, totals, warnings_of
+from epibench.report.cost_section import cost_table
 from epibench.report.curve_figures import curve_switch
-from epibench.report.dense_section import cost_table, dense_section, metric_section
+from epibench.report.dense_section import dense_section, metric_section
 from epibench.report.entries import Entry
 from epibench.report.figures import kl_chart, published_figure
 from epibench.report.numbers import (

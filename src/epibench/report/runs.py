@@ -232,6 +232,12 @@ def headline_names(entries: Sequence[Entry]) -> list[str]:
     return [name for name in HEADLINES.get(entries[0].kind, ()) if name in present] if entries else []
 
 
+def quality_names(entries: Sequence[Entry]) -> list[str]:
+    """The metrics that cost is weighed against: the headline ones, and the NLL."""
+    names = headline_names(entries)
+    return [*names, *(["nll"] if any("nll" in entry.metrics for entry in entries) and "nll" not in names else [])]
+
+
 def featured(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> list[EvalDomain]:
     """Of domains that methods were scored on, the one that they were trained for and the hardest shift.
 

@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element, fromstring, register_namespace, tostr
 from epibench.errors import InputError
 from epibench.files import write_bytes, write_text
 from epibench.report.charts.lines import draw_marker
-from epibench.report.charts.svg import element, style_class
+from epibench.report.charts.svg import NUM_STYLES, element, style_class
 
 SVG = "http://www.w3.org/2000/svg"
 FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
@@ -314,7 +314,7 @@ def _draw_key(root: Element, row: Sequence[Keyed], y: float) -> None:
         group = element(root, "g", class_=classes)
         left = MARGIN + x
         element(group, "line", class_="line", x1=left, x2=left + SWATCH, y1=y, y2=y)
-        style = next((number for number in range(8) if style_class(number) in classes.split()), 0)
+        style = next((number for number in range(NUM_STYLES) if style_class(number) in classes.split()), 0)
         if "oracle" not in classes.split():
             draw_marker(group, style, left + SWATCH / 2, y)
         element(root, "text", label, x=left + SWATCH + 6, y=y + 3.8)

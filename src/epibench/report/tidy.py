@@ -1,7 +1,8 @@
 """Results as tidy tables: one row for each number, every column with one meaning, whatever was run or scored.
 
 `draws` has one row for each method, domain, M, metric and draw (and class), `summary` their mean, std and number,
-`curves` one row for each point of a curve, `cost` one for each quantity. A number that is not known is None.
+`curves` one row for each point of a curve, `cost` one for each quantity, `equivalents` how many ensemble members a
+method is worth. A number that is not known is None.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from pathlib import PurePath
 from typing import Any
 
 from epibench.conventions import CONVENTIONS
-from epibench.report.runs import class_styles, read_runs
+from epibench.report.equivalent import Equivalent
+from epibench.report.equivalent_section import ensembles_of, equivalent_names, equivalents_on
+from epibench.report.runs import class_styles, entries_on, methods_of, read_runs
 from epibench.results import ClassStat, CurveFamilies, Draw, RunResults, ScoreResults, Stat, Summary
 
 Row = dict[str, Any]
@@ -27,15 +30,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "summary": (*SUBJECT, "metric", "class", "class_name", "target_unit", "mean", "std", "n"),
     "curves": (*SUBJECT, "family", "curve", "x", "mean", "std"),
     "cost": ("source", "problem", "method", "label", "domain", "M", "quantity", "value"),
+    "equivalents": (*SUBJECT, "metric", "ensemble", "bound", "members", "low_bound", "low", "high_bound", "high"),
 }
 ABOUT = {
     "draws": "every metric of every draw",
     "summary": "mean, std (of the population) and number of draws of every metric",
     "curves": "sparsification, calibration and reliability: mean and std over draws at each x",
     "cost": "parameters, operations, seconds and bytes",
+    "equivalents": "how many ensemble members score as well (deep-ensemble equivalent), with the 5 to 95 % interval",
 }
 KL = "kl"
 WHOLE = ("M", "draw", "class", "n")  # columns of whole numbers
+NUMBERS = ("x", "mean", "std", "value", "members", "low", "high")
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ def frame(results: Results, table: str = "draws") -> Any:
         raise InputError("frame() needs the package pandas: pip install pandas") from None
     columns = COLUMNS[table]
     made = pandas.DataFrame(rows_of(table, results), columns=columns)
-    types = {**dict.fromkeys(WHOLE, "Int64"), **dict.fromkeys(("x", "mean", "std", "value"), "float64")}
+    types = {**dict.fromkeys(WHOLE, "Int64"), **dict.fromkeys(NUMBERS, "float64")}
     return made.astype({name: kind for name, kind in types.items() if name in columns})
 
 
@@ -211,9 +217,40 @@ def _cost(results: Results, name: str | None) -> Iterator[Row]:
         for m, image in cost.per_image.items():
             yield {**about, "M": m, "quantity": "seconds_per_image", "value": image.seconds}
             yield {**about, "M": m, "quantity": "peak_bytes_per_image", "value": image.peak_bytes}
+            yield {**about, "M": m, "quantity": "flops_per_image", "value": image.flops}
+            yield {**about, "M": m, "quantity": "weight_bytes", "value": image.weight_bytes}
+        for m, training in cost.training.items():
+            for key, value in training.model_dump().items():
+                yield {**about, "M": m, "quantity": f"training_{key}", "value": value}
         for domain, passed in cost.evaluation.items():
             for key, value in passed.model_dump().items():
                 yield {**about, "domain": domain, "quantity": key, "value": value}
+
+
+def _equivalents(results: Results, name: str | None) -> Iterator[Row]:
+    """Every method at every M on every domain, by each metric that methods are counted by."""
+    if not isinstance(results, RunResults):
+        return
+    methods = methods_of(read_runs([results]))
+    ensembles = [method.name for method in ensembles_of(methods).values()]
+    for subject, domain in _run_subjects(results, name):
+        own = [method for method in methods if method.name in (subject.method, *ensembles)]
+        for metric in equivalent_names(entries_on(own, domain)):
+            for _, by_size in equivalents_on(domain, own, metric):
+                for m, found in by_size.items():
+                    yield subject.metric_row(m, metric, ensemble=ensembles[0], **_bounded(found))
+
+
+def _bounded(found: Equivalent) -> Row:
+    """A number of members and its interval, each with `<` or `>` where it is a bound."""
+    row: Row = {}
+    for key, bound, value in (
+        ("members", "bound", found.members),
+        ("low", "low_bound", found.low),
+        ("high", "high_bound", found.high),
+    ):
+        row[bound], row[key] = (None, None) if value is None else found.bounded(value)
+    return row
 
 
 TABLES: dict[str, Callable[[Results, str | None], Iterator[Row]]] = {
@@ -221,4 +258,5 @@ TABLES: dict[str, Callable[[Results, str | None], Iterator[Row]]] = {
     "summary": _summary,
     "curves": _curves,
     "cost": _cost,
+    "equivalents": _equivalents,
 }

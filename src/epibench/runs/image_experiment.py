@@ -120,8 +120,18 @@ class ImageExperiment:
         facts = method_facts(recipe, name, len(trained.networks), pool, self.notes_on(trained, pool, draws))
         # Any option may decide the weights of a member, also one that decides nothing in training.
         decided = method.model_dump(mode="json", exclude={"diverged"})
-        weights, depth = trained.fingerprints, recipe.task == "depth"
-        return DrawnMethod(name, facts, pool, draws, weights, decided, trained.seconds, trained.logs, depth)
+        return DrawnMethod(
+            name,
+            facts,
+            pool,
+            draws,
+            weights=trained.fingerprints,
+            options=decided,
+            train_seconds=trained.seconds,
+            training=trained.logs,
+            depth=recipe.task == "depth",
+            train_steps=sum(map(recipe.training_steps, (name, *recipe.sources(name)))),
+        )
 
     def notes_on(self, trained: Trained, pool: NetworkPool, draws: Draws) -> list[str]:
         """What is to be said about a method's numbers."""

@@ -19,18 +19,27 @@ from epibench.data.batch import Batch
 from epibench.data.classes import ClassTable
 from epibench.data.named import Role
 from epibench.errors import InputError
-from epibench.evaluation.cost import cost_per_image, network_cost, num_parameters
+from epibench.evaluation.cost import cost_per_image, count_flops, num_parameters, training_cost
 from epibench.evaluation.loop import Evaluation, Progress
 from epibench.evaluation.pictures import can_be_shown
 from epibench.evaluation.suite import SuiteSettings, metrics_of
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, remove, write_json
 from epibench.members.draws import Draws, Members
-from epibench.members.networks import ImagePool, NetworksOnImages, Observer, cut
+from epibench.members.networks import ImagePool, NetworksOnImages, Observer
 from epibench.plans import centres
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
-from epibench.results import Cost, DomainFacts, DomainResults, MethodFacts, PassCost, Picture, TrainingLog
+from epibench.results import (
+    Cost,
+    DomainFacts,
+    DomainResults,
+    MethodFacts,
+    PassCost,
+    Picture,
+    TrainingCost,
+    TrainingLog,
+)
 from epibench.runs.checkpoints import load_tensors, save_tensors
 from epibench.runs.domains import DomainData
 from epibench.runs.folder import RunFolder, locked, share_work
@@ -41,6 +50,7 @@ from epibench.stopping import in_steps
 from epibench.training.state import Pacer
 
 EVALUATION = "3"  # grows with every change that makes other results of the same members
+COST = "2"  # grows with every change of what is measured as cost
 SHARE_OF_MEMORY = 0.3  # for the weights of members
 SHORT = 8  # letters of a fingerprint that tell files of different settings apart
 Kept = TypeVar("Kept", Cost, DomainResults)
@@ -59,7 +69,8 @@ class ImagesEvaluated(Evaluated):
 class DrawnMethod:
     """Members, wherever they come from, and the draws that are evaluated.
 
-    weights, options: what decides the members, as plain data.
+    weights, options: what decides the members, as plain data. train_seconds: of all networks; train_steps: of one, with
+    those of the network that it starts from, 0 where that is not known.
     """
 
     name: str
@@ -71,6 +82,13 @@ class DrawnMethod:
     train_seconds: float = 0.0
     training: Sequence[TrainingLog] = ()
     depth: bool = False  # they predict metres, which have metrics of their own
+    train_steps: int = 0
+
+    @property
+    def training_cost(self) -> dict[int, TrainingCost]:
+        """What it takes to train M members; nothing where that is not known, as of models from elsewhere."""
+        seconds = self.train_seconds / max(1, self.facts.num_networks)
+        return training_cost(self.pool.table, self.draws, seconds, self.train_steps) if self.train_steps else {}
 
     @property
     def shown(self) -> Members:
@@ -162,12 +180,13 @@ class ImageEvaluation:
     def cost(self, fitted: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
         """What one image costs, and what training and every domain took."""
         passes = {domain: each.cost for domain, each in scored.items()}
-        return self.image_cost(fitted).model_copy(update={"train_seconds": fitted.train_seconds, "evaluation": passes})
+        training = {"train_seconds": fitted.train_seconds, "training": fitted.training_cost}
+        return self.image_cost(fitted).model_copy(update={**training, "evaluation": passes})
 
     def image_cost(self, fitted: DrawnMethod) -> Cost:
         """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
         first = next(iter(self.domains))
-        key = fitted.fingerprint(self.options, self.domains[first].identity)
+        key = fitted.fingerprint(self.options, self.domains[first].identity, COST)
         file = self.folder.path / "evaluation" / f"{fitted.name}-{key[:SHORT]}.cost.json"
 
         def done(lock: Path) -> bool:
@@ -193,11 +212,9 @@ class ImageEvaluation:
             return Cost(parameters=num_parameters(pool.plain_network()), train_seconds=0.0)
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
         height, width = sample.target.shape
-        windows = pool.windows((height, width))
-        of_window = network_cost(pool.plain_network(), cut(inputs, windows[0]) if len(windows) > 1 else inputs)
         return Cost(
-            parameters=of_window["parameters"],
-            flops=len(windows) * of_window["flops"],
+            parameters=num_parameters(pool.plain_network()),
+            flops=count_flops(pool, inputs, (height, width), 1),
             image_size=list(sample.target.shape),
             per_image=cost_per_image(pool, inputs, (height, width), fitted.draws.sizes),
             train_seconds=0.0,

@@ -26,7 +26,9 @@ from epibench.report.entries import ClassStyle
 from epibench.results import RGB, Stat
 
 Remark = tuple[float, float, str, str]  # shares of the way across and up, anchor, text
-Look = Literal["file", "solid", "oracle", "published", "level", "faint", "thin"]
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+Look = Literal["file", "solid", "oracle", "published", "level", "faint", "thin", "trail"]
+MARK_LETTER, MARK_HEIGHT = 5.6, 8.0  # of the 9.5 px letters beside points
 STRIPES: tuple[RGB, RGB] = ((0x9A, 0xA0, 0xA8), (0xB9, 0xBE, 0xC5))  # of what has no label; seen on light and dark
 MARKERS = (  # around (0, 0); the same order as the colours of the style sheet
     "M-3.6,0a3.6,3.6 0 1,0 7.2,0a3.6,3.6 0 1,0 -7.2,0z",
@@ -38,6 +40,7 @@ MARKERS = (  # around (0, 0); the same order as the colours of the style sheet
     "M0,-4.4L4.2,-1.2L2.6,3.8H-2.6L-4.2,-1.2z",
     "M-4.2,-2.4h8.4v4.8h-8.4z",
 )
+MARKER_STEP = 3  # styles after the first eight have their colours with other markers
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Series:
     hollow: Sequence[bool] = ()
     look: Look = "file"
     name: str = ""  # what the key calls it, where that is not its label
+    marks: Sequence[str] = ()  # what stands beside its points, where there is room
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,8 @@ def line_chart(
             remark_in_the_middle(group, plot, "not scored at this M")
         if decor.fill_between and len(layer.series) == 2:
             _draw_between(group, plot, *layer.series)
-        for series in layer.series:
-            _draw_series(group, plot, series, decor.markers)
+        groups = [_draw_series(group, plot, series, decor.markers) for series in layer.series]
+        _draw_marks(groups, plot, layer.series)
         if layer.note:
             # Below the diagonal, or above the lines.
             y = plot.bottom - 7 if decor.diagonal else plot.top + 10
@@ -144,7 +148,9 @@ def readout(plot: Plot, layer: Layer) -> str:
 def _draw_guides(root: Element, plot: Plot, decor: Decor) -> None:
     guides = element(root, "g", class_="guides", aria_hidden="true")
     if decor.diagonal:
-        element(guides, "line", class_="guide", x1=plot.x(0), y1=plot.y(0), x2=plot.x(1), y2=plot.y(1))
+        start = max(plot.x_axis.lower, plot.y_axis.lower)
+        end = min(plot.x_axis.upper, plot.y_axis.upper)
+        element(guides, "line", class_="guide", x1=plot.x(start), y1=plot.y(start), x2=plot.x(end), y2=plot.y(end))
     if decor.zero and plot.y_axis.lower <= 0 <= plot.y_axis.upper:
         room = 10 if decor.markers else 0
         element(guides, "line", class_="guide", x1=plot.left - room, x2=plot.right + room, y1=plot.y(0), y2=plot.y(0))
@@ -164,7 +170,8 @@ def _draw_floor(guides: Element, plot: Plot, floor: float, text: str, number: in
     element(guides, "text", text, class_="floor-name", x=left + 6 + 150 * number, y=top + 11 if beneath else top - 4)
 
 
-def _draw_series(parent: Element, plot: Plot, series: Series, markers: bool) -> None:
+def _draw_series(parent: Element, plot: Plot, series: Series, markers: bool) -> Element:
+    """A line with its band and its markers; returns their group."""
     group = element(
         parent, "g", class_=f"series {style_class(series.style)} {series.look}", data_label=series.name or series.label
     )
@@ -175,7 +182,7 @@ def _draw_series(parent: Element, plot: Plot, series: Series, markers: bool) -> 
         if len(run) > 1:
             element(group, "path", class_="line", d=polyline(simplified([_point(plot, series, i) for i in run])))
     if not markers:
-        return
+        return group
     alone = sum(y is not None for y in series.y) == 1
     for i, (x, y, std) in enumerate(zip(series.x, series.y, series.std, strict=True)):
         if y is None or (series.look == "level" and i > 0):
@@ -184,6 +191,31 @@ def _draw_series(parent: Element, plot: Plot, series: Series, markers: bool) -> 
             element(group, "line", class_="whisker", x1=plot.x(x), x2=plot.x(x), y1=plot.y(y - std), y2=plot.y(y + std))
         hollow = " hollow" if series.hollow and series.hollow[i] else ""
         draw_marker(group, series.style, plot.x(x), plot.y(y), hollow)
+    return group
+
+
+def _draw_marks(groups: Sequence[Element], plot: Plot, series: Sequence[Series]) -> None:
+    """What stands beside points, first at the ends of lines; left out where it would cover another or a marker."""
+    points = [
+        (abs(2 * i - len(one.marks) + 1), number, i, _point(plot, one, i))
+        for number, one in enumerate(series)
+        for i in range(len(one.marks))
+        if one.y[i] is not None
+    ]
+    taken: list[Box] = [(x - 4, y - 4, x + 4, y + 4) for *_, (x, y) in points]
+    for _, number, i, (x, y) in sorted(points, key=lambda point: -point[0]):
+        text = series[number].marks[i]
+        width = MARK_LETTER * len(text)
+        for left, base in ((x - width / 2, y - 6), (x - width / 2, y + 13), (x + 6, y + 3), (x - 6 - width, y + 3)):
+            box = (left, base - MARK_HEIGHT, left + width, base)
+            if not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                element(groups[number], "text", text, class_="mark", x=left + width / 2, y=base, text_anchor="middle")
+                break
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def draw_marker(parent: Element, style: int, x: float, y: float, extra: str = "") -> Element:
@@ -192,7 +224,7 @@ def draw_marker(parent: Element, style: int, x: float, y: float, extra: str = ""
         parent,
         "path",
         class_=f"marker{extra}",
-        d=MARKERS[style % len(MARKERS)],
+        d=MARKERS[(style + MARKER_STEP * (style // len(MARKERS))) % len(MARKERS)],
         transform=f"translate({x:.1f},{y:.1f})",
     )
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from epibench.report.numbers import fixed, magnitude, scientific, significant
 
-NUM_STYLES = 8
+NUM_STYLES = 24  # eight colours, each with three markers and dashes
 CHARACTER_WIDTH = 6.3  # of the 11 px tick labels, on the generous side
 
 Point = tuple[float, float]

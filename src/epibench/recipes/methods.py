@@ -1,0 +1,123 @@
+"""Recipes that compare the methods of the field with ensembling: same networks, same training, known cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from epibench.recipes.dense import DenseRecipe
+from epibench.recipes.experiment import Variant
+from epibench.recipes.images import ENCODER, compared, street_depth, street_depth_large, street_segmentation
+from epibench.recipes.images import street_segmentation_large as segmentation_large
+from epibench.recipes.toy import ToyRecipe
+
+ON_POINTS = (
+    *("ensemble", "mc_dropout", "sghmc", "map", "snapshot", "swa", "swag", "multi_swag", "laplace"),
+    *("shared_trunk", "pruned"),
+)
+TIMES = 4  # how much longer, or larger, a single network is than one of an ensemble
+SHARES = (30, 50, 70, 90)  # percent of the channels that are pruned
+SCALED = ("identity", "flip", "scale 0.75", "flip scale 1.25")
+METHODS_OF_THE_FIELD = (
+    *("ensemble", "mc_dropout", "map_long", "map_wide", "ensemble_narrow", "snapshot", "snapshot_long", "swa", "swag"),
+    *("multi_swag", "laplace", "shared_trunk", "trunk_frozen", *(f"pruned_{share}" for share in SHARES), "sparse_90"),
+    *("batch_ensemble", "tta"),
+)
+
+
+def field(
+    trained: Mapping[str, Any],
+    wide: Mapping[str, Any],
+    narrow: Mapping[str, Any] | None,
+    multiple: int = 8,
+    **numbers: Any,
+) -> dict[str, Any]:
+    """All methods with the options of `compared`, and variants of them.
+
+    wide: a network that costs about `TIMES` as much as the recipe's; narrow: one that costs as much less, None where
+    there is none; multiple: channels that stay after pruning are a multiple of it; numbers: of networks, members and
+    passes, as `compared` takes them.
+    """
+    longer = {"num_epochs": TIMES * trained["num_epochs"]}
+    few = {"num_restarts": numbers["num_networks"]}
+    variants = {
+        "map_long": Variant(method="map", label=f"One network, trained {TIMES} × as long", options={**few, **longer}),
+        "map_wide": Variant(method="map", label=f"One network, {TIMES} × as large", options=few, network=dict(wide)),
+        "snapshot_long": Variant(
+            method="snapshot", label=f"Snapshot ensemble, trained {TIMES} × as long", options=longer
+        ),
+        "trunk_frozen": Variant(method="shared_trunk", label="Heads on a frozen trunk", options={"frozen": True}),
+        "sparse_90": Variant(
+            method="pruned", label="Ensembling, 90 % of weights 0", options={"share": 0.9, "structure": "weights"}
+        ),
+    }
+    for share in SHARES:
+        label = f"Ensembling, {share} % of channels pruned"
+        variants[f"pruned_{share}"] = Variant(
+            method="pruned", label=label, options={"share": share / 100, "multiple": multiple}
+        )
+    if narrow is not None:
+        label = f"Ensembling, networks 1/{TIMES} as large"
+        variants["ensemble_narrow"] = Variant(method="ensemble", label=label, network=dict(narrow))
+    methods = tuple(name for name in METHODS_OF_THE_FIELD if name != "ensemble_narrow" or narrow is not None)
+    return {**compared(trained, **numbers), "methods": methods, "variants": variants}
+
+
+def street_depth_methods() -> DenseRecipe:
+    """Clean to wild on two cores, with every method."""
+    trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 4e-3}
+    numbers = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2, "shared": ENCODER}
+    # Networks of the recipe are as narrow as can be: there are none that cost less.
+    options = field(trained, {"width": 16}, None, multiple=1, **numbers)
+    return named(street_depth(), "Depth completion", 20).changed(
+        {"training": {"epoch_steps": 30}}, **{**options, "members": (1, 2, 4)}
+    )
+
+
+def street_segmentation_methods() -> DenseRecipe:
+    """Clean to wild on two cores, with every method."""
+    trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 1e-2}
+    numbers = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2}
+    narrow, wide = ({"width": width, "head_width": 2 * width} for width in (8, 32))
+    options = field(trained, wide, narrow, multiple=1, **numbers)
+    options["tta"] = options["tta"].model_copy(update={"views": SCALED})
+    return named(street_segmentation(), "Segmentation", 20).changed(
+        {"training": {"epoch_steps": 50}}, **{**options, "members": (1, 2, 4)}
+    )
+
+
+def street_depth_methods_large() -> DenseRecipe:
+    """The same question with networks that have learnt the task, on a GPU."""
+    trained = {"num_epochs": 20, "batch_size": 16, "learning_rate": 2e-3}
+    numbers = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.2, "shared": ENCODER}
+    options = field(trained, {"width": 32}, {"width": 8}, **numbers)
+    return named(street_depth_large(), "Depth completion").changed({}, **options)
+
+
+def street_segmentation_methods_large() -> DenseRecipe:
+    """The same question with networks that have learnt the task, on a GPU."""
+    trained = {"num_epochs": 20, "batch_size": 16, "learning_rate": 2e-3}
+    numbers = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.5}
+    narrow, wide = ({"width": width, "head_width": 2 * width} for width in (32, 128))
+    options = field(trained, wide, narrow, **numbers)
+    options["tta"] = options["tta"].model_copy(update={"views": SCALED})
+    return named(segmentation_large(), "Segmentation").changed({}, **options)
+
+
+def toy_methods(base: ToyRecipe) -> ToyRecipe:
+    """KL to the reference for every method that can be used on points."""
+    return base.changed(
+        {"snapshot": {"num_cycles": 16, "num_epochs": 600}, "pruned": {"num_epochs": 30}},
+        name=f"{base.name}-methods",
+        about="KL to NUTS over M: the methods of the field beside ensembling, MC-dropout and SGHMC",
+        methods=ON_POINTS,
+        members=(1, 2, 4, *base.members),
+        minutes=None,
+    )
+
+
+def named(base: DenseRecipe, problem: str, minutes: float | None = None) -> DenseRecipe:
+    """A recipe under the name of the comparison."""
+    name, large = base.name.removesuffix("-large"), "-large" if base.name.endswith("-large") else ""
+    about = f"{problem}, clean to wild: the methods of the field against ensembling, at what each costs"
+    return base.changed({}, name=f"{name}-methods{large}", about=about, minutes=minutes)

@@ -1,0 +1,222 @@
+"""What methods cost over M, and what the cost buys: charts and the table of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from epibench.report.charts.lines import Decor, Layer, Series, line_chart
+from epibench.report.charts.svg import Axis, log_axis, nice_axis
+from epibench.report.entries import title_with_unit
+from epibench.report.figures import LARGE, WIDE, Figure, band_ends, over_m, series_at
+from epibench.report.metric_info import BETTER_TEXT, metric_info
+from epibench.report.numbers import MISSING, count, duration, m_equals, significant
+from epibench.report.page import Option, Switch
+from epibench.report.runs import EvalDomain, RunMethod
+from epibench.results import Cost
+
+PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+MOST_BANDS = 4  # methods whose bands do not hide one another
+Costs = Sequence[tuple[RunMethod, dict[int, float]]]  # by M
+
+
+@dataclass(frozen=True)
+class CostKind:
+    """One thing that members cost. at: how much with M members, by M; scale: to the unit; text: of a cost in words."""
+
+    key: str
+    name: str
+    unit: str
+    meaning: str
+    at: Callable[[Cost], dict[int, float | None]]
+    scale: float
+    text: Callable[[float], str]
+
+    @property
+    def title(self) -> str:
+        """Its name with the unit."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    def of(self, methods: Sequence[RunMethod]) -> Costs:
+        """What is known of each method."""
+        found = []
+        for method in methods:
+            costs = self.at(method.cost) if method.cost else {}
+            found.append((method, {m: self.scale * value for m, value in sorted(costs.items()) if value}))
+        return found
+
+
+def _flops(cost: Cost) -> dict[int, float | None]:
+    """Operations of M members; an earlier version counted those of one member alone."""
+    each = cost.flops
+    return {m: one.flops or (None if each is None else m * each) for m, one in cost.per_image.items()}
+
+
+KINDS = (
+    CostKind(
+        "flops",
+        "Operations",
+        "GFLOP",
+        "All M members on one image, what they share once.",
+        _flops,
+        1e-9,
+        lambda value: f"{significant(value, 3)} GFLOP per image",
+    ),
+    CostKind(
+        "seconds",
+        "Time",
+        "s",
+        "All M members on one image.",
+        lambda cost: {m: one.seconds for m, one in cost.per_image.items()},
+        1.0,
+        lambda value: f"{duration(value)} per image",
+    ),
+    CostKind(
+        "memory",
+        "Peak memory",
+        "MiB",
+        "While predicting one image.",
+        lambda cost: {m: one.peak_bytes for m, one in cost.per_image.items()},
+        2.0**-20,
+        lambda value: f"{significant(value, 3)} MiB",
+    ),
+    CostKind(
+        "weights",
+        "Weights",
+        "MiB",
+        "Of M members, what they share once.",
+        lambda cost: {m: one.weight_bytes for m, one in cost.per_image.items()},
+        2.0**-20,
+        lambda value: f"{significant(value, 3)} MiB of weights",
+    ),
+    CostKind(
+        "training",
+        "Training",
+        "min",
+        "The networks behind M members, one after another.",
+        lambda cost: {m: one.seconds for m, one in cost.training.items()},
+        1 / 60,
+        lambda value: f"{duration(60 * value)} of training",
+    ),
+    CostKind(
+        "steps",
+        "Training steps",
+        "",
+        "Of the networks behind M members.",
+        lambda cost: {m: one.steps for m, one in cost.training.items()},
+        1.0,
+        lambda value: f"{count(value)} training steps",
+    ),
+)
+AGAINST = ("flops", "seconds", "memory", "training", "steps")  # what quality is shown against
+
+
+def cost_section(
+    methods: Sequence[RunMethod], first: Sequence[EvalDomain], others: Sequence[EvalDomain], names: Sequence[str]
+) -> dict[str, Any]:
+    """What methods cost over M, and their quality on every domain against each cost, of which one is chosen."""
+    layers: list[dict[str, Any]] = []
+    for kind in (kind for kind in KINDS if kind.key in AGAINST):
+        costs = kind.of(methods)
+        shown, rest = (
+            [(d, charts) for d in domains if (charts := quality_figures(names, d, kind, costs))]
+            for domains in (first, others)
+        )
+        if shown or rest:
+            option = Option(kind.key, kind.name.lower(), not layers)
+            layers.append({"option": option, "kind": kind, "shown": shown, "others": rest})
+    figures = [cost_figure(kind, kind.of(methods)) for kind in KINDS]
+    switch = Switch("cost", "Against", [layer["option"] for layer in layers])
+    return {"figures": [figure for figure in figures if figure], "switch": switch, "layers": layers}
+
+
+def cost_figure(kind: CostKind, costs: Costs) -> Figure | None:
+    """A cost over M, on a scale from zero; None where fewer than two M are known."""
+    members = sorted({m for _, values in costs for m in values})
+    if len(members) < 2:
+        return None
+    series = []
+    for method, values in costs:
+        if values:
+            texts = [significant(value, 3) for value in values.values()]
+            x, y, stds = list(values), list(values.values()), [None] * len(values)
+            series.append(Series(method.label, method.index, x, y, stds, texts))
+    description = f"{kind.title} over {m_equals(members[0])} to {members[-1]}"
+    y_axis = nice_axis(0.0, max(band_ends(series)))
+    chart = over_m(series, members, y_axis, description, LARGE, Decor(markers=True))
+    return Figure(kind.title, kind.meaning, "↓ lower is cheaper", chart)
+
+
+def quality_figures(names: Sequence[str], domain: EvalDomain, kind: CostKind, costs: Costs) -> list[Figure]:
+    """A chart for each metric against a cost."""
+    charts = [quality_figure(name, domain, kind, costs) for name in names]
+    return [chart for chart in charts if chart]
+
+
+def quality_figure(name: str, domain: EvalDomain, kind: CostKind, costs: Costs) -> Figure | None:
+    """A metric against a cost, a line for each method over its M; None where fewer than two costs are known."""
+    entries = [(entry, values) for method, values in costs if (entry := method.on(domain.name)).members]
+    points = [[(values[m], entry, m) for m in entry.members if m in values] for entry, values in entries]
+    series = [series_at(name, of_one, of_one[0][1].label, named=True) for of_one in points if of_one]
+    if len(series) > MOST_BANDS:
+        series = [replace(one, std=[None] * len(one.x)) for one in series]
+    heads = {x: kind.text(x) for of_one in points for x, _, _ in of_one}
+    ends = band_ends(series)
+    if not ends or len(heads) < 2:
+        return None
+    info = metric_info(name)
+    chart = line_chart(
+        [Layer(series, heads)],
+        cost_axis(min(heads), max(heads), kind.title.lower() if not kind.unit else kind.title),
+        nice_axis(min(ends), max(ends)),
+        f"{info.title} on {domain.label} against {kind.name.lower()}",
+        size=WIDE,
+        decor=Decor(markers=True),
+    )
+    title = title_with_unit(name, [entry for entry, _ in entries])
+    return Figure(title, "", BETTER_TEXT[info.better], chart)
+
+
+def cost_axis(lower: float, upper: float, label: str) -> Axis:
+    """A logarithmic axis; a short one has its ticks at round numbers of its own."""
+    axis = log_axis(lower / 1.1, upper * 1.1, label)
+    if len(axis.ticks) > 2:
+        return axis
+    ticks = [tick for tick in nice_axis(lower, upper).ticks if axis.lower <= tick[0] <= axis.upper]
+    return replace(axis, ticks=ticks)
+
+
+def cost_table(methods: Sequence[RunMethod]) -> list[tuple[RunMethod, dict[str, str]]]:
+    """Members and cost of every method, by the title of the column; columns of which nothing is known are left out."""
+    rows = []
+    for method in methods:
+        cost, facts = method.cost, method.facts
+        costs = {
+            "Parameters": with_prefix(cost.parameters if cost else None),
+            "Operations per pass": with_prefix(cost.flops if cost else None, "FLOP"),
+            "Image": " × ".join(count(side) for side in cost.image_size) if cost and cost.image_size else MISSING,
+            "Networks or chains": count(facts.num_networks),
+            "Members": count(facts.num_members),
+            "Draws": facts.plan,
+            "Training, all": duration(cost.train_seconds if cost else None),
+            "Steps of a network": _steps(cost),
+            "Prediction": duration(cost.predict_seconds if cost else None),
+        }
+        rows.append((method, costs))
+    known = {title for _, costs in rows for title, text in costs.items() if text != MISSING}
+    return [(method, {title: text for title, text in costs.items() if title in known}) for method, costs in rows]
+
+
+def _steps(cost: Cost | None) -> str:
+    """Training steps of one network."""
+    training = next(iter(cost.training.values()), None) if cost else None
+    return MISSING if training is None else count(training.steps / training.networks)
+
+
+def with_prefix(value: float | None, unit: str = "") -> str:
+    """A large number as 41 G, with its unit."""
+    if value is None:
+        return MISSING
+    size, prefix = next(((size, prefix) for size, prefix in PREFIXES if value >= size), (1.0, ""))
+    return f"{significant(value / size, 3)}\u00a0{prefix}{unit}".rstrip()

@@ -1,0 +1,152 @@
+"""What members cost is counted on what a pool really runs, and what it takes to train them on the networks behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from epibench.evaluation.cost import cost_per_image, count_flops, training_cost
+from epibench.members.compiled import Speed
+from epibench.members.draws import make_draws
+from epibench.members.networks import NetworkPool
+from epibench.methods.contract import Member, MemberTable, Method
+from epibench.methods.ensemble import Ensemble
+from epibench.methods.mc_dropout import MCDropout
+from epibench.methods.sgld import SGLD
+from epibench.networks.depth_completion import DepthCompletion
+from epibench.networks.stages import DropoutPasses
+from epibench.results import Cost, ImageCost
+from epibench.training.state import Weights
+
+SIZE = (32, 64)
+RATE = 0.3
+build = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
+METHODS: dict[str, Method] = {
+    "ensemble": Ensemble(num_members=4),
+    "dropout": MCDropout(num_networks=2, num_passes=4, rate=RATE),
+    "chains": SGLD(num_chains=2, num_epochs=16, num_snapshots=4),
+}
+
+
+def weights_of(member: Member) -> Weights:
+    torch.manual_seed(10 * member.network + member.snapshot)
+    return build().state_dict()
+
+
+def pool_of(name: str) -> NetworkPool:
+    method = METHODS[name]
+    return NetworkPool(
+        "gaussian", method.members(range(method.num_trained)), build, weights_of, method.name, method.dropout
+    )
+
+
+@pytest.fixture(scope="module")
+def image() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    colours = torch.randint(0, 256, (1, 3, *SIZE), dtype=torch.uint8, generator=generator)
+    return {"image": colours, "sparse_depth": 20 * torch.rand(1, 1, *SIZE, generator=generator)}
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def operations(function: object, *given: object) -> int:
+    counter = FlopCounterMode(display=False)
+    with torch.inference_mode(), counter:
+        function(*given)  # type: ignore[operator]
+    return int(counter.get_total_flops())
+
+
+def test_networks_of_an_ensemble_cost_as_many_times_one(image: dict[str, Tensor], threads: int) -> None:
+    one = operations(build().eval(), image)
+    pool = pool_of("ensemble")
+    assert [count_flops(pool, image, SIZE, size) for size in (1, 2, 4)] == [one, 2 * one, 4 * one]
+    assert torch.get_num_threads() == threads
+
+
+def test_what_passes_share_is_counted_once(image: dict[str, Tensor], threads: int) -> None:
+    network = build().eval()
+    passes = DropoutPasses.of(network, RATE)
+    assert passes is not None
+    shared = operations(passes.shared, image)
+    rest = operations(network, image) - shared
+    assert shared > 0
+    assert rest > 0
+    pool = pool_of("dropout")
+    assert [count_flops(pool, image, SIZE, size) for size in (1, 2, 4)] == [shared + m * rest for m in (1, 2, 4)]
+
+
+def test_windows_are_counted_each(image: dict[str, Tensor]) -> None:
+    window = replace(pool_of("ensemble"), window=(32, 32))
+    half = {name: values[..., :32] for name, values in image.items()}
+    assert count_flops(window, image, SIZE, 2) == 2 * 2 * operations(build().eval(), half)
+
+
+def test_operations_of_compiled_networks_are_those_of_plain_ones(image: dict[str, Tensor]) -> None:
+    pool = replace(pool_of("dropout"), speed=Speed("eager"))
+    pool.outputs(image, slice(0, 2), range(1))  # from here on it is compiled
+    compiled = pool.compiled
+    assert compiled is not None
+    assert count_flops(pool, image, SIZE, 2) == count_flops(pool_of("dropout"), image, SIZE, 2)
+    assert pool.compiled is compiled
+    assert pool.speed == Speed("eager")
+
+
+def test_weights_that_passes_share_are_counted_once(image: dict[str, Tensor]) -> None:
+    ensemble, dropout = (cost_per_image(pool_of(name), image, SIZE, (1, 4)) for name in ("ensemble", "dropout"))
+    one = ensemble[1].weight_bytes
+    assert one is not None
+    assert one >= 4 * sum(each.numel() for each in build().parameters() if each.dim() == 4)  # its kernels
+    assert ensemble[4].weight_bytes == 4 * one
+    assert dropout[4].weight_bytes == dropout[1].weight_bytes == one
+
+
+def test_a_tensor_that_networks_share_is_counted_once() -> None:
+    pool = replace(pool_of("ensemble"), precision=torch.bfloat16)  # nothing is folded
+    kept = weights_of(Member(0, 0))
+    pool.load = lambda member: kept
+    one, shared = pool.weight_bytes(slice(0, 1)), sum(each.nbytes for each in kept.values())
+    assert pool.weight_bytes(slice(0, 4)) == shared + 4 * (one - shared)  # constants are each network's own
+
+
+@pytest.mark.parametrize(("name", "networks"), [("ensemble", (1, 2, 4)), ("dropout", (1, 1, 1)), ("chains", (1, 1, 1))])
+def test_training_is_that_of_the_networks_behind_the_members(name: str, networks: tuple[int, ...]) -> None:
+    table = METHODS[name].members(range(METHODS[name].num_trained))
+    draws = make_draws(len(table.members), (1, 2, 4), plan=table.plan, group=table.group)
+    found = training_cost(table, draws, seconds=2.5, steps=100)
+    for m, number in zip((1, 2, 4), networks, strict=True):
+        assert (found[m].networks, found[m].seconds, found[m].steps) == (number, 2.5 * number, 100 * number)
+
+
+def test_draws_from_several_networks_take_as_many_as_they_have_in_the_mean() -> None:
+    members = tuple(Member(network, 0, number) for network in range(2) for number in range(2))
+    draws = make_draws(4, (2,), max_draws=6)  # all six pairs, of which two are of one network
+    (found,) = training_cost(MemberTable(members, "random", None), draws, 1.0, 30).values()
+    assert found.networks == pytest.approx(10 / 6)
+    assert found.steps == pytest.approx(50)
+
+
+def test_what_an_earlier_version_wrote_keeps_its_form() -> None:
+    written = {
+        "parameters": 5,
+        "train_seconds": 1.0,
+        "predict_seconds": None,
+        "flops": 7,
+        "image_size": [2, 3],
+        "per_image": {"1": {"seconds": 0.5, "peak_bytes": 9}},
+        "evaluation": {},
+    }
+    cost = Cost.model_validate(written)
+    assert cost.per_image[1] == ImageCost(seconds=0.5, peak_bytes=9)
+    assert cost.model_dump(mode="json") == written
