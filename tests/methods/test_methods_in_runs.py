@@ -151,17 +151,9 @@ def assert_same(one: list[dict[str, Tensor]], other: list[dict[str, Tensor]]) ->
         assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
 
 
-def link_sources(job: TrainJob, folder: Path) -> None:
-    """Let the networks that a job starts from lie in another folder, too."""
-    for name in job.recipe.sources(job.method):
-        (folder / name).symlink_to(job.members / name)
-
-
 def test_a_network_that_is_trained_by_itself_is_the_one_among_others(case: Case, tmp_path: Path) -> None:
     among = case.trained.jobs[1]
     alone = replace(among, networks=(1,), members=beside_sources(among, tmp_path))
-    alone = replace(among, networks=(1,), members=tmp_path)
-    link_sources(among, tmp_path)
     train_job(alone, lambda message: None)
     assert_same(kept(alone, 1), kept(among, 1))
 
@@ -185,12 +177,6 @@ def test_a_training_that_was_stopped_ends_as_if_it_had_not(
     monkeypatch.setattr(network, "LOG_EVERY", 2)
     monkeypatch.setattr(stacked, "next_segment", lambda epochs, seconds: 1)
     whole = case.trained.jobs[0]
-    job = replace(whole, members=beside_sources(whole, tmp_path))
-    if not case.recipe.training_steps(case.name):
-        assert case.recipe.method(case.name).source is not None  # there is nothing to stop
-        return
-    job = replace(whole, members=tmp_path)
-    link_sources(whole, tmp_path)
     if not case.recipe.training_steps(case.name):
         assert case.recipe.method(case.name).source is not None  # there is nothing to stop
         return
