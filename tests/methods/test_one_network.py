@@ -10,6 +10,7 @@ import pytest
 import torch
 from silent_reporter import run_in
 from small_dense_recipe import small_dense
+from small_segmentation_recipe import small_segmentation
 
 from epibench.data.loading import Stream, batches
 from epibench.errors import InputError
@@ -101,3 +102,18 @@ class TestWholeRun:
         assert type(models[0].open()).__name__ == "DepthCompletion"
         with pytest.raises(InputError, match="tta has views of images"):
             run_models(folder / "run", {"method": "tta"}, machine)
+
+
+def test_classes_of_every_view_lie_on_the_image_and_members_share_the_pyramid(tmp_path: Path) -> None:
+    """Grids of other scales are of another size; a batch of two is one image for each member."""
+    shared = [f"batch_ensemble.{name}={value}" for name, value in {**OPTIONS, "batch_size": 2}.items()]
+    views = ['tta.views=["identity", "flip", "scale 0.75", "flip scale 1.5"]', "tta.num_networks=1"]
+    settings = ['methods=["ensemble", "tta", "batch_ensemble"]', "members=[1, 2, 4]", "ensemble.num_members=4"]
+    results = run_in(
+        tmp_path / "run", apply_settings(small_segmentation(tmp_path / "cache"), [*shared, *views, *settings])
+    )
+    assert results["failed"] == {}
+    for sizes in results["summary"]["tta"].values():
+        nll = [sizes[size]["nll"]["mean"] for size in ("1", "2", "4")]
+        assert len(set(nll)) == 3
+        assert max(nll) < 10
