@@ -85,6 +85,7 @@ def main() -> None:
         pool = pool_of(build, 4, views, device)
         for m, cost in cost_per_image(pool, inputs, size, (1, 2, 4)).items():
             flops = "–" if cost.flops is None else f"{cost.flops / 1e9:,.0f} GFLOP"
+            assert cost.seconds is not None
             print(f"  {label}, M = {m}: {1000 * cost.seconds:.1f} ms, {flops}", flush=True)
     network = build().to(device).eval()
     print(f"what is fitted after training, seconds for {IMAGES} images, one at a time")
@@ -94,7 +95,7 @@ def main() -> None:
         batches = partial(to_device, partial(training_images, size), device)
         for curvature in ("full", "kronecker"):
             pixels = TrainingPixels(layers, batches, 1, 1024)
-            fit = Fit("categorical", curvature, "marginal", 1.0)  # type: ignore[arg-type]
+            fit = Fit("categorical", curvature, "marginal", 1.0)
             fitting = partial(fit, pixels, weights)
             print(f"  Laplace, {curvature}, 1,024 pixels of each: {seconds(fitting, device):.2f} s", flush=True)
     stream = [{name: each.to(device).expand(2, -1, -1, -1) for name, each in inputs.items()}] * (IMAGES // 2)

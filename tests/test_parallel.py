@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from epibench.parallel import in_threads, silenced_torch_threads
+from epibench.parallel import in_this_thread, in_threads, silenced_torch_threads
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +52,21 @@ def test_nested_use_still_knows_how_many_threads_there_were() -> None:
 def test_the_callers_inference_mode_holds_in_the_threads() -> None:
     with torch.inference_mode():
         assert in_threads(lambda task: torch.is_inference_mode_enabled(), [0, 1]) == [True, True]
+
+
+@pytest.mark.parametrize("silenced", [False, True])
+def test_everything_can_be_done_in_the_calling_thread(silenced: bool) -> None:
+    def names() -> set[str]:
+        return set(in_threads(lambda task: threading.current_thread().name, [0, 1, 2]))
+
+    own = threading.current_thread().name
+    if silenced:
+        with silenced_torch_threads():
+            with in_this_thread():
+                assert names() == {own}
+            assert own not in names()
+    else:
+        with in_this_thread():
+            assert names() == {own}
+    assert own not in names()
+    assert torch.get_num_threads() == 2

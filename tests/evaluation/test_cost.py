@@ -20,7 +20,7 @@ from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sgld import SGLD
 from epibench.networks.depth_completion import DepthCompletion
-from epibench.networks.stages import DropoutPasses
+from epibench.networks.stages import DropoutPasses, Parts
 from epibench.results import Cost, ImageCost
 from epibench.training.state import Weights
 
@@ -85,6 +85,21 @@ def test_what_passes_share_is_counted_once(image: dict[str, Tensor], threads: in
     assert rest > 0
     pool = pool_of("dropout")
     assert [count_flops(pool, image, SIZE, size) for size in (1, 2, 4)] == [shared + m * rest for m in (1, 2, 4)]
+
+
+def test_a_trunk_that_members_share_is_counted_once(image: dict[str, Tensor], threads: int) -> None:
+    heads = MemberTable(tuple(Member(0, 0, number) for number in range(4)), "prefix", (0,) * 4)
+    pool = replace(pool_of("ensemble"), table=heads, shared_stages=lambda names: len(names) // 2)
+    network = build().eval()
+    parts = Parts.of(network, len(network.stages()) // 2)
+    shared = operations(parts.shared, image)
+    rest = operations(network, image) - shared
+    assert shared > 0
+    assert rest > 0
+    assert [count_flops(pool, image, SIZE, size) for size in (1, 4)] == [shared + m * rest for m in (1, 4)]
+    one, two, four = (pool.weight_bytes(slice(0, size)) for size in (1, 2, 4))
+    assert four - two == 2 * (two - one)
+    assert 0 < two - one < one  # a further member brings its own stages alone
 
 
 def test_windows_are_counted_each(image: dict[str, Tensor]) -> None:

@@ -21,6 +21,7 @@ from toy_fit import make_problem, training_of
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch
 from epibench.errors import InputError
+from epibench.evaluation.cost import count_flops
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.compiled import Speed
 from epibench.members.networks import NetworkPool
@@ -30,6 +31,7 @@ from epibench.methods.shared_trunk import SharedTrunk
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.networks.dropout import SeededDropout
+from epibench.networks.stages import first_modules
 from epibench.networks.trunk import TrunkWithHeads, head_weights
 from epibench.recipes import Recipe, apply_settings
 from epibench.runs.dry_run import step_memory
@@ -291,6 +293,18 @@ class TestPool:
             network.backbone.stages[3].get_submodule("0").register_forward_hook(lambda *_: seen.append("head"))
         pool.outputs(images(), slice(0, 6), range(2))
         assert (seen.count("trunk"), seen.count("head")) == (2, 6)
+
+    def test_counts_the_trunk_once_in_what_it_costs(self, pool_of: Any) -> None:
+        pool, plain = pool_of("depth", "encoder.2"), pool_of("depth", "encoder.2", shared_stages=lambda names: 0)
+        flops = [[count_flops(each, images(), (32, 48), size) for size in (1, 2, 3)] for each in (pool, plain)]
+        (one, two, three), (network, _, networks) = flops
+        assert one == network
+        assert networks == 3 * network
+        assert three - two == two - one < one
+        own, all_of_it = pool.weight_bytes(slice(0, 3)), plain.weight_bytes(slice(0, 3))
+        first = pool.network(Member(0, 0, 0))
+        tensors = [t for name in first_modules(first, 4) for t in first.get_submodule(name).parameters()]
+        assert all_of_it - own == 2 * sum(each.nbytes for each in tensors)
 
     @pytest.mark.parametrize("shared", ["encoder.2", -1])
     def test_is_compiled_once_for_the_trunk_and_once_for_heads(self, pool_of: Any, shared: int | str) -> None:

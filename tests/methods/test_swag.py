@@ -275,7 +275,7 @@ class TestTail:
         assert (len(keep), keep[0], keep[-1]) == (20, 76, 150)
         assert set(np.diff(keep)) <= {3, 4}
 
-    @pytest.mark.parametrize(("swa_rate", "tail"), [(None, 0.02), (0.05, 0.05), (0.2, 0.2)])
+    @pytest.mark.parametrize(("swa_rate", "tail"), [(None, 0.1), (0.05, 0.05), (0.2, 0.2)])
     def test_the_rate_falls_to_that_of_the_tail_and_stays_there(self, swa_rate: float | None, tail: float) -> None:
         schedule = SWA(num_epochs=4, learning_rate=0.1, decay="poly", swa_rate=swa_rate).schedule
         rates = [schedule(step, 40).rate for step in range(1, 41)]
@@ -283,7 +283,7 @@ class TestTail:
         assert rates == pytest.approx([*expected, *[tail] * 20], rel=1e-12)
 
     def test_without_decay_the_rate_is_constant_before_the_tail(self) -> None:
-        schedule = SWA(num_epochs=4, learning_rate=0.1).schedule
+        schedule = SWA(num_epochs=4, learning_rate=0.1, swa_rate=0.02).schedule
         assert [schedule(step, 40).rate for step in range(1, 41)] == pytest.approx([0.1] * 20 + [0.02] * 20)
 
     def test_a_network_is_trained_for_as_long_as_one_of_an_ensemble(self) -> None:

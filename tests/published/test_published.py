@@ -149,7 +149,7 @@ def test_64_means_of_64_differ_by_their_common_error(errors: float, agrees: bool
 
 def test_a_large_difference_that_few_draws_cannot_tell_agrees(cell_of: CellOf) -> None:
     """One of ten of ours is far out; ten without such a one are not rare, though the mean is twice as large."""
-    cell = cell_of([*spread(0.3, 0.01, 114), *[4.0] * 14], {"num_members": 4096})
+    cell = cell_of([*spread(0.3, 0.01, 114), *[4.0] * 14], {"num_members": 4096, "num_networks": 4096})
     assert cell.difference is not None
     few = PublishedCell(cell.row, "ensemble", 6, cell.mean, cell.std, cell.num_ours, cell.units)
     assert cell.difference > 0.3

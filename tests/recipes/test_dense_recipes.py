@@ -163,6 +163,18 @@ def test_other_methods_are_trained_for_a_comparable_time(name: str) -> None:
     apply_settings(found, ['methods=["map", "ml", "sgld", "sghmc", "cyclical"]'])  # snapshots suffice
 
 
+@pytest.mark.parametrize("name", [name for name, each in RECIPES.items() if isinstance(each, DenseRecipe)])
+def test_members_of_one_training_cost_as_much_training_as_a_network_of_the_ensemble(name: str) -> None:
+    found = recipe(name)
+    own = {"num_members", "sets", "num_sets", "decay"}
+    trained = found.ensemble.model_dump(exclude=own)
+    for method in ("snapshot", "swa", "swag", "multi_swag"):
+        assert found.method(method).model_dump(include=set(trained)) == trained
+        assert found.method(method).keep[-1] == found.ensemble.num_epochs
+    assert {found.method(method).decay for method in ("swa", "swag", "multi_swag")} == {found.ensemble.decay}
+    apply_settings(found, ['methods=["ensemble", "swa", "swag", "multi_swag"]'])  # samples suffice
+
+
 def test_the_published_segmentation_is_the_published_one() -> None:
     cityscapes = recipe("cityscapes-segmentation")
     network, training = cityscapes.network, cityscapes.training

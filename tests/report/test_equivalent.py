@@ -11,10 +11,11 @@ import pytest
 from html_tree import Node
 
 from epibench.report.equivalent import EnsembleCurve, Equivalent, Scores, equivalent_members, equivalents
-from epibench.report.equivalent_section import ensembles_of, equivalents_on, scores_of
+from epibench.report.equivalent_section import BETTER, ensembles_of, equivalents_on, scores_of
 from epibench.report.export import Subjects
 from epibench.report.latex import tables_of
 from epibench.report.markdown import render_markdown
+from epibench.report.metric_info import HEADLINES, metric_info
 from epibench.report.runs import methods_of, read_runs
 from epibench.results import RunResults
 from epibench.standard_errors import PoolSize
@@ -68,6 +69,7 @@ def test_many_curves_at_once_are_each_alone() -> None:
     curves, targets = generator.normal(size=(50, 5)), generator.normal(size=50)
     together = equivalent_members(SIZES, curves, targets)
     assert list(together) == [at(score, curve) for curve, score in zip(curves, targets, strict=True)]
+    assert list(equivalent_members(SIZES, curves[0], targets)) == [at(score, curves[0]) for score in targets]
 
 
 def test_the_interval_is_that_of_the_mean_of_the_draws() -> None:
@@ -130,6 +132,11 @@ def test_a_metric_that_is_better_higher_is_turned_round() -> None:
     assert mean is not None
     assert found.means[4] == -mean
     assert np.mean(found.draws[4]) == pytest.approx(-mean)
+
+
+def test_directions_are_those_that_metrics_declare() -> None:
+    assert {name: metric_info(name).better for name in BETTER} == BETTER
+    assert {name for names in HEADLINES.values() for name in names} <= set(BETTER)
 
 
 def test_methods_are_counted_in_the_ensemble_of_their_own_run() -> None:

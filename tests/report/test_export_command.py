@@ -48,7 +48,7 @@ def names(folder: Path) -> set[str]:
 def test_tables_of_runs_and_scored_files_together(export, given: Path, tmp_path: Path) -> None:
     status, said = export(given / "depth", given / "toy" / "results.json", given / "scores.json", "--csv", tmp_path)
     assert status == 0
-    assert f"4 files in {tmp_path}" in said
+    assert f"5 files in {tmp_path}" in said
     frame = pandas.read_csv(tmp_path / "summary.csv")
     assert set(frame["source"]) == {
         *("street-depth-completion", "toy-regression-momentum"),

@@ -147,7 +147,22 @@ def test_the_cost_is_there_for_every_size_and_domain(finished) -> None:
         assert cost["train_seconds"] > 0
         assert list(cost["per_image"]) == ["1", "2"]
         assert all(each["seconds"] > 0 for each in cost["per_image"].values())
+        assert all(each["flops"] >= cost["flops"] for each in cost["per_image"].values())
         assert set(cost["evaluation"]) == {"clean", "wild"}
+
+
+def test_what_members_share_is_counted_once_and_trained_once(finished) -> None:
+    _, _, results = finished
+    ensemble, dropout = (results["cost"][name] for name in ("ensemble", "mc_dropout"))
+    assert ensemble["per_image"]["2"]["flops"] == 2 * ensemble["flops"]
+    assert ensemble["per_image"]["2"]["weight_bytes"] == 2 * ensemble["per_image"]["1"]["weight_bytes"]
+    assert dropout["flops"] < dropout["per_image"]["2"]["flops"] < 2 * dropout["flops"]
+    assert dropout["per_image"]["2"]["weight_bytes"] == dropout["per_image"]["1"]["weight_bytes"]
+    steps = {
+        name: {m: each["steps"] for m, each in results["cost"][name]["training"].items()} for name in results["cost"]
+    }
+    assert steps == {"ensemble": {"1": 6, "2": 12}, "mc_dropout": {"1": 6, "2": 6}}
+    assert ensemble["training"]["2"]["seconds"] == pytest.approx(ensemble["train_seconds"] * 2 / 3)
 
 
 def test_every_network_has_its_loss(finished) -> None:

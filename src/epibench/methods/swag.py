@@ -26,9 +26,9 @@ class SWA(Optimised):
     """The mean of the last epochs of each training, a point estimate: scored at M = 1.
 
     collect: the share of the epochs, at least two of them, whose ends are averaged, with a constant rate `swa_rate`;
-    None: a fifth of `learning_rate`. Before them the rate is constant, or falls to that one, as `decay` says.
-    num_snapshots: at most so many of these epochs, evenly spread. refresh_batches: the statistics of batch norm are
-    computed anew, over so many batches of training data; 0: they are those of the last epoch.
+    None: `learning_rate`, from the first step to the last. Before them the rate is constant, or falls to that one, as
+    `decay` says. num_snapshots: at most so many of these epochs, evenly spread. refresh_batches: the statistics of
+    batch norm are computed anew, over so many batches of training data; 0: they are those of the last epoch.
     """
 
     name: ClassVar[str] = "swa"
@@ -72,7 +72,7 @@ class SWA(Optimised):
     @property
     def schedule(self) -> Schedule:
         """The learning rate over the steps: constant in the tail."""
-        low = self.learning_rate / 5 if self.swa_rate is None else self.swa_rate
+        low = self.learning_rate if self.swa_rate is None else self.swa_rate
         above = self.learning_rate - low
         before = constant(above) if self.decay == "none" else poly(above)
 

@@ -7,7 +7,14 @@ from typing import Any
 
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.experiment import Variant
-from epibench.recipes.images import ENCODER, compared, street_depth, street_depth_large, street_segmentation
+from epibench.recipes.images import (
+    ENCODER,
+    compared,
+    folder_segmentation,
+    street_depth,
+    street_depth_large,
+    street_segmentation,
+)
 from epibench.recipes.images import street_segmentation_large as segmentation_large
 from epibench.recipes.toy import ToyRecipe
 
@@ -66,7 +73,7 @@ def field(
 def street_depth_methods() -> DenseRecipe:
     """Clean to wild on two cores, with every method."""
     trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 4e-3}
-    numbers = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2, "shared": ENCODER}
+    numbers: dict[str, Any] = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2, "shared": ENCODER}
     # Networks of the recipe are as narrow as can be: there are none that cost less.
     options = field(trained, {"width": 16}, None, multiple=1, **numbers)
     return named(street_depth(), "Depth completion", 20).changed(
@@ -77,7 +84,7 @@ def street_depth_methods() -> DenseRecipe:
 def street_segmentation_methods() -> DenseRecipe:
     """Clean to wild on two cores, with every method."""
     trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 1e-2}
-    numbers = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2}
+    numbers: dict[str, Any] = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2}
     narrow, wide = ({"width": width, "head_width": 2 * width} for width in (8, 32))
     options = field(trained, wide, narrow, multiple=1, **numbers)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
@@ -89,7 +96,7 @@ def street_segmentation_methods() -> DenseRecipe:
 def street_depth_methods_large() -> DenseRecipe:
     """The same question with networks that have learnt the task, on a GPU."""
     trained = {"num_epochs": 20, "batch_size": 16, "learning_rate": 2e-3}
-    numbers = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.2, "shared": ENCODER}
+    numbers: dict[str, Any] = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.2, "shared": ENCODER}
     options = field(trained, {"width": 32}, {"width": 8}, **numbers)
     return named(street_depth_large(), "Depth completion").changed({}, **options)
 
@@ -97,11 +104,23 @@ def street_depth_methods_large() -> DenseRecipe:
 def street_segmentation_methods_large() -> DenseRecipe:
     """The same question with networks that have learnt the task, on a GPU."""
     trained = {"num_epochs": 20, "batch_size": 16, "learning_rate": 2e-3}
-    numbers = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.5}
+    numbers: dict[str, Any] = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.5}
     narrow, wide = ({"width": width, "head_width": 2 * width} for width in (32, 128))
     options = field(trained, wide, narrow, **numbers)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
     return named(segmentation_large(), "Segmentation").changed({}, **options)
+
+
+def folder_segmentation_methods() -> DenseRecipe:
+    """Folders of one's own, with every method."""
+    base = folder_segmentation()
+    trained = {"num_epochs": 15, "batch_size": 16, "optimiser": "adamw", "learning_rate": 1e-3}
+    numbers: dict[str, Any] = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2}
+    narrow, wide = ({"width": width, "head_width": 4 * width} for width in (32, 128))
+    options = field(trained, wide, narrow, **numbers)
+    options["tta"] = options["tta"].model_copy(update={"views": SCALED})
+    about = "Segmentation on folders of your own: the methods of the field against ensembling, at what each costs"
+    return base.changed({}, **options, name=f"{base.name}-methods", about=about, minutes=None, members=(1, 2, 4))
 
 
 def toy_methods(base: ToyRecipe) -> ToyRecipe:

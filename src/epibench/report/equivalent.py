@@ -80,10 +80,11 @@ class Equivalent:
 def equivalent_members(sizes: Sequence[int], means: Array, score: Array) -> Array:
     """The smallest M at which a curve reaches a score; the lower a score, the better.
 
-    sizes: ascending, (size,); means: of the ensemble, (…, size); score: (…). −inf where the score is worse than that of
-    the smallest ensemble, inf where no ensemble reaches it.
+    sizes: ascending, (size,); means: of the ensemble, (…, size); score: (…), which are broadcast. −inf where the score
+    is worse than that of the smallest ensemble, inf where no ensemble reaches it.
     """
-    best = np.minimum.accumulate(means, axis=-1)
+    shape = np.broadcast_shapes(means.shape[:-1], score.shape)
+    best = np.broadcast_to(np.minimum.accumulate(means, axis=-1), (*shape, len(sizes)))
     reached = best <= score[..., None]
     after = reached.argmax(axis=-1)[..., None]
     before = np.maximum(after - 1, 0)

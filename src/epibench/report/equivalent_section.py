@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from epibench.metrics.info import Better
 from epibench.report.entries import Entry
 from epibench.report.equivalent import EnsembleCurve, Equivalent, Scores, equivalents
 from epibench.report.metric_info import HEADLINES, metric_info, sort_key
@@ -15,11 +16,16 @@ from epibench.report.tables import TableCell
 
 REFERENCE = "ensemble"
 PROPER_SCORES = ("nll", "brier", "crps")  # the first that there is comes first
+# What metrics say of themselves as well, but only once torch is loaded, which tables need not.
+BETTER: dict[str, Better] = {
+    **dict.fromkeys((*PROPER_SCORES, "ause", "auce", "ece", "rmse"), "lower"),
+    "miou": "higher",
+}
 
 
 def scores_of(entry: Entry, name: str) -> Scores:
-    """The scores of an entry by a metric that is better lower or higher, turned so that lower is better."""
-    better = metric_info(name).better
+    """The scores of an entry by a metric, turned so that lower is better."""
+    better = BETTER.get(name) or metric_info(name).better
     means = {m: sort_key(better, mean) for m in entry.members if (mean := entry.mean(name, m)) is not None}
     draws: dict[int, list[float]] = {m: [] for m in means}
     for draw in entry.draws:
@@ -31,9 +37,9 @@ def scores_of(entry: Entry, name: str) -> Scores:
 
 def equivalent_names(entries: Sequence[Entry]) -> list[str]:
     """The metrics that methods are counted by: proper scores first, then the headline ones."""
-    present = {name for entry in entries for name in entry.metrics}
-    names = dict.fromkeys((*PROPER_SCORES, *HEADLINES.get(entries[0].kind, ()))) if entries else {}
-    return [name for name in names if name in present and metric_info(name).better in ("lower", "higher")]
+    present = {name for entry in entries for metrics in entry.summary.values() for name in metrics}
+    names = (*PROPER_SCORES, *HEADLINES.get(entries[0].kind, ())) if entries else ()
+    return [name for name in names if name in present]
 
 
 def ensembles_of(methods: Sequence[RunMethod]) -> dict[str, RunMethod]:
