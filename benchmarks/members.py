@@ -4,8 +4,9 @@
     python benchmarks/members.py --tiny --device cpu
 
 Times are those of a pool as it evaluates, in bf16 on a GPU, with mixture and interpolation (`evaluation.cost`). Samples
-of SWAG and of a last-layer Laplace approximation are networks of their own: they cost what as many networks of an
-ensemble cost, and what is fitted once for each trained network comes on top. Weights and images are random numbers.
+of SWAG are networks of their own and cost what as many networks of an ensemble cost; those of a last-layer Laplace
+approximation share all but the last stage. What is fitted once for each trained network comes on top. Weights and
+images are random numbers.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from epibench.evaluation.cost import cost_per_image
 from epibench.members.networks import NetworkPool
 from epibench.methods import Member, MemberTable
+from epibench.methods.laplace import Laplace
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.last_layer import last_layers_of
 from epibench.training.laplace import Fit, TrainingPixels
@@ -39,13 +41,17 @@ def make(tiny: bool) -> nn.Module:
     return DeepLabV3(CLASSES, **small)  # type: ignore[arg-type]
 
 
-def pool_of(build: Callable[[], nn.Module], members: int, views: tuple[str, ...], device: torch.device) -> NetworkPool:
-    """Networks with weights of their own, or one network through several views."""
-    named = tuple(Member(0, 0, number) if views else Member(number, 0) for number in range(members))
+def pool_of(
+    build: Callable[[], nn.Module], members: int, views: tuple[str, ...], device: torch.device, sampled: bool = False
+) -> NetworkPool:
+    """Networks with weights of their own, one network through several views, or one with samples of its last layer."""
+    one = bool(views) or sampled
+    named = tuple(Member(0, 0, number) if one else Member(number, 0) for number in range(members))
     weights = build().state_dict()
     precision = torch.bfloat16 if device.type == "cuda" else torch.float32
-    table = MemberTable(named, "prefix", (0,) * members if views else None)
+    table = MemberTable(named, "prefix", (0,) * members if one else None)
     more: dict[str, Any] = {"views": parse_views(views)} if views else {}
+    more |= {"shared_stages": Laplace().shared_stages} if sampled else {}
     return NetworkPool(
         "categorical", table, build, lambda member: weights, "members", device=device, precision=precision, **more
     )
@@ -81,8 +87,13 @@ def main() -> None:
     device, size = torch.device(options.device), (64, 128) if options.tiny else (512, 1024)
     build, inputs = partial(make, options.tiny), {name: each.to(device) for name, each in image(size, 0).items()}
     print(f"a prediction of one image of {size[0]}×{size[1]}: ms, and operations")
-    for label, views in (("networks, or samples of SWAG or Laplace", ()), ("test-time augmentation", VIEWS)):
-        pool = pool_of(build, 4, views, device)
+    kinds: dict[str, tuple[tuple[str, ...], bool]] = {
+        "networks, or samples of SWAG": ((), False),
+        "samples of Laplace": ((), True),
+        "test-time augmentation": (VIEWS, False),
+    }
+    for label, (views, sampled) in kinds.items():
+        pool = pool_of(build, 4, views, device, sampled)
         for m, cost in cost_per_image(pool, inputs, size, (1, 2, 4)).items():
             flops = "–" if cost.flops is None else f"{cost.flops / 1e9:,.0f} GFLOP"
             assert cost.seconds is not None

@@ -18,6 +18,7 @@ from torch import Tensor
 from toy_fit import make_problem, train, view_of
 
 from epibench.errors import InputError
+from epibench.likelihoods import LIKELIHOODS
 from epibench.methods import Member, TrainedNetwork
 from epibench.methods.laplace import Laplace
 from epibench.networks.mlp import StackedMLP
@@ -25,8 +26,9 @@ from epibench.recipes import Recipe, apply_settings
 from epibench.recipes.dense import SegmentationNetwork
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
+from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.run import carry_out
-from epibench.runs.train import Machine
+from epibench.runs.train import Machine, Run, collect_trained, train_networks
 from epibench.runs.trainers import TrainJob
 from epibench.runs.trainers import view_of as view_in_run
 
@@ -229,6 +231,29 @@ def test_samples_differ_from_the_network_in_its_last_layers_alone(done: Done) ->
     assert changed == names.get(done.kind, {"parameters"})
     number = int(sum((sample[name] != trained[name]).sum() for name in changed))
     assert number == {"regression": 22, "classification": 22, "depth": 66, "segmentation": 19 * 9}[done.kind]
+
+
+@pytest.mark.parametrize("done", ["depth", "segmentation"], indirect=True)
+def test_samples_share_all_but_the_last_stage(done: Done) -> None:
+    """Which is computed once, and each predicts as a network of its own."""
+    recipe = RECIPES[done.kind](done.folder)
+    run = Run(recipe, RunFolder(done.folder / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
+    train_networks(run, {"laplace": None}, failed := {})
+    trained = collect_trained(run, "laplace")
+    pool = ImageExperiment(run).make_pool("laplace", trained).pool
+    assert failed == {}
+    assert pool.trunk == len(pool.skeleton.stages()) - 1
+    inputs = {"image": torch.full((1, 3, 32, 64), 90, dtype=torch.uint8), "sparse_depth": torch.rand(1, 1, 32, 64)}
+    found = pool.outputs(inputs, slice(0, pool.num_members), range(1)).values
+    method, views = recipe.method("laplace"), {number: view_in_run(job)(number) for number, job in trained.jobs.items()}
+    for row, member in enumerate(pool.table.members):
+        module = pool.build().eval()
+        module.load_state_dict(dict(method.weights(member, views[member.network])))
+        with torch.no_grad():
+            raw = module(inputs)
+        alone = LIKELIHOODS[recipe.likelihood].image_outputs(raw)
+        for name, values in alone.items():
+            torch.testing.assert_close(found[name][row].view_as(values), values, rtol=1e-4, atol=1e-4)
 
 
 def test_a_very_narrow_posterior_is_the_trained_network(done: Done) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 import torch
@@ -150,6 +150,15 @@ def test_what_is_no_last_layer_is_refused(network: nn.Module, words: str | None)
     with pytest.raises(InputError, match=words) as error:
         last_layers_of(network, inputs())
     assert "`last_layers`" in str(error.value)
+
+
+def test_a_last_layer_is_in_the_last_stage() -> None:
+    class InTwo(Own):
+        def stages(self) -> dict[str, Callable[..., Tensor]]:
+            return {"last": lambda inputs: inputs, "after": lambda state: state}
+
+    with pytest.raises(InputError, match="InTwo: its last layer 'last' is not in its last stage"):
+        last_layers_of(InTwo(nn.Conv2d(4, 2, 1)), inputs())
 
 
 def test_a_network_without_convolutions_has_none() -> None:

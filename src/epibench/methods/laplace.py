@@ -58,6 +58,10 @@ class Laplace(Optimised):
         """All samples of a network, or of all networks."""
         return self.num_samples * (self.num_networks if self.mixed else 1)
 
+    def shared_stages(self, names: Sequence[str]) -> int:
+        """All but the last one: only the last layer differs."""
+        return len(names) - 1
+
     def members(self, networks: Sequence[int]) -> MemberTable:
         """The samples of every network."""
         last = len(self.keep) - 1

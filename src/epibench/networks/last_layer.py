@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from epibench.errors import InputError
 from epibench.interpolation import aligned_corners
+from epibench.networks.stages import Staged, first_modules
 
 LARGEST_MISFIT = 1e-3  # of raw outputs that are an affine function, in float32 and of means of a hundred metres
 SMALLEST_CHANGE = 0.01  # must not drown in the rounding of raw outputs
@@ -109,6 +110,7 @@ def last_layers_of(network: nn.Module, inputs: Any) -> LastLayers:
     """Those of a network for images, which are tried on some of its inputs, or an InputError."""
     names: Sequence[str] = getattr(network, "last_layers", None) or (_last_convolution(network, inputs),)
     modules = [_convolution(network, name) for name in names]
+    _check_stages(network, names)
     outputs = [module.out_channels for module in modules]
 
     def see(inputs: Any) -> Seen:
@@ -134,6 +136,14 @@ def _convolution(network: nn.Module, name: str) -> nn.Conv2d:
     if module.groups != 1 or module.stride != (1, 1) or module.padding != (0, 0):
         raise InputError(f"{type(network).__name__}: its last layer '{name}' is {module}, not a plain one; {_REMEDY}")
     return module
+
+
+def _check_stages(network: nn.Module, names: Sequence[str]) -> None:
+    """Members that differ in the last layers share all stages but the last one."""
+    before = first_modules(network, len(network.stages()) - 1) if isinstance(network, Staged) else []
+    for name in names:
+        if any(f"{name}.".startswith(f"{module}.") for module in before):
+            raise InputError(f"{type(network).__name__}: its last layer '{name}' is not in its last stage; {_REMEDY}")
 
 
 _REMEDY = (

@@ -98,7 +98,7 @@ def compared(
         "shared_trunk": SharedTrunk(num_trunks=num_networks, num_heads=num_passes, shared=shared, **networks),
         "batch_ensemble": BatchEnsemble(num_networks=num_networks, num_members=4, **networks),
         "tta": TTA(num_networks=num_networks, batch_size=trained["batch_size"], diverged="drop"),
-        "laplace": Laplace(batch_size=trained["batch_size"], diverged="drop", **samples),
+        "laplace": Laplace(batch_size=trained["batch_size"], diverged="drop", precision="validation", **samples),
     }
 
 

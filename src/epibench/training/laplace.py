@@ -26,7 +26,7 @@ from epibench.networks.last_layer import LastLayer, LastLayers, Place, Seen
 ENTRIES = 2**20  # of the largest tensor that is made of pixels; as many of these are taken at a time
 LARGEST_WHOLE = 2048  # weights of a layer whose curvature is taken whole, if nothing else is said
 HELD_OUT = 5  # one of so many images is held out to choose the prior precision
-FACTORS = tuple(10 ** (power / 2) for power in range(-4, 13))  # of the prior precision, that are tried there
+FACTORS = tuple(10 ** (power / 2) for power in range(-8, 13))  # of the prior precision, that are tried there
 SAMPLES = 16  # of the posterior, that each of them is tried with
 WIDEST = 50.0  # log δ lies between ± this
 
