@@ -13,7 +13,7 @@ from epibench.recipes.toy import ToyRecipe
 def test_every_recipe_goes_by_its_name_and_has_a_quick_variant() -> None:
     assert all(name == recipe.name for name, recipe in RECIPES.items())
     full = [name for name in RECIPES if name.startswith("toy") and not name.endswith("-quick")]
-    assert len(full) == 11
+    assert len(full) == 13  # one for each figure, two on where ensembles start, two with the methods of the field
     assert all(f"{name}-quick" in RECIPES for name in full)
 
 
