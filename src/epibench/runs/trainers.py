@@ -78,8 +78,12 @@ class TrainJob:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """How the names of files of networks begin that it goes on from, below the run folder."""
-        return tuple(f"{self.members.name}/{self.method}/{network:04d}" for network in self.networks)
+        """How the names of files of networks begin that it goes on from, or starts from, below the run folder."""
+        source, folder = self.recipe.method(self.method).source, self.members.name
+        names = (self.method,) if source is None else (self.method, source)
+        if not isinstance(self.recipe, DenseRecipe):  # files of stacked networks may begin with the number of others
+            return tuple(f"{folder}/{name}/" for name in names)
+        return tuple(f"{folder}/{name}/{network:04d}" for name in names for network in self.networks)
 
     def __str__(self) -> str:
         numbers = f"{self.networks[0]}-{self.networks[-1]}" if len(self.networks) > 1 else f"{self.networks[0]}"
