@@ -16,14 +16,17 @@ from torch import nn
 
 from epibench.errors import InputError
 from epibench.methods.optimised import Optimised
+from epibench.mirror import is_read
 from epibench.networks.shaping import shape_like
 from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.recipes.only import networks_of_shard
 from epibench.runs.folder import RunFolder
-from epibench.runs.train import Machine, Run, Trained, collect_trained, train_networks, waves
-from epibench.runs.trainers import TrainJob, train_job
+from epibench.runs.train import Machine, Run, Trained, collect_trained, jobs_of, train_networks, waves
+from epibench.runs.trainers import TrainJob, source_jobs, train_job
 from epibench.training import network
 from epibench.training.state import Pacer, Weights
+
+CPU = torch.device("cpu")
 
 
 class Continued(Optimised):
@@ -105,6 +108,38 @@ def test_another_source_is_another_training(kind: str, tmp_path: Path) -> None:
     first, other, same = (job.files.fingerprint for job in jobs)
     assert first != other
     assert first == same
+
+
+def test_what_decides_the_source_decides_those_that_start_from_it(tmp_path: Path) -> None:
+    """Of chains that is the prior, of all others weight decay."""
+    changes = (), ("training.prior_scale=0.5",), ("training.weight_decay=0.5",)
+    for of, same in (("sgld", []), ("ensemble", [1])):
+        recipes = [make_recipe("images", tmp_path, *change, of=of) for change in changes]
+        first, *others = (recipe.training_settings("continued") for recipe in recipes)
+        assert [number for number, other in enumerate(others, 1) if other == first] == same
+
+
+def test_a_job_elsewhere_is_given_the_networks_that_it_starts_from(kind: str, tmp_path: Path) -> None:
+    run, _ = carry_out(make_recipe(kind, tmp_path), tmp_path)
+    job = jobs_of(run, "continued")[-1]
+    needed = [source.files.weights(0) for source in source_jobs(job)]
+    assert needed
+    for path in needed:
+        assert path.exists()
+        assert is_read(path.relative_to(run.folder.path).as_posix(), job.reads)
+    if kind == "images":  # and no others
+        other = run.folder.members / "ensemble" / "0000.safetensors"
+        assert not is_read(other.relative_to(run.folder.path).as_posix(), job.reads)
+
+
+def test_networks_that_are_not_trained_are_not_said_to_be(kind: str, tmp_path: Path) -> None:
+    said = []
+    for _ in range(2):
+        run = Run(make_recipe(kind, tmp_path), RunFolder(tmp_path / "run"), Machine(CPU, 1, 0), reporter := Silent())
+        train_networks(run, {"continued": None}, {})
+        said.append([text for text in reporter.said if "trained already" in text])
+    assert said[0] == []
+    assert said[1] == [f"{name}: 2 of 2 networks trained already" for name in ("ensemble", "continued")]
 
 
 def test_a_kill_and_a_resume_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
