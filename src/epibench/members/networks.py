@@ -105,13 +105,13 @@ class ImagePool(Pool):
 
     def resident_slices(self, members: slice) -> Iterator[slice]:
         """Slices of members, each of whose networks fit onto the device together."""
-        start, seen = members.start, set[Member]()
+        start, networks = members.start, set[Member]()
         for number in range(members.start, members.stop):
             loaded = self.shares(self.table.members[number])
-            seen.add(loaded)
-            if len(seen) > self.resident:
+            networks.add(loaded)
+            if len(networks) > self.resident:
                 yield slice(start, number)
-                start, seen = number, {loaded}
+                start, networks = number, {loaded}
         yield slice(start, members.stop)
 
     def weight_bytes(self, members: slice) -> int:
@@ -306,8 +306,8 @@ class NetworkPool(ImagePool):
         """What each member predicts for a window of images."""
         if not self.speed.any and not self.splits and not self.trunk:
             return super().predictions(members, inputs, images)
-        together = same_network if self.trunk else self.shares
-        groups = [list(group) for _, group in itertools.groupby(members, together)]
+        sharing = same_network if self.trunk else self.shares
+        groups = [list(group) for _, group in itertools.groupby(members, sharing)]
         if self.speed.any and self.compiled is None:
             self.compiled = self._tried(groups[0], inputs, images)
         return [outputs for group in groups for outputs in self._of_network(group, inputs, images, self.compiled)]
