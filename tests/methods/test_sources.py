@@ -20,7 +20,9 @@ from epibench.mirror import is_read
 from epibench.networks.shaping import shape_like
 from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.recipes.only import networks_of_shard
+from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder
+from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.train import Machine, Run, Trained, collect_trained, jobs_of, train_networks, waves
 from epibench.runs.trainers import TrainJob, source_jobs, train_job
 from epibench.training import network
@@ -142,6 +144,19 @@ def test_networks_that_are_not_trained_are_not_said_to_be(kind: str, tmp_path: P
     assert said[1] == [f"{name}: 2 of 2 networks trained already" for name in ("ensemble", "continued")]
 
 
+def test_sizes_are_read_only_of_networks_that_may_have_lost_channels(tmp_path: Path, monkeypatch: Any) -> None:
+    recipe = make_recipe("images", tmp_path, 'methods=["ensemble", "continued"]')
+    run, _ = carry_out(recipe, tmp_path)
+    read, load = list[Path](), Checkpoints.load_weights
+    monkeypatch.setattr(Checkpoints, "load_weights", lambda own, at: read.append(own.folder) or load(own, at))
+    experiment = ImageExperiment(run)
+    sizes = [experiment.drawn(name, collect_trained(run, name)).pool.sizes for name in recipe.methods]
+    assert [folder.name for folder in read] == ["continued"]
+    assert [{key: each.shape for key, each in own.items()} for own in sizes[1:]] == [
+        {key: each.shape for key, each in sizes[0].items()}
+    ]
+
+
 def test_a_kill_and_a_resume_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "LOG_EVERY", 1)
     monkeypatch.setattr(Pacer, "due", lambda pacer: True)
@@ -205,6 +220,10 @@ def test_a_source_that_diverges_is_no_start(tmp_path: Path) -> None:
 def test_what_cannot_be_started_from_is_refused(kind: str, tmp_path: Path, options: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         make_recipe(kind, tmp_path, **options)
+
+
+def test_without_epochs_any_decay_will_do(kind: str, tmp_path: Path) -> None:
+    assert make_recipe(kind, tmp_path, num_epochs=0, decay="poly").method("continued").keep == (0,)
 
 
 class TestVariantsWithOtherNetworks:
