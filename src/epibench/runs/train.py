@@ -140,6 +140,7 @@ class Trained:
         """The weights of a member."""
         job = self.jobs[member.network]
         if job.networks not in self._views:
+            self._views.clear()  # members of a network follow each other, and what is fitted to one may be large
             self._views[job.networks] = view_of(job)
         return self.method.weights(member, self._views[job.networks](member.network))
 
