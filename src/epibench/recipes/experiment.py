@@ -201,7 +201,9 @@ class Recipe(Options):
                 known = ", ".join((*METHODS, *self.variants))
                 raise ValueError(f"{self.setting(name, 'of')}: '{source}' is unknown; there are {known}")
             if source in found:
-                raise ValueError(f"{self.setting(name, 'of')}: networks cannot start from themselves")
+                raise ValueError(
+                    f"{self.setting(name, 'of')}: networks cannot start from themselves; name another method"
+                )
             found.append(source)
             name = source
         return found
@@ -212,7 +214,8 @@ class Recipe(Options):
         for source in self.sources(name):
             if (number := self.method(source).num_trained) < wanted:
                 raise ValueError(
-                    f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has {number}"
+                    f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has {number}; let "
+                    f"it have as many, or {name} fewer"
                 )
             if type(self.method(source)).build is not Method.build:
                 raise ValueError(
