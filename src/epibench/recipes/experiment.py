@@ -214,8 +214,8 @@ class Recipe(Options):
         for source in self.sources(name):
             if (number := self.method(source).num_trained) < wanted:
                 raise ValueError(
-                    f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has {number}; let "
-                    f"it have as many, or {name} fewer"
+                    f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has "
+                    f"{number}; let it have as many, or {name} fewer"
                 )
             if type(self.method(source)).build is not Method.build:
                 raise ValueError(
