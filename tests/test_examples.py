@@ -70,6 +70,7 @@ METHODS = """
 from typing import ClassVar
 
 from epibench.methods.optimised import Optimised
+from epibench.views import View
 
 
 class Last(Optimised):
@@ -95,6 +96,23 @@ class Last(Optimised):
 class Unfinished(Optimised):
     name: ClassVar[str] = "unfinished"
     label: ClassVar[str] = "Unfinished"
+
+
+class Mirrored(Last):
+    rate: float = 0.0
+    num_views: int = 2
+
+    @property
+    def dropout(self):
+        return self.rate
+
+    @property
+    def passes(self):
+        return (2, 1)
+
+    @property
+    def member_views(self):
+        return (View(), View(flip=True))[: self.num_views]
 """
 
 
@@ -106,6 +124,9 @@ class Unfinished(Optimised):
         ("Last", {"epochs": [2, 1]}, "Last.keep is (2, 1)"),
         ("Last", {"epochs": [1, 3]}, "Last.keep is (1, 3)"),
         ("Last", {"drawn": 9}, "Last.largest_draw is 9, but only 2 members can be drawn together"),
+        ("Mirrored", {}, None),
+        ("Mirrored", {"rate": 0.5}, "Mirrored: members are passes with dropout, have views, or share stages"),
+        ("Mirrored", {"num_views": 1}, "Mirrored.member_views: there are 1; give each number of a member one"),
         ("Unfinished", {}, "variants.mine.method: Can't instantiate abstract class Unfinished"),
     ],
 )

@@ -31,6 +31,7 @@ from epibench.methods.shared_trunk import SharedTrunk
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.networks.dropout import SeededDropout
+from epibench.networks.pruning import prune_channels
 from epibench.networks.stages import first_modules
 from epibench.networks.trunk import TrunkWithHeads, head_weights
 from epibench.recipes import Recipe, apply_settings
@@ -434,6 +435,12 @@ class TestFrozen:
                 assert same == [name.startswith(modules)] * 3 or name.endswith("num_batches_tracked")
             assert not torch.equal(weights[0]["mean.weight"], weights[1]["mean.weight"])
         assert heads.seconds > source.seconds / 2
+
+    def test_networks_that_have_lost_channels_are_refused(self) -> None:
+        joint = built("depth", "encoder.2", frozen=True)
+        weights = prune_channels(depth().state_dict(), depth(), share=0.5)
+        with pytest.raises(InputError, match=r"have other sizes \(encoder\..*set `of` to"):
+            joint.with_trunk(weights)
 
     def test_train_only_the_heads(self, trained: tuple[Run, Trained]) -> None:
         joint = SharedTrunk(num_heads=3, shared="encoder.4", frozen=True).build(depth).train()

@@ -16,14 +16,19 @@ from torch import nn
 
 from epibench.errors import InputError
 from epibench.methods.optimised import Optimised
+from epibench.mirror import is_read
 from epibench.networks.shaping import shape_like
 from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.recipes.only import networks_of_shard
+from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder
-from epibench.runs.train import Machine, Run, Trained, collect_trained, train_networks, waves
-from epibench.runs.trainers import TrainJob, train_job
+from epibench.runs.image_experiment import ImageExperiment
+from epibench.runs.train import Machine, Run, Trained, collect_trained, jobs_of, train_networks, waves
+from epibench.runs.trainers import TrainJob, source_jobs, train_job
 from epibench.training import network
 from epibench.training.state import Pacer, Weights
+
+CPU = torch.device("cpu")
 
 
 class Continued(Optimised):
@@ -107,6 +112,51 @@ def test_another_source_is_another_training(kind: str, tmp_path: Path) -> None:
     assert first == same
 
 
+def test_what_decides_the_source_decides_those_that_start_from_it(tmp_path: Path) -> None:
+    """Of chains that is the prior, of all others weight decay."""
+    changes = (), ("training.prior_scale=0.5",), ("training.weight_decay=0.5",)
+    for of, same in (("sgld", []), ("ensemble", [1])):
+        recipes = [make_recipe("images", tmp_path, *change, of=of) for change in changes]
+        first, *others = (recipe.training_settings("continued") for recipe in recipes)
+        assert [number for number, other in enumerate(others, 1) if other == first] == same
+
+
+def test_a_job_elsewhere_is_given_the_networks_that_it_starts_from(kind: str, tmp_path: Path) -> None:
+    run, _ = carry_out(make_recipe(kind, tmp_path), tmp_path)
+    job = jobs_of(run, "continued")[-1]
+    needed = [source.files.weights(0) for source in source_jobs(job)]
+    assert needed
+    for path in needed:
+        assert path.exists()
+        assert is_read(path.relative_to(run.folder.path).as_posix(), job.reads)
+    if kind == "images":  # and no others
+        other = run.folder.members / "ensemble" / "0000.safetensors"
+        assert not is_read(other.relative_to(run.folder.path).as_posix(), job.reads)
+
+
+def test_networks_that_are_not_trained_are_not_said_to_be(kind: str, tmp_path: Path) -> None:
+    said = []
+    for _ in range(2):
+        run = Run(make_recipe(kind, tmp_path), RunFolder(tmp_path / "run"), Machine(CPU, 1, 0), reporter := Silent())
+        train_networks(run, {"continued": None}, {})
+        said.append([text for text in reporter.said if "trained already" in text])
+    assert said[0] == []
+    assert said[1] == [f"{name}: 2 of 2 networks trained already" for name in ("ensemble", "continued")]
+
+
+def test_sizes_are_read_only_of_networks_that_may_have_lost_channels(tmp_path: Path, monkeypatch: Any) -> None:
+    recipe = make_recipe("images", tmp_path, 'methods=["ensemble", "continued"]')
+    run, _ = carry_out(recipe, tmp_path)
+    read, load = list[Path](), Checkpoints.load_weights
+    monkeypatch.setattr(Checkpoints, "load_weights", lambda own, at: read.append(own.folder) or load(own, at))
+    experiment = ImageExperiment(run)
+    sizes = [experiment.drawn(name, collect_trained(run, name)).pool.sizes for name in recipe.methods]
+    assert [folder.name for folder in read] == ["continued"]
+    assert [{key: each.shape for key, each in own.items()} for own in sizes[1:]] == [
+        {key: each.shape for key, each in sizes[0].items()}
+    ]
+
+
 def test_a_kill_and_a_resume_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "LOG_EVERY", 1)
     monkeypatch.setattr(Pacer, "due", lambda pacer: True)
@@ -170,6 +220,10 @@ def test_a_source_that_diverges_is_no_start(tmp_path: Path) -> None:
 def test_what_cannot_be_started_from_is_refused(kind: str, tmp_path: Path, options: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         make_recipe(kind, tmp_path, **options)
+
+
+def test_without_epochs_any_decay_will_do(kind: str, tmp_path: Path) -> None:
+    assert make_recipe(kind, tmp_path, num_epochs=0, decay="poly").method("continued").keep == (0,)
 
 
 class TestVariantsWithOtherNetworks:

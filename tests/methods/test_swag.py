@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -428,6 +430,28 @@ def test_seconds_of_training_are_those_of_fitting_too(tmp_path: Path) -> None:
     assert collect_trained(run, "swag").seconds == notes.number("seconds") + 200
     save_tensors(file, load_file(file), {"fingerprint": job.posterior_key})  # as earlier versions did
     assert collect_trained(run, "swag").seconds == notes.number("seconds") + 100
+
+
+def test_what_is_fitted_is_in_memory_for_one_network_at_a_time(
+    make_recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = make_recipe(tmp_path)
+    carried_out(recipe, tmp_path)
+    run = Run(recipe, RunFolder(tmp_path / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
+    networks, make = list[weakref.ref[TrainedNetwork]](), SWAG.weights
+
+    def weights(self: SWAG, member: Member, trained: TrainedNetwork) -> Weights:
+        networks.append(weakref.ref(trained))
+        return make(self, member, trained)
+
+    monkeypatch.setattr(SWAG, "weights", weights)
+    trained = collect_trained(run, "swag")
+    for network, number in ((0, 0), (0, 1), (1, 0)):
+        trained.weights(Member(network, 2, number))
+    gc.collect()
+    first, again, second = (each() for each in networks)
+    assert first is again is None
+    assert second is not None
 
 
 def test_what_was_fitted_is_fitted_again_where_it_is_lost(make_recipe: Callable[..., Recipe], tmp_path: Path) -> None:

@@ -60,6 +60,13 @@ def test_weights_of_all_networks_take_room_and_those_that_are_there_no_more(cach
     assert written == pytest.approx(weights, rel=0.1)
 
 
+def test_networks_that_others_start_from_take_room_as_far_as_they_are_needed(cache: Path, tmp_path: Path) -> None:
+    recipe = small_dense(cache, 'methods=["laplace"]', "laplace.num_networks=2", "ensemble.num_members=3")
+    needs = needs_of(recipe, tmp_path / "run")
+    assert sizes(needs.disk)["weights"] == (2 + 2) * weights_of(recipe)
+    assert needs.untrained("ensemble") == 2
+
+
 def test_every_kept_snapshot_takes_room(cache: Path, tmp_path: Path) -> None:
     recipe = small_dense(cache, 'methods=["sgld"]')
     assert sizes(needs_of(recipe, tmp_path).disk)["weights"] == 2 * 2 * weights_of(recipe)

@@ -105,13 +105,13 @@ class ImagePool(Pool):
 
     def resident_slices(self, members: slice) -> Iterator[slice]:
         """Slices of members, each of whose networks fit onto the device together."""
-        start, seen = members.start, set[Member]()
+        start, networks = members.start, set[Member]()
         for number in range(members.start, members.stop):
             loaded = self.shares(self.table.members[number])
-            seen.add(loaded)
-            if len(seen) > self.resident:
+            networks.add(loaded)
+            if len(networks) > self.resident:
                 yield slice(start, number)
-                start, seen = number, {loaded}
+                start, networks = number, {loaded}
         yield slice(start, members.stop)
 
     def weight_bytes(self, members: slice) -> int:
@@ -202,8 +202,9 @@ class NetworkPool(ImagePool):
     load: the weights of a member; loaded_at_once: files that are read at the same time. rate: of dropout, 0 for none;
     the masks of a pass are a function of (seed, method, network, pass, image). Passes of one network share what comes
     before the first dropout. shared_stages: given the names of the network's stages, how many of the first ones members
-    of one trained network share: these are loaded once, and computed once for an image. speed: whether networks are
-    compiled or recorded; then the first ones are compared with the plain network.
+    of one trained network share: these are loaded once, and computed once for an image. pruned: whether members may
+    have fewer channels than the networks that are built. speed: whether networks are compiled or recorded; then the
+    first ones are compared with the plain network.
     """
 
     build: Callable[[], nn.Module]
@@ -212,6 +213,7 @@ class NetworkPool(ImagePool):
     rate: float = 0.0
     _: KW_ONLY
     shared_stages: Callable[[Sequence[str]], int] = lambda names: 0
+    pruned: bool = True
     speed: Speed = PLAIN
     loaded_at_once: int = 1
     compiled: CompiledNetwork | None = field(default=None, init=False)  # once it was tried
@@ -230,7 +232,9 @@ class NetworkPool(ImagePool):
 
     @cached_property
     def sizes(self) -> Weights:
-        """The weights of the first member without their content; they may be smaller than those that are built."""
+        """The weights that every member has, without their content."""
+        if not self.pruned:
+            return self.skeleton.state_dict()
         first = self.shares(self.table.members[0])
         return {name: each.to("meta") for name, each in self.load(first).items()}
 
@@ -306,8 +310,8 @@ class NetworkPool(ImagePool):
         """What each member predicts for a window of images."""
         if not self.speed.any and not self.splits and not self.trunk:
             return super().predictions(members, inputs, images)
-        together = same_network if self.trunk else self.shares
-        groups = [list(group) for _, group in itertools.groupby(members, together)]
+        sharing = same_network if self.trunk else self.shares
+        groups = [list(group) for _, group in itertools.groupby(members, sharing)]
         if self.speed.any and self.compiled is None:
             self.compiled = self._tried(groups[0], inputs, images)
         return [outputs for group in groups for outputs in self._of_network(group, inputs, images, self.compiled)]

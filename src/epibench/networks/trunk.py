@@ -67,6 +67,11 @@ class TrunkWithHeads(nn.Module):
                 f"the networks that heads are to start from have no {some_of(missing, NAMES_SHOWN)}: they are no plain "
                 "networks; set `of` to a method that trains such, as ensemble"
             )
+        if others := [name for name in names if weights[name].shape != own[f"heads.0.{name}"].shape]:
+            raise InputError(
+                f"the networks that heads are to start from have other sizes ({some_of(others, NAMES_SHOWN)}), so that "
+                "heads do not fit behind them; set `of` to a method whose networks are whole, as ensemble"
+            )
         return own | {f"heads.0.{name}": weights[name] for name in names}
 
 

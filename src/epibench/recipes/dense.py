@@ -332,7 +332,10 @@ class DenseRecipe(Recipe):
                 )
             network = self.network_of(name)
             if any(self.network_of(source) != network for source in self.sources(name)):
-                raise ValueError(f"{self.setting(name, 'of')}: {name} has other networks than those it starts from")
+                raise ValueError(
+                    f"{self.setting(name, 'of')}: {name} has other networks than those it starts from; give both "
+                    f"the same `network`"
+                )
         return self
 
     def network_of(self, name: str) -> DepthNetwork | SegmentationNetwork | OwnNetwork:
@@ -347,7 +350,11 @@ class DenseRecipe(Recipe):
 
     def training_settings(self, name: str) -> dict[str, Any]:
         """The settings that decide the trained networks of a method, by their keys."""
-        left_out = {*NOT_DECIDING, *(("weight_decay", "decay_all") if self.method(name).samples else ("prior_scale",))}
+        # Samplers know the prior, all others weight decay; networks may start from those of either.
+        samplers = {self.method(each).samples for each in (name, *self.sources(name))}
+        left_out = {*NOT_DECIDING}
+        left_out |= set() if False in samplers else {"weight_decay", "decay_all"}
+        left_out |= set() if True in samplers else {"prior_scale"}
         return {
             **super().training_settings(name),
             "network": self.network_of(name).model_dump(mode="json"),

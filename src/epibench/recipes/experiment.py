@@ -82,8 +82,15 @@ def check_method(name: str, method: Method) -> None:
         raise ValueError(f"{key}.members gives no MemberTable with a plan of {', '.join(get_args(Plan))}")
     if any(each.snapshot not in range(len(keep)) or each.network >= method.num_trained for each in table.members):
         raise ValueError(f"{key}.members: networks and snapshots are counted from 0, up to num_trained and len(keep)")
-    if not isinstance(method.schedule(1, method.num_epochs), Pace):
+    if not isinstance(method.schedule(1, max(1, method.num_epochs)), Pace):
         raise ValueError(f"{key}.schedule: give a function of (step, number of steps) that returns a Pace")
+    shares = type(method).shared_stages is not Method.shared_stages
+    if (method.dropout > 0) + bool(method.member_views) + shares > 1:
+        raise ValueError(
+            f"{key}: members are passes with dropout, have views, or share stages; give it one of the three"
+        )
+    if method.member_views and any(each.number >= len(method.member_views) for each in table.members):
+        raise ValueError(f"{key}.member_views: there are {len(method.member_views)}; give each number of a member one")
     apart = table.group if table.plan in ("prefix", "spread") else None
     most = len(table.members) if apart is None else min(Counter(apart).values(), default=0)
     if method.largest_draw > most:
@@ -194,7 +201,9 @@ class Recipe(Options):
                 known = ", ".join((*METHODS, *self.variants))
                 raise ValueError(f"{self.setting(name, 'of')}: '{source}' is unknown; there are {known}")
             if source in found:
-                raise ValueError(f"{self.setting(name, 'of')}: networks cannot start from themselves")
+                raise ValueError(
+                    f"{self.setting(name, 'of')}: networks cannot start from themselves; name another method"
+                )
             found.append(source)
             name = source
         return found
@@ -205,7 +214,8 @@ class Recipe(Options):
         for source in self.sources(name):
             if (number := self.method(source).num_trained) < wanted:
                 raise ValueError(
-                    f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has {number}"
+                    f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has "
+                    f"{number}; let it have as many, or {name} fewer"
                 )
             if type(self.method(source)).build is not Method.build:
                 raise ValueError(

@@ -28,7 +28,7 @@ from epibench.interpolation import aligned_corners
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.members.model_files import WEIGHTS, hf_model, onnx_model, read_format, weights_model
-from epibench.methods.contract import Member
+from epibench.methods.contract import Member, Method
 from epibench.networks.shaping import shape_like
 from epibench.progress import Silent
 from epibench.recipes import DenseRecipe, read_recipe
@@ -115,10 +115,10 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     name = str(given.pop("method", recipe.methods[0]))
     if name not in recipe.methods:
         raise InputError(f"run:{path}: has no method '{name}'; there are {', '.join(recipe.methods)}")
-    if recipe.method(name).dropout:
-        raise InputError(f"run:{path}: {name} has passes with dropout; take epibench evaluate {path} --on …")
-    if recipe.method(name).member_views:
-        raise InputError(f"run:{path}: {name} has views of images; take epibench evaluate {path} --on …")
+    method = recipe.method(name)
+    if method.dropout or method.member_views:
+        what = "passes with dropout" if method.dropout else "views of images"
+        raise InputError(f"run:{path}: {name} has {what}; take epibench evaluate {path} --on …")
     run = Run(recipe, folder, machine, Silent())
     trained = collect_trained(run, name)
     classes = ImageData(recipe).classes
@@ -126,7 +126,9 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     own = {"inputs": "mapping", "align_corners": aligned_corners(build())}
     own |= {} if recipe.likelihood == "categorical" else {"spread": "log_variance"}
     read_as = read_format({**own, **given}, f"run:{path}")
-    members = recipe.method(name).members(trained.networks).members
+    members = method.members(trained.networks).members
+    # What was kept is a member as it is, or any option may decide what is made of it.
+    made = [] if type(method).weights is Method.weights else [method.model_dump(mode="json", exclude={"diverged"})]
 
     def load(number: int) -> nn.Module:
         weights = dict(trained.weights(members[number]))
@@ -139,7 +141,7 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
             f"run:{path}: {name} {number}",
             partial(load, number),
             read_as,
-            fingerprint("run", trained.fingerprints[trained.networks.index(member.network)], *_which(member), given),
+            fingerprint("run", trained.jobs[member.network].files.fingerprint, *_which(member), *made, given),
             classes,
             {"run": str(path), "method": name, "network": member.network},
         )

@@ -101,6 +101,7 @@ class ImageExperiment:
             method=method.name,
             rate=method.dropout,
             shared_stages=method.shared_stages,
+            pruned=method.source is not None,
             device=machine.occupied(),
             precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
             window=options.window,

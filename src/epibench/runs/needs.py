@@ -30,7 +30,7 @@ from epibench.runs.checks import Check, Step
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
 from epibench.runs.images import SHARE_OF_MEMORY
-from epibench.runs.train import Run, draws_of, jobs_of
+from epibench.runs.train import Run, draws_of, jobs_of, waves
 from epibench.runs.trainers import TrainJob, augment_of, network_as_trained, precision_of
 
 Value = TypeVar("Value")
@@ -177,9 +177,20 @@ class Needs:
         remembered = self.recipe.method(name).rule.start(torch.empty(2, device="meta"))  # as many of each parameter
         return self.weights(name) + len(remembered) * parameters
 
+    @cached_property
+    def trained(self) -> dict[str, Sequence[int] | None]:
+        """The networks that are trained, by method, None for all of one: also those that others start from."""
+        levels = waves(self.recipe, dict.fromkeys(self.recipe.methods), together=True)
+        return {name: networks for level in levels for name, networks in level.items()}
+
+    def jobs(self, name: str) -> list[TrainJob]:
+        """The trainings of a method, as far as its networks are wanted."""
+        wanted = self.trained[name]
+        return [job for job in jobs_of(self.run, name) if wanted is None or {*job.networks} & {*wanted}]
+
     def missing(self, name: str) -> int:
         """Weights of a method that are not written yet."""
-        jobs = [job for job in jobs_of(self.run, name) if job.files.failure() is None]
+        jobs = [job for job in self.jobs(name) if job.files.failure() is None]
         return sum(not job.files.weights(number).exists() for job in jobs for number in range(len(job.files.keep)))
 
     def fitted(self, name: str, networks: int) -> int:
@@ -188,12 +199,12 @@ class Needs:
 
     def unfitted(self, name: str) -> int:
         """Networks of a method that nothing was fitted to yet."""
-        jobs = [job for job in jobs_of(self.run, name) if job.files.failure() is None]
+        jobs = [job for job in self.jobs(name) if job.files.failure() is None]
         return sum(not job.files.posterior(network).exists() for job in jobs for network in job.networks)
 
     def untrained(self, name: str) -> int:
         """Networks of a method that are still to be trained."""
-        return sum(not has_ended(job) for job in jobs_of(self.run, name))
+        return sum(not has_ended(job) for job in self.jobs(name))
 
     def at_once(self, name: str) -> int:
         """Networks of a method that are trained at the same time."""
@@ -230,11 +241,11 @@ class Needs:
 
     def written(self) -> Iterator[Need]:
         """What will be written, less what is there."""
-        methods, states = self.recipe.methods, [0]
+        trained, states = self.trained, [0]
         if "train" in self.steps:
-            yield Need("weights", sum(self.missing(name) * self.weights(name) for name in methods))
-            yield Need("what is fitted", sum(self.fitted(name, self.unfitted(name)) for name in methods))
-            states += [self.at_once(name) * self.state(name) for name in methods]
+            yield Need("weights", sum(self.missing(name) * self.weights(name) for name in trained))
+            yield Need("what is fitted", sum(self.fitted(name, self.unfitted(name)) for name in trained))
+            states += [self.at_once(name) * self.state(name) for name in trained]
         if "evaluate" in self.steps:
             if self.recipe.evaluation.store:
                 yield Need("predictions", sum(self.predictions(name, domain) for name, domain in self.evaluated()))
@@ -264,14 +275,14 @@ class Needs:
         """Of the host and of the GPU, at the step that needs most of each; without a GPU all is the host's."""
         hosts: list[tuple[Need, ...]] = [(Need("this process", PROCESS_BYTES, certain=False),)]
         devices: list[tuple[Need, ...]] = [()]
-        for name in self.recipe.methods:
-            if "train" in self.steps and self.untrained(name):
+        for name in self.trained if "train" in self.steps else ():
+            if self.untrained(name):
                 self._add(hosts, devices, self.training(name), self.at_once(name), self.state(name))
                 fitted = 2 * self.fitted(name, self.at_once(name))  # it is copied to be saved
                 hosts.append((hosts[-1][0], Need(f"what is fitted to networks of {name}", fitted)))
-            if "evaluate" in self.steps and self.domains:
-                domain = max(self.domains, key=partial(self.metric_states, name))
-                self._add(hosts, devices, self.evaluation(name, domain), 1, self.metric_states(name, domain))
+        for name in self.recipe.methods if "evaluate" in self.steps and self.domains else ():
+            domain = max(self.domains, key=partial(self.metric_states, name))
+            self._add(hosts, devices, self.evaluation(name, domain), 1, self.metric_states(name, domain))
         return max(hosts, key=total), max(devices, key=total)
 
     def _add(

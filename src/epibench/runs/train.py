@@ -140,6 +140,7 @@ class Trained:
         """The weights of a member."""
         job = self.jobs[member.network]
         if job.networks not in self._views:
+            self._views.clear()  # members of a network follow each other, and what is fitted to one may be large
             self._views[job.networks] = view_of(job)
         return self.method.weights(member, self._views[job.networks](member.network))
 
@@ -195,16 +196,14 @@ def memory_of_job(recipe: Recipe) -> int:
     """Bytes that a process takes, about, that trains a network or evaluates images."""
     if not isinstance(recipe, DenseRecipe):
         return PROCESS_MEMORY
-    builders = [
-        recipe.builder(2 if recipe.likelihood == "categorical" else None, method=name) for name in recipe.methods
-    ]
-    networks = [recipe.method(name).build(make) for name, make in zip(recipe.methods, builders, strict=True)]
+    classes = 2 if recipe.likelihood == "categorical" else None
+    networks = (recipe.method(name).build(recipe.builder(classes, method=name)) for name in recipe.methods)
     return PROCESS_MEMORY + COPIES * max(sum(each.nbytes for each in network.parameters()) for network in networks)
 
 
-def num_missing(run: Run, name: str) -> int:
-    """How many networks of a method are not trained to the end, or not fitted to."""
-    wanted = range(run.recipe.method(name).num_trained)
+def num_missing(run: Run, name: str, networks: Sequence[int] | None = None) -> int:
+    """How many of these networks of a method, by default of all, are not trained to the end, or not fitted to."""
+    wanted = range(run.recipe.method(name).num_trained) if networks is None else networks
     return sum(network in wanted for job in jobs_of(run, name) if not job.ended for network in job.networks)
 
 
@@ -226,7 +225,7 @@ class _Training:
         try:
             jobs = [job for job in jobs_of(self.run, name) if networks is None or {*job.networks} & {*networks}]
             number = self.run.recipe.method(name).num_trained if networks is None else len(networks)
-            missing = num_missing(self.run, name) if networks is None else sum(not job.ended for job in jobs)
+            missing = num_missing(self.run, name, networks)
         except InputError as error:
             self.fail(name, error)
             return []

@@ -78,8 +78,12 @@ class TrainJob:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """How the names of files of networks begin that it goes on from, below the run folder."""
-        return tuple(f"{self.members.name}/{self.method}/{network:04d}" for network in self.networks)
+        """How the names of files of networks begin that it goes on from, or starts from, below the run folder."""
+        source, folder = self.recipe.method(self.method).source, self.members.name
+        names = (self.method,) if source is None else (self.method, source)
+        if not isinstance(self.recipe, DenseRecipe):  # files of stacked networks may begin with the number of others
+            return tuple(f"{folder}/{name}/" for name in names)
+        return tuple(f"{folder}/{name}/{network:04d}" for name in names for network in self.networks)
 
     def __str__(self) -> str:
         numbers = f"{self.networks[0]}-{self.networks[-1]}" if len(self.networks) > 1 else f"{self.networks[0]}"
@@ -214,7 +218,7 @@ def finite_networks(job: TrainJob) -> list[int]:
 def view_of(job: TrainJob) -> Callable[[int], TrainedNetwork]:
     """The trained networks of a job by number, as their method sees them."""
     recipe = job.recipe
-    make = stacked_view(job, recipe) if isinstance(recipe, ToyRecipe) else large_view(job)
+    make: Callable[..., TrainedNetwork] = stacked_view(job, recipe) if isinstance(recipe, ToyRecipe) else LargeView(job)
 
     @lru_cache(maxsize=1)  # members of one network follow each other
     def view(number: int) -> TrainedNetwork:
@@ -261,63 +265,84 @@ def last_loaded(files: Checkpoints, snapshot: int) -> Weights:
     return files.load_weights(snapshot)
 
 
-def large_view(job: TrainJob) -> Callable[..., TrainedNetwork]:
-    """A large network; its data and its modules are made when they are asked for."""
-    recipe = job.recipe
-    assert isinstance(recipe, DenseRecipe)
-    # Where members are made of what was kept, those of one network follow each other and read the same file.
-    makes = type(recipe.method(job.method)).weights is not Method.weights
-    load = last_loaded if makes else Checkpoints.load_weights
+@dataclass(frozen=True)
+class LargeView:
+    """Makes a large network as its method sees it; its data and its modules are made when they are asked for."""
 
-    def images() -> Iterator[tuple[Any, torch.Tensor, torch.Tensor]]:
-        samples, size = open_training_data(recipe), recipe.method(job.method).batch_size
-        for batch in batches(InOrder(samples), range(len(samples)), size, job.workers, uneven=True):
-            yield batch.inputs, batch.target, batch.valid
+    job: TrainJob
 
-    @lru_cache(maxsize=1)
-    def network() -> torch.nn.Module:
-        return recipe.builder(num_classes_of(recipe, open_training_data(recipe)), method=job.method)().eval()
+    @property
+    def recipe(self) -> DenseRecipe:
+        """The recipe, which is one with images."""
+        assert isinstance(self.job.recipe, DenseRecipe)
+        return self.job.recipe
 
-    def raw(weights: Weights, inputs: Any) -> torch.Tensor:
-        outputs: torch.Tensor = functional_call(shape_like(network(), weights), dict(weights), (inputs,))
-        return outputs
+    @property
+    def method(self) -> Method:
+        """The method that has trained it."""
+        return self.recipe.method(self.job.method)
 
-    def loaded(weights: Weights) -> torch.nn.Module:
-        classes = num_classes_of(recipe, open_training_data(recipe))
-        module = shape_like(recipe.builder(classes, method=job.method)(), weights).to(job.device)
-        module.load_state_dict(dict(weights))
-        return module
-
-    def statistics(weights: Weights, num_batches: int, key: Callable[..., int]) -> Weights:
-        device, samples = torch.device(job.device), open_training_data(recipe)
-        size = recipe.method(job.method).batch_size
-        stream = Stream(samples, augment_of(recipe), key("statistics", "order"), key("statistics", "change"))
-        seen = batches(stream, range(num_batches * size), size, job.workers)
-        with silenced_torch_threads():  # as in training
-            found = batch_norm_statistics(loaded(weights), (batch.to(device).inputs for batch in seen))
-        return {name: each.cpu() for name, each in found.items()}
-
-    def last_layers(weights: Weights) -> LastLayers:
-        device, samples = torch.device(job.device), open_training_data(recipe)
-        (first,) = batches(InOrder(samples), range(1), 1, 0)
-        found = last_layers_of(loaded(weights).eval(), first.to(device).inputs)
-        return replace(found, see=lambda inputs: found.see({name: each.to(device) for name, each in inputs.items()}))
-
-    def make(number: int, key: Callable[..., int], **fitted: Any) -> TrainedNetwork:
+    def __call__(self, number: int, key: Callable[..., int], **fitted: Any) -> TrainedNetwork:
+        """The network of a number."""
+        # Where members are made of what was kept, those of one network follow each other and read the same file.
+        makes = type(self.method).weights is not Method.weights
         return TrainedNetwork(
             number=number,
-            kept=partial(load, job.files),
+            kept=partial(last_loaded if makes else Checkpoints.load_weights, self.job.files),
             key=key,
-            batches=images,
-            raw=raw,
-            statistics=partial(statistics, key=key),
-            last_layers=last_layers,
-            likelihood=recipe.likelihood,
-            class_weights=partial(class_weights, recipe, job.members),
+            batches=self.images,
+            raw=self.raw,
+            statistics=partial(self.statistics, key=key),
+            last_layers=self.last_layers,
+            likelihood=self.recipe.likelihood,
+            class_weights=partial(class_weights, self.recipe, self.job.members),
             **fitted,
         )
 
-    return make
+    def images(self) -> Iterator[tuple[Any, torch.Tensor, torch.Tensor]]:
+        """All training images as they are, with target and what of it is valid."""
+        samples = open_training_data(self.recipe)
+        numbers, size = range(len(samples)), self.method.batch_size
+        for batch in batches(InOrder(samples), numbers, size, self.job.workers, uneven=True):
+            yield batch.inputs, batch.target, batch.valid
+
+    def build(self) -> torch.nn.Module:
+        """A network as it predicts."""
+        classes = num_classes_of(self.recipe, open_training_data(self.recipe))
+        return self.recipe.builder(classes, method=self.job.method)()
+
+    @cached_property
+    def network(self) -> torch.nn.Module:
+        """One whose own weights do not count."""
+        return self.build().eval()
+
+    def raw(self, weights: Weights, inputs: Any) -> torch.Tensor:
+        """Raw outputs with any weights."""
+        outputs: torch.Tensor = functional_call(shape_like(self.network, weights), dict(weights), (inputs,))
+        return outputs
+
+    def loaded(self, weights: Weights) -> torch.nn.Module:
+        """A network with these weights, on the device of the job."""
+        module = shape_like(self.build(), weights).to(self.job.device)
+        module.load_state_dict(dict(weights))
+        return module
+
+    def statistics(self, weights: Weights, num_batches: int, key: Callable[..., int]) -> Weights:
+        """Those of batch norm with any weights, over batches of augmented training images."""
+        size, order, change = self.method.batch_size, key("statistics", "order"), key("statistics", "change")
+        stream = Stream(open_training_data(self.recipe), augment_of(self.recipe), order, change)
+        seen = batches(stream, range(num_batches * size), size, self.job.workers)
+        with silenced_torch_threads():  # as in training
+            device = torch.device(self.job.device)
+            found = batch_norm_statistics(self.loaded(weights), (batch.to(device).inputs for batch in seen))
+        return {name: each.cpu() for name, each in found.items()}
+
+    def last_layers(self, weights: Weights) -> LastLayers:
+        """Where they are, which the first training image tells, and what they see on the device of the job."""
+        device = torch.device(self.job.device)
+        (first,) = batches(InOrder(open_training_data(self.recipe)), range(1), 1, 0)
+        found = last_layers_of(self.loaded(weights).eval(), first.to(device).inputs)
+        return replace(found, see=lambda inputs: found.see({name: each.to(device) for name, each in inputs.items()}))
 
 
 def toy_problem(recipe: Recipe) -> ToyProblem:
