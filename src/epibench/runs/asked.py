@@ -126,7 +126,13 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     own = {"inputs": "mapping", "align_corners": aligned_corners(build())}
     own |= {} if recipe.likelihood == "categorical" else {"spread": "log_variance"}
     read_as = read_format({**own, **given}, f"run:{path}")
-    members = recipe.method(name).members(trained.networks).members
+    method = recipe.method(name)
+    members = method.members(trained.networks).members
+
+    def decided_by(member: Member) -> list[Any]:
+        """What its weights depend on; where something is fitted, on all options of the method."""
+        job = trained.jobs[member.network]
+        return [job.posterior_key if method.fits else job.files.fingerprint, *_which(member)]
 
     def load(number: int) -> nn.Module:
         weights = dict(trained.weights(members[number]))
@@ -139,7 +145,7 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
             f"run:{path}: {name} {number}",
             partial(load, number),
             read_as,
-            fingerprint("run", trained.fingerprints[trained.networks.index(member.network)], *_which(member), given),
+            fingerprint("run", *decided_by(member), given),
             classes,
             {"run": str(path), "method": name, "network": member.network},
         )
