@@ -9,7 +9,13 @@ from small_dense_recipe import small_dense
 from epibench.runs.asked import run_models
 from epibench.runs.train import Machine
 
-SMALL = ('methods=["laplace"]', "members=[1]", "laplace.num_networks=1", "ensemble.num_members=1", "evaluation.pictures=0")
+SMALL = (
+    'methods=["laplace"]',
+    "members=[1]",
+    "laplace.num_networks=1",
+    "ensemble.num_members=1",
+    "evaluation.pictures=0",
+)
 
 
 def test_what_is_fitted_with_other_options_is_another_model(tmp_path: Path) -> None:

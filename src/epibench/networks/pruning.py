@@ -93,7 +93,7 @@ def prune_weights(weights: Weights, network: nn.Module, share: float) -> Weights
     """The weights with a share of the entries of every kernel and matrix 0, its smallest.
 
     Each layer loses the same share: how large its weights are says nothing of what it is worth beside others. Output
-    layers, which have the smallest, would lose all of theirs. Scales and biases stay. Nothing becomes smaller or faster.
+    layers, which have the smallest, would lose all of theirs. Scales and biases stay. Nothing becomes faster by it.
     """
     matrices = {name for name, each in network.named_parameters() if each.ndim > 1}
     return {name: _without_smallest(each, share) if name in matrices else each for name, each in weights.items()}

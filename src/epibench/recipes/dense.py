@@ -332,7 +332,10 @@ class DenseRecipe(Recipe):
                 )
             network = self.network_of(name)
             if any(self.network_of(source) != network for source in self.sources(name)):
-                raise ValueError(f"{self.setting(name, 'of')}: {name} has other networks than those it starts from")
+                raise ValueError(
+                    f"{self.setting(name, 'of')}: {name} has other networks than those it starts from; give the "
+                    f"variants of both the same network"
+                )
         return self
 
     def network_of(self, name: str) -> DepthNetwork | SegmentationNetwork | OwnNetwork:

@@ -179,10 +179,11 @@ class Recipe(Options):
             return method
         variant = self.variants[name]
         base = getattr(self, variant.method).model_dump() if variant.method in METHODS else {}
+        given = {**base, **variant.options}
         try:
-            return method_class(variant.method).model_validate({**base, **variant.options})
+            return method_class(variant.method).model_validate(given)
         except ValidationError as error:
-            raise ValueError(f"variants.{name}.options.{describe(error)}") from None
+            raise ValueError(f"variants.{name}.options.{describe(error, given)}") from None
         except TypeError as error:  # an abstract class
             raise ValueError(f"variants.{name}.method: {error}") from None
 
@@ -206,6 +207,7 @@ class Recipe(Options):
             if (number := self.method(source).num_trained) < wanted:
                 raise ValueError(
                     f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has {number}"
+                    f"; give it more, or {name} fewer"
                 )
             if type(self.method(source)).build is not Method.build:
                 raise ValueError(
