@@ -301,27 +301,42 @@ def test_grouped_convolutions_are_no_part_of_a_group() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_the_smallest_weights_of_all_kernels_go(share: float) -> None:
+def test_the_smallest_weights_of_every_kernel_go(share: float) -> None:
     network = Plain()
     weights = network.state_dict()
     found = prune_weights(weights, network, share)
     kernels = ("layers.0.weight", "layers.2.weight")
-    before, after = (torch.cat([each[name].flatten() for name in kernels]) for each in (weights, found))
-    number = round(share * len(before))
-    order = before.abs().argsort()
-    assert (after[order[:number]] == 0).all()
-    assert torch.equal(after[order[number:]], before[order[number:]])
+    for name in kernels:
+        before, after = weights[name].flatten(), found[name].flatten()
+        number = round(share * len(before))
+        order = before.abs().argsort()
+        assert (after[order[:number]] == 0).all()
+        assert torch.equal(after[order[number:]], before[order[number:]])
     assert all(torch.equal(found[name], weights[name]) for name in weights if name not in kernels)
 
 
-def test_of_equal_weights_the_first_go() -> None:
+def test_a_layer_of_small_weights_does_not_lose_all_of_them() -> None:
+    """As the output layers of trained networks are: without any weight they would predict the same everywhere."""
+    network = Plain()
+    weights = dict(network.state_dict())
+    weights["layers.2.weight"] = weights["layers.2.weight"] / 1e6
+    last = prune_weights(weights, network, 0.9)["layers.2.weight"]
+    assert int((last != 0).sum()) == last.numel() - round(0.9 * last.numel()) > 0
+
+
+def test_one_weight_of_a_layer_always_stays() -> None:
+    network = Plain()
+    found = prune_weights(network.state_dict(), network, 0.99999)
+    assert [int((found[f"layers.{number}.weight"] != 0).sum()) for number in (0, 2)] == [1, 1]
+
+
+def test_of_equal_weights_the_last_go() -> None:
     network = Plain()
     weights = {name: torch.ones_like(each) for name, each in network.state_dict().items()}
-    found = prune_weights(weights, network, 0.5)
-    flat = torch.cat([found[name].flatten() for name in ("layers.0.weight", "layers.2.weight")])
+    flat = prune_weights(weights, network, 0.5)["layers.0.weight"].flatten()
     half = len(flat) // 2
-    assert (flat[:half] == 0).all()
-    assert (flat[half:] == 1).all()
+    assert (flat[:half] == 1).all()
+    assert (flat[half:] == 0).all()
 
 
 STACK = StackedMLP(1, 1, heads=2, hidden=(10, 6))
@@ -349,15 +364,14 @@ class TestStacked:
         layers = STACK.layers(prune_units(self.parameters(), STACK, 0.99))
         assert all(((layer.bias != 0).sum(1) == 1).all() for layer in layers[:-1])
 
-    def test_the_smallest_weights_of_all_layers_go_and_no_bias(self) -> None:
+    def test_the_smallest_weights_of_every_layer_and_head_go_and_no_bias(self) -> None:
         before, after = self.parameters(), prune_stacked_weights(self.parameters(), STACK, 0.5)
-        old, new = ([layer.weight.flatten() for layer in STACK.layers(each)] for each in (before, after))
-        order = torch.cat(old).abs().argsort()
-        number = round(0.5 * len(order))
-        assert (torch.cat(new)[order[:number]] == 0).all()
-        assert torch.equal(torch.cat(new)[order[number:]], torch.cat(old)[order[number:]])
-        pairs = zip(STACK.layers(before), STACK.layers(after), strict=True)
-        assert all(torch.equal(one.bias, other.bias) for one, other in pairs)
+        for one, other in zip(STACK.layers(before), STACK.layers(after), strict=True):
+            assert torch.equal(one.bias, other.bias)
+            for old, new in zip(one.weight.flatten(1), other.weight.flatten(1), strict=True):
+                order, number = old.abs().argsort(), round(0.5 * len(old))
+                assert (new[order[:number]] == 0).all()
+                assert torch.equal(new[order[number:]], old[order[number:]])
 
     def test_what_was_given_is_left_as_it_was(self) -> None:
         parameters = self.parameters()

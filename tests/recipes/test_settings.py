@@ -138,3 +138,27 @@ def test_differences_of_two_recipes_are_named_with_both_values() -> None:
     there, now = (recipe.model_dump(mode="json") for recipe in (RECIPE, other))
     assert list(differences(there, now)) == [(f"{name}.num_epochs", 38400, 9600) for name in ("sgld", "sghmc")]
     assert list(differences(there, there)) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            ["laplace.precision=0"],
+            "laplace.precision: should be 'marginal' or 'validation', or should be greater than 0",
+        ),
+        (
+            ["laplace.precision=null"],
+            "laplace.precision: should be 'marginal' or 'validation', or should be a valid number",
+        ),
+        (
+            ['variants={"other": {"method": "laplace", "options": {"precision": -1}}}'],
+            "variants.other.options.precision: should be 'marginal' or 'validation', or should be greater than 0",
+        ),
+    ],
+)
+def test_a_value_of_several_kinds_is_named_by_its_key_with_all_that_it_may_be(settings: list[str], told: str) -> None:
+    with pytest.raises(InputError) as error:
+        apply_settings(RECIPES["toy-regression"], settings)
+    assert str(error.value).startswith(told)
+    assert "more)" not in str(error.value)

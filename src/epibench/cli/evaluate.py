@@ -13,6 +13,7 @@ from epibench.cli.run import publish
 from epibench.cli.steps import ExecutorName, finished, local_folder, opened_run, with_domains
 from epibench.errors import InputError
 from epibench.mirror import is_url
+from epibench.views import parse_views
 
 if TYPE_CHECKING:
     from epibench.recipes import Recipe
@@ -99,8 +100,18 @@ def evaluate(
         raise InputError(f"--out {out}: results of models go into a local folder; give one")
     from epibench.cli.given import evaluate_models
 
-    asked = {"mc_dropout": mc_dropout, "views": tuple(tta.split(",")) if tta else (), "draws": draws, "seed": seed}
+    asked = {"mc_dropout": mc_dropout, "views": views_of(tta), "draws": draws, "seed": seed}
     evaluate_models(model, on or [], task, members, asked, settings or [], Path(out), device)
+
+
+def views_of(text: str | None) -> tuple[str, ...]:
+    """The views that `--tta` names; refused before any model is opened."""
+    names = tuple(text.split(",")) if text else ()
+    try:
+        parse_views(names)
+    except InputError as error:
+        raise InputError(f"--tta {text}: {error}") from None
+    return names
 
 
 def evaluate_run(

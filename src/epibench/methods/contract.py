@@ -93,6 +93,7 @@ class Method(BaseModel, ABC):
     version: ClassVar[str] = "1"  # raised when its code comes to train or fit other weights
     single: ClassVar[bool] = False  # whether its members never predict together: only M = 1 makes sense
     bounded: ClassVar[bool] = False  # whether M that are too large for it are left out, instead of being refused
+    of_last_layers: ClassVar[bool] = False  # whether it fits something to the last layers of networks
     only_images: ClassVar[str | None] = None  # why it is not for toy problems, if it is not
 
     diverged: Annotated[Literal["stop", "drop"], AFTER_TRAINING] = "stop"  # what happens when networks become NaN

@@ -25,6 +25,7 @@ class Laplace(Optimised):
 
     name: ClassVar[str] = "laplace"
     label: ClassVar[str] = "Last-layer Laplace"
+    of_last_layers: ClassVar[bool] = True
 
     of: str = "ensemble"
     num_epochs: int = Field(0, ge=0)

@@ -90,20 +90,21 @@ def _largest(values: Tensor, number: int) -> Tensor:
 
 
 def prune_weights(weights: Weights, network: nn.Module, share: float) -> Weights:
-    """The weights with a share of the entries of all kernels and matrices 0, the smallest of all layers together.
+    """The weights with a share of the entries of every kernel and matrix 0, its smallest.
 
-    Scales and biases stay. Nothing becomes smaller or faster by it.
+    Each layer loses the same share: how large its weights are says nothing of what it is worth beside others. Output
+    layers, which have the smallest, would lose all of theirs. Scales and biases stay. Nothing becomes faster by it.
     """
-    matrices = [name for name, each in network.named_parameters() if each.ndim > 1]
-    pruned = {name: each.clone() if name in matrices else each for name, each in weights.items()}
-    _clear_smallest([pruned[name] for name in matrices], share)
-    return pruned
+    matrices = {name for name, each in network.named_parameters() if each.ndim > 1}
+    return {name: _without_smallest(each, share) if name in matrices else each for name, each in weights.items()}
 
 
 def prune_stacked_weights(parameters: Tensor, network: StackedMLP, share: float) -> Tensor:
-    """The parameters of one small network, (parameter,), with the smallest weights of all layers and heads 0."""
+    """The parameters of one small network, (parameter,), with the smallest weights of every layer of every head 0."""
     pruned = parameters.clone()
-    _clear_smallest([layer.weight for layer in network.layers(pruned)], share)
+    for layer in network.layers(pruned):
+        for matrix in layer.weight:
+            matrix.copy_(_without_smallest(matrix, share))
     return pruned
 
 
@@ -126,13 +127,8 @@ def prune_units(parameters: Tensor, network: StackedMLP, share: float) -> Tensor
     return pruned
 
 
-def _clear_smallest(tensors: list[Tensor], share: float) -> None:
-    """Set a share of all entries together to 0, those of the smallest size; of equal ones the first."""
-    sizes = torch.cat([each.abs().flatten() for each in tensors])
-    if not (number := round(share * len(sizes))):
-        return
-    threshold = sizes.kthvalue(number).values
-    cleared = sizes < threshold
-    cleared[(sizes == threshold).nonzero().squeeze(1)[: number - int(cleared.sum())]] = True
-    for each, part in zip(tensors, torch.split(cleared, [each.numel() for each in tensors]), strict=True):
-        each.masked_fill_(part.view(each.shape), 0)
+def _without_smallest(values: Tensor, share: float) -> Tensor:
+    """The same with a share of all entries 0, those of the smallest size; of equal ones the last. One always stays."""
+    sizes = values.abs().flatten()
+    kept = _largest(sizes, max(1, len(sizes) - round(share * len(sizes))))
+    return values.masked_fill(~kept.view(values.shape), 0)

@@ -333,8 +333,8 @@ class DenseRecipe(Recipe):
             network = self.network_of(name)
             if any(self.network_of(source) != network for source in self.sources(name)):
                 raise ValueError(
-                    f"{self.setting(name, 'of')}: {name} has other networks than those it starts from; give both "
-                    f"the same `network`"
+                    f"{self.setting(name, 'of')}: {name} has other networks than those it starts from; give the "
+                    f"variants of both the same network"
                 )
         return self
 

@@ -186,10 +186,11 @@ class Recipe(Options):
             return method
         variant = self.variants[name]
         base = getattr(self, variant.method).model_dump() if variant.method in METHODS else {}
+        given = {**base, **variant.options}
         try:
-            return method_class(variant.method).model_validate({**base, **variant.options})
+            return method_class(variant.method).model_validate(given)
         except ValidationError as error:
-            raise ValueError(f"variants.{name}.options.{describe(error)}") from None
+            raise ValueError(f"variants.{name}.options.{describe(error, given)}") from None
         except TypeError as error:  # an abstract class
             raise ValueError(f"variants.{name}.method: {error}") from None
 
@@ -216,6 +217,8 @@ class Recipe(Options):
                 raise ValueError(
                     f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has "
                     f"{number}; let it have as many, or {name} fewer"
+                    f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has {number}"
+                    f"; give it more, or {name} fewer"
                 )
             if type(self.method(source)).build is not Method.build:
                 raise ValueError(

@@ -54,21 +54,30 @@ def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
 
 
 def describe(error: ValidationError, values: Any = None) -> str:
-    """The first complaint of pydantic about these values as `key: what is wrong (given value)`."""
-    first = error.errors()[0]
-    key = ".".join(_key(first["loc"], values))
-    message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    """The first complaint of pydantic about these values as `key: what is wrong (given value)`.
+
+    Where a value may be of several kinds there is a complaint for each, and all of them are said.
+    """
+    keys = [".".join(_key(each["loc"], values)) for each in error.errors()]
+    same = [each for key, each in zip(keys, error.errors(), strict=True) if key == keys[0]]
+    first = same[0]
+    messages = [each["msg"].removeprefix("Value error, ").removeprefix("Input ") for each in same]
+    message = ", or ".join(dict.fromkeys(f"{each[:1].lower()}{each[1:]}" for each in messages))
     given = "" if first["type"] == "value_error" or first["type"] == "missing" else f", not {first['input']!r}"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{key + ': ' if key else ''}{message[:1].lower()}{message[1:]}{given}{more}"
+    more = f" (and {len(keys) - len(same)} more)" if len(keys) > len(same) else ""
+    return f"{keys[0] + ': ' if keys[0] else ''}{message}{given}{more}"
 
 
 def _key(path: Sequence[str | int], values: Any) -> Iterator[str]:
-    """The parts of a key as --set takes it: without the kinds that pydantic puts between them."""
+    """The parts of a key as --set takes it: without the kinds that pydantic puts between them and behind a value."""
+    known = values is not None
     for part in path:
+        if known and (values is None or isinstance(values, str | int | float)):
+            return
         inside = isinstance(values, Mapping)
         if inside and part not in values and part == values.get("kind"):
             continue
+        known = inside and part in values
         values = values.get(part) if inside else None
         yield str(part)
 

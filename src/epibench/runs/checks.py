@@ -18,7 +18,9 @@ from epibench.data.source import Watch, readable
 from epibench.errors import InputError
 from epibench.evaluation.cost import num_parameters
 from epibench.imported import error_in_words
+from epibench.methods import Method
 from epibench.networks.dropout import insert_dropout
+from epibench.networks.last_layer import last_layers_of
 from epibench.plans import evenly_spaced
 from epibench.recipes import DenseRecipe, Recipe
 from epibench.runs.domains import ImageData
@@ -78,12 +80,17 @@ def image_checks(data: ImageData, num_frames: int | None = 1, watch: Watch | Non
         *(Check(key, partial(check_frames, data, key, num_frames, watch), step=needed_to(key)) for key in data.sources),
         to_train("training.crop", partial(check_crop, data)),
         to_train("network", partial(check_network, data)),
+        *(
+            to_train(f"variants.{name}.network", partial(check_variant, data, name))
+            for name in recipe.methods
+            if recipe.network_of(name) != recipe.network
+        ),
         to_train("training.log", partial(check_logging, recipe)),
         *([] if recipe.task == "depth" else [weights]),
         *(
-            to_train(recipe.setting(name, "of"), partial(check_start, data, name))
+            to_train(name, partial(check_form, data, name))
             for name in recipe.methods
-            if recipe.method(name).source is not None
+            if recipe.method(name).source is not None or type(recipe.method(name)).build is not Method.build
         ),
         *(to_train(recipe.setting(name, "batch_size"), partial(check_batch, recipe, name)) for name in recipe.methods),
     ]
@@ -167,29 +174,56 @@ def check_crop(data: ImageData) -> str:
     return "whole images" if crop is None else f"{crop[0]}×{crop[1]} fits"
 
 
-def check_network(data: ImageData) -> str:
-    """A network can be made, with its pretrained weights and dropout; one of the user's predicts something."""
+def check_network(data: ImageData, method: str | None = None) -> str:
+    """A network can be made, with its pretrained weights and dropout; one of the user's predicts something.
+
+    method: one that may have another network than the recipe; None: the recipe's.
+    """
     recipe = data.recipe
-    network = recipe.network.build(data.num_classes, pretrained=True).eval()
-    if recipe.network.kind == "own":
-        check_own_network(recipe.network.name, network, data)
+    options = recipe.network if method is None else recipe.network_of(method)
+    network = options.build(data.num_classes, pretrained=True).eval()
+    if options.kind == "own":
+        check_own_network(options.name, network, data)
     if any(recipe.method(name).dropout for name in recipe.methods):
         try:
             insert_dropout(network, getattr(network, "dropout_places", ()), 0.5)
         except InputError as error:
             raise InputError(f"network.dropout_places: {error}") from None
-    weights = getattr(recipe.network, "backbone_weights", None)
+    weights = getattr(options, "backbone_weights", None)
     fit = f", weights of {weights} fit" if weights else ""
-    return f"{recipe.network.kind}, {num_parameters(network):,} parameters{fit}"
+    return f"{options.kind}, {num_parameters(network):,} parameters{fit}"
 
 
-def check_start(data: ImageData, name: str) -> str:
-    """The networks of a method can be made of those that they start from."""
+def check_variant(data: ImageData, name: str) -> str:
+    """The network of a variant can be made as that of the recipe can."""
     try:
-        network = network_as_trained(data.recipe, name, data.num_classes)
+        return check_network(data, name)
     except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-    return f"{data.recipe.method(name).source}, {num_parameters(network):,} parameters"
+        text = str(error).removeprefix("network.")
+        raise InputError(f"variants.{name}.network{'.' if text != str(error) else ': '}{text}") from None
+
+
+def check_form(data: ImageData, name: str) -> str:
+    """The networks of a method can be made in the form in which they are trained, of those that they start from.
+
+    What is fitted to last layers needs some that can be found, which networks of the user's may not have.
+    """
+    recipe, method = data.recipe, data.recipe.method(name)
+    try:
+        network = network_as_trained(recipe, name, data.num_classes)
+        if method.of_last_layers and recipe.network.kind == "own":
+            last_layers_of(recipe.builder(data.num_classes, method=name)().eval(), inputs_of_sample(data))
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith(name) else f"{name}: {text}") from None
+    start = "" if method.source is None else f"starts from {method.source}, "
+    return f"{start}{num_parameters(network):,} parameters"
+
+
+def inputs_of_sample(data: ImageData) -> dict[str, Tensor]:
+    """A batch of one training sample, as a network sees it."""
+    sample = augment_of(data.recipe)(data.train[0], 0)
+    return {name: values[None] for name, values in sample.inputs.items()}
 
 
 def check_own_network(name: str, network: nn.Module, data: ImageData) -> None:
@@ -198,11 +232,10 @@ def check_own_network(name: str, network: nn.Module, data: ImageData) -> None:
         raise InputError(f"network.name: {name} has no parameters to be trained")
     if any(isinstance(each, UninitializedParameter) for each in network.parameters()):
         raise InputError(f"network.name: {name} has lazy modules; give them their sizes")
-    sample = augment_of(data.recipe)(data.train[0], 0)
     wanted = 2 if data.num_classes is None else data.num_classes  # mean and log variance, or a logit for each class
     try:
         with torch.inference_mode():
-            raw = network({name: values[None] for name, values in sample.inputs.items()})
+            raw = network(inputs_of_sample(data))
     except Exception as error:
         raise InputError(f"network.name: {name} fails on a sample: {error_in_words(error)}") from None
     shape = tuple(raw.shape) if isinstance(raw, Tensor) else type(raw).__name__
