@@ -31,7 +31,7 @@ def independent_draws(num_draws: int, members: int, pool: PoolSize) -> int:
         most = min(networks, -(-num_draws * networks // pool.num_groups))
     else:
         # Draws may mix the members of several networks, but there are no more independent members than networks.
-        most = (pool.num_networks or pool.num_members) // max(members, 1)
+        most = min(pool.num_members, pool.num_networks or pool.num_members) // max(members, 1)
     return max(min(num_draws, most), min(num_draws, 1))
 
 

@@ -370,8 +370,7 @@ class TestTrainingOptions:
     @every_method
     def test_what_is_left_out_changes_no_training(self, name: str) -> None:
         method = make_method(name)
-        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "views"}, 5)
-        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "mixed", "curvature"}, 5)
+        marked = dict.fromkeys(self.MARKED[name] - {"sets", "num_sets", "views", "mixed", "curvature"}, 5)
         other = make_method(name, **marked, diverged="drop")
         assert other.training_options == method.training_options
         ours, theirs = method.training, other.training
