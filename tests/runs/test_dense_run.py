@@ -336,7 +336,7 @@ def killed(finished, tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("killed")
     (place / "script.py").write_text(KILLED)
     command = [sys.executable, place / "script.py", path / "recipe.json", place, *POINTS]
-    subprocess.run(command, check=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    subprocess.run(command, check=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
     return place
 
 
