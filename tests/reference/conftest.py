@@ -9,8 +9,8 @@ import pytest
 
 HERE = Path(__file__).parent
 
-# arviz writes the date of its last warning into the user's cache when it is imported. It fails without a home, and where
-# two processes do that at once: each has a folder of its own.
+# arviz writes the date of its last warning into the user's cache when it is imported. It fails without a home, and
+# where two processes do that at once: each has a folder of its own.
 with pytest.MonkeyPatch.context() as patch, contextlib.suppress(ImportError), tempfile.TemporaryDirectory() as cache:
     patch.setenv("XDG_CACHE_HOME", cache)
     importlib.import_module("arviz")
