@@ -57,6 +57,24 @@ def test_networks_of_a_version_that_lacked_a_setting_are_refused_as_such(tmp_pat
         folder.claim(small_dense(tmp_path))
 
 
+def test_networks_of_a_version_that_lacked_a_method_can_be_used(tmp_path: Path) -> None:
+    variants = 'variants={"fast": {"method": "map", "options": {"num_epochs": 1}}}'
+    recipe = small_dense(tmp_path, variants)
+    folder = RunFolder(tmp_path / "run")
+    folder.claim(recipe)
+    content = json.loads(folder.recipe.read_text())
+    del content["laplace"], content["variants"]["fast"]["network"]
+    folder.recipe.write_text(json.dumps(content))
+    (folder.members / "ensemble").mkdir(parents=True)
+    (folder.members / "ensemble" / "0000.safetensors").touch()
+    folder.claim(recipe)
+    assert folder.other_training(recipe) is None
+    del content["ensemble"]["learning_rate"]
+    folder.recipe.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="an earlier version of epibench wrote it"):
+        folder.claim(recipe)
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

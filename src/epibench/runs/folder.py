@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, TextIO, TypeVar
 
 from epibench.errors import InputError
 from epibench.files import remove_leftovers, write_json
+from epibench.methods import METHODS
 from epibench.progress import Reporter
 from epibench.recipes import RECIPE_NAME, Recipe
 from epibench.recipes.dense import NOT_DECIDING
@@ -118,6 +119,7 @@ class RunFolder:
             raise InputError(f"{self.path} holds a run of another recipe: {error}; give another --out") from None
         new = set(known_keys(recipe.model_dump(mode="json"))) - set(known_keys(content))
         new -= {f"training.{key}" for key in NOT_DECIDING} | {key for key in new if key.startswith("evaluation.")}
+        new = {key for key in new if not _of_new_method(key, content)}
         if new and any(self.members.glob("*/*.safetensors")):
             raise self._earlier(self.recipe)
         return recipe
@@ -132,6 +134,12 @@ class RunFolder:
                 for key, before, now in differences(there.training_settings(name), wanted.training_settings(name)):
                     return f"{key} ({json.dumps(before)} there, {json.dumps(now)} now)"
         return None
+
+
+def _of_new_method(key: str, content: Mapping[str, Any]) -> bool:
+    """Whether a setting is of a method that did not exist, or of variants' networks, which were all the recipe's."""
+    parts = key.split(".")
+    return (parts[0] in METHODS and parts[0] not in content) or (parts[0] == "variants" and parts[-1] == "network")
 
 
 @contextmanager
