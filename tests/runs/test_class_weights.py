@@ -12,7 +12,7 @@ from epibench.data.classes import IGNORE, table_of_names
 from epibench.data.sets.street import StreetSource
 from epibench.errors import InputError
 from epibench.recipes.dense import DenseRecipe
-from epibench.runs.trainers import (
+from epibench.runs.class_weights import (
     SMALLEST_SHARE,
     class_weights,
     count_classes,

@@ -17,6 +17,7 @@ from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Method
 from epibench.recipes.dense import DenseRecipe
 from epibench.runs.checks import Check, Step, image_checks, needed_to
+from epibench.runs.class_weights import prepare_weights
 from epibench.runs.domains import ImageData, draw_scenes
 from epibench.runs.images import (
     SHARE_OF_MEMORY,
@@ -28,7 +29,6 @@ from epibench.runs.images import (
     pictures_on,
 )
 from epibench.runs.train import Run, Trained, draws_of, method_facts
-from epibench.runs.trainers import prepare_weights
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.func import functional_call
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
@@ -26,7 +25,7 @@ from epibench.data.loading import InOrder, Stream, batches
 from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.data.shared_memory import can_share_memory
 from epibench.errors import InputError
-from epibench.files import fingerprint, read_json, write_json
+from epibench.files import fingerprint
 from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.contract import Method, TrainedNetwork
@@ -35,9 +34,9 @@ from epibench.networks.last_layer import LastLayers, last_layers_of
 from epibench.networks.mlp import StackedMLP
 from epibench.networks.shaping import shape_like
 from epibench.parallel import silenced_torch_threads
-from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, ToyRecipe
 from epibench.runs.checkpoints import MADE_ANEW, Checkpoints, OtherSettingsError, TensorFile, load_tensors, save_tensors
+from epibench.runs.class_weights import class_weights
 from epibench.runs.domains import classes_of
 from epibench.runs.folder import locked
 from epibench.runs.jobs import JobFailedError, Send, end_with
@@ -56,7 +55,6 @@ for _name in ("fabric.utilities.distributed", "fabric.utilities.rank_zero", "pyt
     logging.getLogger(f"lightning.{_name}").setLevel(logging.WARNING)
 logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it stops processes beside a failed one
 
-SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
 STACK = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?(\.unfinished)?\.safetensors")  # first and last of stacked networks
 TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
 
@@ -623,52 +621,3 @@ def augment_of(recipe: DenseRecipe) -> Augment:
     """How a recipe changes training samples."""
     options = recipe.training.model_dump(include={field.name for field in fields(Augment)} - {"colours"})
     return Augment(**options, colours=Colours(**recipe.training.colours.model_dump()))
-
-
-def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Reporter) -> list[int]:
-    """Valid pixels of each class."""
-    counts = torch.zeros(num_classes, dtype=torch.int64)
-    with reporter.step("count classes", len(samples)) as advance:
-        for batch in batches(InOrder(samples), range(len(samples)), 1, workers):
-            counts += torch.bincount(batch.target[batch.valid], minlength=num_classes)
-            advance(1)
-    return [int(count) for count in counts]
-
-
-def rare_weights(counts: Sequence[int]) -> tuple[float, ...]:
-    """1 / √share of each class, on average 1 over pixels; 0 for a class that never occurs."""
-    shares = np.asarray(counts, np.float64) / max(1, sum(counts))
-    weights = np.where(shares > 0, (shares + SMALLEST_SHARE) ** -0.5, 0.0)
-    return tuple(float(weight) for weight in weights / max((weights * shares).sum(), 1e-300))
-
-
-def counts_file(members: Path) -> Path:
-    """Where a run keeps how often each class occurs."""
-    return members / "class_counts.json"
-
-
-def prepare_weights(recipe: DenseRecipe, members: Path, samples: Samples, workers: int, reporter: Reporter) -> None:
-    """Count the classes of the training data, once for each version of it, if the recipe asks for weights by them."""
-    if recipe.training.class_weights == "rare" and _known_counts(recipe, members) is None:
-        counts = count_classes(samples, classes_of(samples).num_classes, workers, reporter)
-        content = {"version": recipe.data.train.version, "counts": counts}
-        write_json(counts_file(members), {**content, "checksum": fingerprint(content)})
-
-
-def _known_counts(recipe: DenseRecipe, members: Path) -> list[int] | None:
-    """The counts of the training data, if they are there and undamaged."""
-    known = read_json(counts_file(members)) or {}
-    checksum = known.pop("checksum", None)
-    intact = checksum == fingerprint(known) and known.get("version") == recipe.data.train.version
-    return known["counts"] if intact else None
-
-
-def class_weights(recipe: DenseRecipe, members: Path) -> tuple[float, ...] | None:
-    """How much a pixel counts by its class: as the recipe says, or by how rare its class is in the training data."""
-    given = recipe.training.class_weights
-    if given != "rare":
-        return given
-    counts = _known_counts(recipe, members)
-    if counts is None:
-        raise InputError(f"{counts_file(members)}: is missing or damaged; run the same command again")
-    return rare_weights(counts)
