@@ -30,7 +30,8 @@ from epibench.data.batch import Batch
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
 from epibench.members.draws import make_draws
-from epibench.members.networks import NetworkPool, NetworksOnImages
+from epibench.members.networks import NetworkPool
+from epibench.members.on_images import NetworksOnImages
 from epibench.methods import Member, MemberTable
 from epibench.runs.stretches import STRETCH_IMAGES, Stretches
 

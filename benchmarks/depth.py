@@ -20,7 +20,8 @@ from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
 from epibench.likelihoods import gaussian
 from epibench.members.draws import make_draws
-from epibench.members.networks import NetworkPool, NetworksOnImages
+from epibench.members.networks import NetworkPool
+from epibench.members.on_images import NetworksOnImages
 from epibench.methods import Member, MemberTable
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.training.network import NetworkKeys, NetworkTraining, train_network

@@ -29,7 +29,7 @@ from epibench.evaluation.suite import Suite, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import make_draws
 from epibench.members.maps import WindowMaps, whole
-from epibench.members.networks import ImagePortion
+from epibench.members.on_images import ImagePortion
 from epibench.members.pool import DrawnPart
 
 WAYS = ("plain", "kernels")

@@ -29,7 +29,8 @@ from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
 from epibench.members.compiled import PLAIN, Speed
 from epibench.members.draws import make_draws
-from epibench.members.networks import NetworkPool, NetworksOnImages
+from epibench.members.networks import NetworkPool
+from epibench.members.on_images import NetworksOnImages
 from epibench.methods import Member, MemberTable
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import DepthCompletion

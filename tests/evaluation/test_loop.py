@@ -17,10 +17,10 @@ import oracles
 from epibench.data.batch import Batch
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
-from epibench.members import networks
+from epibench.members import on_images
 from epibench.members.draws import make_draws
 from epibench.members.maps import Maps, WindowMaps, whole
-from epibench.members.networks import NetworksOnImages
+from epibench.members.on_images import NetworksOnImages
 from epibench.plans import Plan
 from epibench.runs.observers import Gallery
 from metrics import class_oracles
@@ -120,7 +120,7 @@ def finished(run: Evaluation) -> tuple[Values, Curves]:
 @pytest.fixture
 def small_portions(monkeypatch) -> None:
     """A portion is full with the second batch of two images."""
-    monkeypatch.setattr(networks, "PORTION_PIXELS", {"cpu": 3 * HEIGHT * WIDTH})
+    monkeypatch.setattr(on_images, "PORTION_PIXELS", {"cpu": 3 * HEIGHT * WIDTH})
 
 
 # The naive way
@@ -262,7 +262,7 @@ def test_results_do_not_depend_on_batches(plan: str, batch_size: int) -> None:
 @pytest.mark.parametrize("plan", ["random", "prefix"])
 def test_results_do_not_depend_on_portions(plan: str, pixels: int, monkeypatch) -> None:
     expected = finished(make_evaluation(plan, batch_size=1))
-    monkeypatch.setattr(networks, "PORTION_PIXELS", {"cpu": pixels})
+    monkeypatch.setattr(on_images, "PORTION_PIXELS", {"cpu": pixels})
     assert_close(finished(make_evaluation(plan, batch_size=1)), expected)
 
 

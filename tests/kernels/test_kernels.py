@@ -25,7 +25,7 @@ from epibench.likelihoods import LIKELIHOODS, categorical, gaussian
 from epibench.likelihoods.categorical import CategoricalPredictive, combine
 from epibench.members.draws import make_draws
 from epibench.members.maps import GroupedMaps, WindowMaps, whole, windows_over
-from epibench.members.networks import piece_of
+from epibench.members.on_images import piece_of
 from epibench.members.pool import Pixels
 from epibench.metrics import pixel_scores, ranking
 

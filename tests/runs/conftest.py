@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from epibench.cli import main
-from epibench.members import networks
+from epibench.members import on_images
 from epibench.training import network as training
 from epibench.training.state import Pacer
 
@@ -17,7 +17,7 @@ def eager() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "LOG_EVERY", 2)
         patch.setattr(Pacer, "due", lambda pacer: True)
-        patch.setattr(networks, "PORTION_PIXELS", {"cpu": 1})
+        patch.setattr(on_images, "PORTION_PIXELS", {"cpu": 1})
         yield
 
 

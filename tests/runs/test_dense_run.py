@@ -63,13 +63,13 @@ pytestmark = pytest.mark.usefixtures("eager")
 # What saves as often as it can, in portions of one batch; also in a script that dies.
 EAGER = """
 from epibench.cli import main
-from epibench.members import networks
+from epibench.members import on_images
 from epibench.training import network as training
 from epibench.training.state import Pacer
 
 training.LOG_EVERY = 2
 Pacer.due = lambda pacer: True
-networks.PORTION_PIXELS = {"cpu": 1}
+on_images.PORTION_PIXELS = {"cpu": 1}
 """
 
 

@@ -18,7 +18,7 @@ from silent_reporter import run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
-from epibench.members import networks
+from epibench.members import on_images
 from epibench.recipes import Recipe
 from epibench.training import network as training
 
@@ -28,7 +28,7 @@ import os, time
 
 from epibench import stopping
 from epibench.cli import main
-from epibench.members import networks
+from epibench.members import networks, on_images
 from epibench.runs import train
 from epibench.training import network, stacked, state
 
@@ -36,7 +36,7 @@ state.SAVE_SECONDS = 0.0
 state.Pacer.wait = 0.0
 state.Pacer.__init__.__defaults__ = (0.0, *state.Pacer.__init__.__defaults__[1:])
 network.LOG_EVERY = 4
-networks.PORTION_PIXELS = {"cpu": 1}
+on_images.PORTION_PIXELS = {"cpu": 1}
 where, _, number = os.environ.get("EPIBENCH_TEST_STOP", "nowhere").partition(" ")
 take_step, outputs, run_block = network._Run.take_step, networks.NetworkPool.outputs, stacked.Block.run
 
@@ -121,7 +121,7 @@ def results_of(folder: Path, recipe: Recipe) -> dict[str, Any]:
     """Those of a run, in this process, which saves and takes notes as often as the command."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "LOG_EVERY", 4)
-        patch.setattr(networks, "PORTION_PIXELS", {"cpu": 1})
+        patch.setattr(on_images, "PORTION_PIXELS", {"cpu": 1})
         written = run_in(folder, recipe)
     return {name: written.get(name) for name in SAME}
 

@@ -19,7 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.draws import Draws
 from epibench.members.maps import Size, joined
-from epibench.members.networks import ImagePool, bands
+from epibench.members.networks import ImagePool
+from epibench.members.on_images import bands
 from epibench.members.pool import chunk_size
 from epibench.methods.contract import MemberTable
 from epibench.parallel import in_this_thread

@@ -26,7 +26,8 @@ from epibench.evaluation.suite import SuiteSettings, metrics_of
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, remove, write_json
 from epibench.members.draws import Draws, Members
-from epibench.members.networks import ImagePool, NetworksOnImages, Observer
+from epibench.members.networks import ImagePool
+from epibench.members.on_images import NetworksOnImages, Observer
 from epibench.plans import centres
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions

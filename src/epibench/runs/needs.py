@@ -21,7 +21,7 @@ from epibench.errors import InputError
 from epibench.evaluation.suite import SuiteSettings, make_suite
 from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
-from epibench.members.networks import portion_pixels
+from epibench.members.on_images import portion_pixels
 from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, KERNEL_MEMORY, Pool, parts_of
 from epibench.methods.contract import MemberTable, Method
 from epibench.networks.shaping import shape_like

@@ -20,7 +20,8 @@ from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.evaluation.pictures import PICTURES, made_picture, step_of
 from epibench.members.maps import Maps, WindowMaps
-from epibench.members.networks import ImagePool, Observer
+from epibench.members.networks import ImagePool
+from epibench.members.on_images import Observer
 from epibench.progress import Reporter
 from epibench.results import Picture
 from epibench.runs.domains import DomainData
