@@ -3,26 +3,29 @@
     python benchmarks/equal_cost.py runs/street-depth-methods [--budgets 1 4] [--by test training] [--domains clean]
 
 A budget is what so many networks of the ensemble cost: operations of a prediction, or operations of training (forward
-and backward, three times a forward pass, of all networks behind M members and of those that they started from). A
+and backward of all networks behind M members and of those that they started from, and what is fitted to them). A
 method may exceed it by a tenth. Of those M that it can afford a method has the largest; one that can afford none is
-left out. Mean ± std over draws; `–`: one draw.
+marked by `–`. Mean ± std over draws; without std: one draw.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from epibench.evaluation.cost import network_cost
+from epibench.methods.laplace import Laplace
+from epibench.methods.swag import SWA
 from epibench.recipes import DenseRecipe, read_recipe
 from epibench.results import RunResults, load_results
+from epibench.runs.image_training import network_as_trained, open_training_data
 
-PASSES = 3  # of a step, in forward passes: one forward and twice as much backward
 SPARE = 1.1
 METRICS = {
     "gaussian": {"ause": "AUSE", "auce": "AUCE", "nll": "NLL", "rmse": "RMSE, m"},
@@ -38,27 +41,45 @@ class Comparison:
     recipe: DenseRecipe
 
     @cached_property
-    def step_costs(self) -> dict[str, float]:
+    def classes(self) -> int | None:
+        """How many classes networks predict."""
+        return None if self.results.class_names is None else len(self.results.class_names)
+
+    @cached_property
+    def trainings(self) -> dict[str, float]:
         """Operations of a whole training of one network of each method, without what it started from."""
-        recipe, classes = self.recipe, None if self.results.class_names is None else len(self.results.class_names)
-        height, width = recipe.training.crop or (64, 128)
-        batch = recipe.network.smallest_batch
-        inputs = {
-            "image": torch.zeros(batch, 3, height, width, dtype=torch.uint8),
-            "sparse_depth": torch.zeros(batch, 1, height, width),
-        }
-        costs = {}
-        for name in {*self.results.methods, *(each for one in self.results.methods for each in recipe.sources(one))}:
-            method = recipe.method(name)
-            if not recipe.training_steps(name):
-                costs[name] = 0.0
-                continue
-            network = method.build(recipe.builder(classes, method=name)).eval()
-            flops = network_cost(network, inputs)["flops"] / batch
-            if recipe.method(name).name == "pruned":  # what is trained is as small as what predicts
-                flops *= self.test_flops(name, 1) / self.test_flops("ensemble", 1)
-            costs[name] = PASSES * flops * method.batch_size * recipe.training_steps(name)
-        return costs
+        names = {each for name in self.results.methods for each in (name, *self.recipe.sources(name))}
+        return {name: self.steps(name) + self.fit(name) for name in names}
+
+    def steps(self, name: str) -> float:
+        """Operations of all steps of a training, counted on one of them: forward and backward."""
+        number = self.recipe.training_steps(name)
+        if not number:
+            return 0.0
+        network = network_as_trained(self.recipe, name, self.classes).train()
+        counter = FlopCounterMode(display=False)
+        with counter:
+            network(self.crops(name)).sum().backward()
+        return float(counter.get_total_flops() * number)
+
+    def fit(self, name: str) -> float:
+        """Operations of what a method fits to a trained network: forward passes."""
+        method, image = self.recipe.method(name), self.test_flops("ensemble", 1)
+        if isinstance(method, Laplace):  # of all training images, and once more to compare precisions
+            images = len(open_training_data(self.recipe))
+            return float(images * image * (2 if method.precision == "validation" else 1))
+        if isinstance(method, SWA):  # statistics of batch norm, for every sample
+            network = self.recipe.builder(self.classes, method=name)().eval()
+            batch = network_cost(network, self.crops(name))["flops"]
+            return float(method.of_network * method.refresh_batches * batch)
+        assert not method.fits, f"what {name} fits is not counted here"
+        return 0.0
+
+    def crops(self, name: str) -> dict[str, torch.Tensor]:
+        """A batch as the method is trained on."""
+        batch, (height, width) = self.recipe.method(name).batch_size, self.recipe.training.crop or (64, 128)
+        image = torch.zeros(batch, 3, height, width, dtype=torch.uint8)
+        return {"image": image, "sparse_depth": torch.zeros(batch, 1, height, width)}
 
     def test_flops(self, name: str, m: int) -> float:
         """Operations of a prediction with M members."""
@@ -70,51 +91,62 @@ class Comparison:
         """What M members cost, in networks of the ensemble."""
         if by == "test":
             return self.test_flops(name, m) / self.test_flops("ensemble", 1)
-        one = sum(self.step_costs[each] for each in (name, *self.recipe.sources(name)))
-        return one * self.results.cost[name].training[m].networks / self.step_costs["ensemble"]
+        one = sum(self.trainings[each] for each in (name, *self.recipe.sources(name)))
+        return one * self.results.cost[name].training[m].networks / self.trainings["ensemble"]
 
-    def affordable(self, by: str, budget: float) -> Iterator[tuple[str, int]]:
-        """Methods with the largest M that they can afford."""
-        for name in self.results.methods:
-            sizes = [m for m in self.results.cost[name].training if self.cost(by, name, m) <= SPARE * budget]
-            if sizes:
-                yield name, max(sizes)
+    def affordable(self, by: str, name: str, budget: float) -> int | None:
+        """The largest M that a method can afford."""
+        sizes = [m for m in self.results.cost[name].training if self.cost(by, name, m) <= SPARE * budget]
+        return max(sizes, default=None)
 
-    def table(self, domain: str, by: str, budget: float) -> str:
-        """One table in Markdown."""
+    def costs(self) -> str:
+        """What M members cost, at test time and in training, in networks of the ensemble; in Markdown."""
+        sizes = sorted({m for each in self.results.cost.values() for m in each.training})
+        titles = [f"{word}, M = {m}" for word in ("test", "training") for m in sizes]
+        lines = [f"| | {' | '.join(titles)} |", "|---" + "|--:" * len(titles) + "|"]
+        for name, facts in self.results.methods.items():
+            cells = [
+                f"{self.cost(by, name, m):.2f}" if m in self.results.cost[name].training else ""
+                for by in ("test", "training")
+                for m in sizes
+            ]
+            lines.append(f"| {facts.label} | {' | '.join(cells)} |")
+        return "\n".join(lines)
+
+    def table(self, domain: str, kinds: Sequence[str], budget: float) -> str:
+        """One table in Markdown: what every method reaches for a budget at test time, and for one in training."""
         metrics = METRICS[self.results.kind]
-        lines = [
-            f"| | M | test-time cost | training cost | {' | '.join(metrics.values())} |",
-            "|---" + "|--:" * (3 + len(metrics)) + "|",
-        ]
-        for name, m in self.affordable(by, budget):
-            row = [self.results.methods[name].label, str(m)]
-            row += [f"{self.cost(each, name, m):.2f}" for each in ("test", "training")]
-            lines.append(f"| {' | '.join([*row, *(self.value(name, domain, m, metric) for metric in metrics)])} |")
+        titles = [title for by in kinds for title in (f"{by}: M", *metrics.values())]
+        lines = [f"| | {' | '.join(titles)} |", "|---" + "|--:" * len(titles) + "|"]
+        for name, facts in self.results.methods.items():
+            cells = list[str]()
+            for by in kinds:
+                m = self.affordable(by, name, budget)
+                values = [""] * len(metrics) if m is None else [self.value(name, domain, m, each) for each in metrics]
+                cells += ["–" if m is None else str(m), *values]
+            lines.append(f"| {facts.label} | {' | '.join(cells)} |")
         return "\n".join(lines)
 
     def value(self, name: str, domain: str, m: int, metric: str) -> str:
         """`0.123 ± 0.004`."""
         summary = self.results.summary[name][domain][m][metric]
-        assert isinstance(summary.mean, float)
+        if not isinstance(summary.mean, float):  # it is not finite
+            return "∞"
         scale = 100 if metric == "miou" else 1
-        std = summary.std if isinstance(summary.std, float) and summary.n > 1 else None
-        digits = 1 if metric in ("miou",) else 3 if abs(summary.mean) < 10 else 1
-        spread = "–" if std is None else f"{scale * std:.{digits}f}"
-        return f"{scale * summary.mean:.{digits}f} ± {spread}"
+        digits = 1 if metric == "miou" else 3 if abs(summary.mean) < 10 else 1
+        spread = f" ± {scale * summary.std:.{digits}f}" if isinstance(summary.std, float) and summary.n > 1 else ""
+        return f"{scale * summary.mean:.{digits}f}{spread}"
 
 
 def print_tables(
     comparison: Comparison, domains: Sequence[str], budgets: Sequence[float], kinds: Sequence[str]
 ) -> None:
     """All tables that are asked for."""
-    words = {"test": "at test time", "training": "in training"}
+    print(f"**What M members cost, in networks of the ensemble**\n\n{comparison.costs()}")
     for domain in domains or list(comparison.results.domains):
-        for by in kinds:
-            for budget in budgets:
-                title = comparison.results.domains[domain].label
-                print(f"\n**{title}: what {budget:g} networks cost {words[by]}**\n")
-                print(comparison.table(domain, by, budget))
+        for budget in budgets:
+            title = comparison.results.domains[domain].label
+            print(f"\n**{title}: for what {budget:g} networks cost**\n\n{comparison.table(domain, kinds, budget)}")
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from epibench.evaluation.cost import cost_per_image
+from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool
 from epibench.methods import Member, MemberTable
 from epibench.methods.laplace import Laplace
@@ -94,7 +95,7 @@ def main() -> None:
     }
     for label, (views, sampled) in kinds.items():
         pool = pool_of(build, 4, views, device, sampled)
-        for m, cost in cost_per_image(pool, inputs, size, (1, 2, 4)).items():
+        for m, cost in cost_per_image(pool, inputs, size, Draws(4, ((0,), (0, 1), (0, 1, 2, 3)))).items():
             flops = "–" if cost.flops is None else f"{cost.flops / 1e9:,.0f} GFLOP"
             assert cost.seconds is not None
             print(f"  {label}, M = {m}: {1000 * cost.seconds:.1f} ms, {flops}", flush=True)

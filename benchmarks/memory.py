@@ -22,8 +22,8 @@ from epibench.parallel import silenced_torch_threads
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import step_memory
+from epibench.runs.image_training import augment_of, large_training
 from epibench.runs.needs import LIBRARIES
-from epibench.runs.trainers import augment_of, large_training
 from epibench.training.network import NetworkKeys, _Run
 
 CASES = {

@@ -26,9 +26,9 @@ from epibench.data.loading import Stream, batches
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
+from epibench.runs.image_training import large_training, make_fabric, open_training_data
 from epibench.runs.run import carry_out
 from epibench.runs.train import Machine
-from epibench.runs.trainers import large_training, make_fabric, open_training_data
 from epibench.street import StreetDataset
 from epibench.street.export import LAYOUTS, save
 from epibench.training.network import NetworkKeys, train_network

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from epibench.evaluation.cost import cost_per_image, count_flops, training_cost
 from epibench.members.compiled import Speed
-from epibench.members.draws import make_draws
+from epibench.members.draws import Draws, make_draws
 from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Member, MemberTable, Method
 from epibench.methods.ensemble import Ensemble
@@ -46,6 +46,11 @@ def pool_of(name: str) -> NetworkPool:
     )
 
 
+def first(*sizes: int) -> Draws:
+    """The first M members, for every M."""
+    return Draws(max(sizes), tuple(tuple(range(size)) for size in sizes))
+
+
 @pytest.fixture(scope="module")
 def image() -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(3)
@@ -71,7 +76,7 @@ def operations(function: object, *given: object) -> int:
 def test_networks_of_an_ensemble_cost_as_many_times_one(image: dict[str, Tensor], threads: int) -> None:
     one = operations(build().eval(), image)
     pool = pool_of("ensemble")
-    assert [count_flops(pool, image, SIZE, size) for size in (1, 2, 4)] == [one, 2 * one, 4 * one]
+    assert [count_flops(pool, image, SIZE, range(size)) for size in (1, 2, 4)] == [one, 2 * one, 4 * one]
     assert torch.get_num_threads() == threads
 
 
@@ -84,7 +89,7 @@ def test_what_passes_share_is_counted_once(image: dict[str, Tensor], threads: in
     assert shared > 0
     assert rest > 0
     pool = pool_of("dropout")
-    assert [count_flops(pool, image, SIZE, size) for size in (1, 2, 4)] == [shared + m * rest for m in (1, 2, 4)]
+    assert [count_flops(pool, image, SIZE, range(size)) for size in (1, 2, 4)] == [shared + m * rest for m in (1, 2, 4)]
 
 
 def test_a_trunk_that_members_share_is_counted_once(image: dict[str, Tensor], threads: int) -> None:
@@ -96,16 +101,33 @@ def test_a_trunk_that_members_share_is_counted_once(image: dict[str, Tensor], th
     rest = operations(network, image) - shared
     assert shared > 0
     assert rest > 0
-    assert [count_flops(pool, image, SIZE, size) for size in (1, 4)] == [shared + m * rest for m in (1, 4)]
+    assert [count_flops(pool, image, SIZE, range(size)) for size in (1, 4)] == [shared + m * rest for m in (1, 4)]
     one, two, four = (pool.weight_bytes(slice(0, size)) for size in (1, 2, 4))
     assert four - two == 2 * (two - one)
     assert 0 < two - one < one  # a further member brings its own stages alone
 
 
+def test_members_of_several_trunks_are_counted_with_all_of_these(image: dict[str, Tensor]) -> None:
+    heads = MemberTable(
+        tuple(Member(network, 0, number) for network in range(2) for number in range(3)), "random", None
+    )
+    pool = replace(pool_of("ensemble"), table=heads, shared_stages=lambda names: len(names) // 2)
+    network = build().eval()
+    shared = operations(Parts.of(network, len(network.stages()) // 2).shared, image)
+    rest = operations(network, image) - shared
+    drawn = Draws(6, ((5, 0), (0, 1, 2), (0, 4, 1, 3)))
+    costs = cost_per_image(pool, image, SIZE, drawn)
+    assert {m: each.flops for m, each in costs.items()} == {
+        m: t * shared + m * rest for m, t in ((2, 2), (3, 1), (4, 2))
+    }
+    of_one, of_two = pool.weight_bytes(slice(0, 1)), pool.weight_bytes(slice(0, 2))
+    assert costs[2].weight_bytes == 2 * of_one > of_two  # two trunks
+
+
 def test_windows_are_counted_each(image: dict[str, Tensor]) -> None:
     window = replace(pool_of("ensemble"), window=(32, 32))
     half = {name: values[..., :32] for name, values in image.items()}
-    assert count_flops(window, image, SIZE, 2) == 2 * 2 * operations(build().eval(), half)
+    assert count_flops(window, image, SIZE, (0, 1)) == 2 * 2 * operations(build().eval(), half)
 
 
 def test_operations_of_compiled_networks_are_those_of_plain_ones(image: dict[str, Tensor]) -> None:
@@ -113,13 +135,13 @@ def test_operations_of_compiled_networks_are_those_of_plain_ones(image: dict[str
     pool.outputs(image, slice(0, 2), range(1))  # from here on it is compiled
     compiled = pool.compiled
     assert compiled is not None
-    assert count_flops(pool, image, SIZE, 2) == count_flops(pool_of("dropout"), image, SIZE, 2)
+    assert count_flops(pool, image, SIZE, (0, 1)) == count_flops(pool_of("dropout"), image, SIZE, (0, 1))
     assert pool.compiled is compiled
     assert pool.speed == Speed("eager")
 
 
 def test_weights_that_passes_share_are_counted_once(image: dict[str, Tensor]) -> None:
-    ensemble, dropout = (cost_per_image(pool_of(name), image, SIZE, (1, 4)) for name in ("ensemble", "dropout"))
+    ensemble, dropout = (cost_per_image(pool_of(name), image, SIZE, first(1, 4)) for name in ("ensemble", "dropout"))
     one = ensemble[1].weight_bytes
     assert one is not None
     assert one >= 4 * sum(each.numel() for each in build().parameters() if each.dim() == 4)  # its kernels

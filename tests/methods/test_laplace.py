@@ -29,8 +29,8 @@ from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.run import carry_out
 from epibench.runs.train import Machine, Run, collect_trained, train_networks
-from epibench.runs.trainers import TrainJob
-from epibench.runs.trainers import view_of as view_in_run
+from epibench.runs.train_job import TrainJob
+from epibench.runs.trained_views import view_of as view_in_run
 
 PRECISION = 4.0
 

@@ -24,7 +24,9 @@ from epibench.methods import AFTER_TRAINING, METHODS, Method
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.optimised import Optimised
 from epibench.networks.mlp import StackedMLP
-from epibench.runs.trainers import TrainJob, stacked_training, toy_problem, train_job
+from epibench.runs.toy_training import stacked_training, toy_problem
+from epibench.runs.train_job import TrainJob
+from epibench.runs.trainers import train_job
 from epibench.training import stacked
 from epibench.training.state import TrainingState, Watch, Weights
 

@@ -25,9 +25,12 @@ from epibench.methods.optimised import Optimised
 from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
+from epibench.runs.image_training import augment_of, open_training_data
 from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import Machine, Run, Trained, collect_trained, train_networks
-from epibench.runs.trainers import TrainJob, augment_of, open_training_data, train_job, view_of
+from epibench.runs.train_job import TrainJob
+from epibench.runs.trained_views import view_of
+from epibench.runs.trainers import train_job
 from epibench.training import network, stacked
 from epibench.training.state import Pacer
 from epibench.training.statistics import batch_norm_statistics

@@ -17,8 +17,11 @@ from epibench.errors import InputError
 from epibench.networks.batch_ensemble import member_weights
 from epibench.recipes import DenseRecipe, apply_settings
 from epibench.runs.asked import run_models
+from epibench.runs.image_training import augment_of, open_training_data
 from epibench.runs.train import Machine
-from epibench.runs.trainers import TrainJob, augment_of, open_training_data, train_job, view_of
+from epibench.runs.train_job import TrainJob
+from epibench.runs.trained_views import view_of
+from epibench.runs.trainers import train_job
 from epibench.training.statistics import batch_norm_statistics
 
 OPTIONS = {"num_networks": 2, "num_members": 2, "num_epochs": 1, "batch_size": 4}

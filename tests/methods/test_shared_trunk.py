@@ -39,7 +39,8 @@ from epibench.runs.dry_run import step_memory
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.train import Machine, Run, Trained, collect_trained, train_networks
-from epibench.runs.trainers import TrainJob, train_job
+from epibench.runs.train_job import TrainJob
+from epibench.runs.trainers import train_job
 from epibench.training import network as network_training
 from epibench.training import stacked
 from epibench.training.network import FlatParameters, NetworkKeys, NetworkTraining, train_network
@@ -297,7 +298,7 @@ class TestPool:
 
     def test_counts_the_trunk_once_in_what_it_costs(self, pool_of: Any) -> None:
         pool, plain = pool_of("depth", "encoder.2"), pool_of("depth", "encoder.2", shared_stages=lambda names: 0)
-        flops = [[count_flops(each, images(), (32, 48), size) for size in (1, 2, 3)] for each in (pool, plain)]
+        flops = [[count_flops(each, images(), (32, 48), range(size)) for size in (1, 2, 3)] for each in (pool, plain)]
         (one, two, three), (network, _, networks) = flops
         assert one == network
         assert networks == 3 * network

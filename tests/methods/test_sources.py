@@ -24,7 +24,8 @@ from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.train import Machine, Run, Trained, collect_trained, jobs_of, train_networks, waves
-from epibench.runs.trainers import TrainJob, source_jobs, train_job
+from epibench.runs.train_job import TrainJob, source_jobs
+from epibench.runs.trainers import train_job
 from epibench.training import network
 from epibench.training.state import Pacer, Weights
 

@@ -32,9 +32,12 @@ from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.results import RunResults
 from epibench.runs.checkpoints import save_tensors
 from epibench.runs.folder import RunFolder
+from epibench.runs.image_training import augment_of, open_training_data
 from epibench.runs.run import carry_out
 from epibench.runs.train import Machine, Run, collect_trained
-from epibench.runs.trainers import TrainJob, augment_of, open_training_data, train_job, view_of
+from epibench.runs.train_job import TrainJob
+from epibench.runs.trained_views import view_of
+from epibench.runs.trainers import train_job
 from epibench.training.rules import Step
 from epibench.training.stacked import OBJECTIVES
 from epibench.training.state import Weights

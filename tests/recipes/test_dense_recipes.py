@@ -11,7 +11,7 @@ from epibench.members.draws import make_draws
 from epibench.methods.chains import Chains
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
-from epibench.runs.trainers import large_training
+from epibench.runs.image_training import large_training
 
 
 def recipe(name: str) -> DenseRecipe:

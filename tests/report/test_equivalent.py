@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from html_tree import Node
 
-from epibench.report.equivalent import EnsembleCurve, Equivalent, Scores, equivalent_members, equivalents
+from epibench.report.equivalent import (
+    EnsembleCurve,
+    Equivalent,
+    Scores,
+    equivalent_members,
+    equivalents,
+    resampled_means,
+)
 from epibench.report.equivalent_section import BETTER, ensembles_of, equivalents_on, scores_of
 from epibench.report.export import Subjects
 from epibench.report.latex import tables_of
@@ -96,13 +103,24 @@ def test_draws_of_one_network_count_once() -> None:
     values = list(2.2 + 0.2 * np.random.default_rng(3).normal(size=40))
     (alone,), (shared,) = (
         equivalents(steady(), scores({4: values}, pool), "mine").values()
-        for pool in (PoolSize(160, 40, 40), PoolSize(160, 40, 2))
+        for pool in (PoolSize(160, 40, 40), PoolSize(160, 40, 5))
     )
     assert alone.low is not None
     assert alone.high is not None
     assert shared.low is not None
     assert shared.high is not None
     assert math.log(shared.high / shared.low) > 2 * math.log(alone.high / alone.low)
+
+
+@pytest.mark.parametrize("number", [2, 3, 5, 20])
+def test_intervals_of_few_draws_cover_as_often_as_those_of_many(number: int) -> None:
+    generator, covered = np.random.default_rng(number), list[bool]()
+    for _ in range(600):
+        found = resampled_means(scores({1: list(generator.normal(size=number))}), 1, "mine")
+        assert found is not None
+        low, high = np.quantile(found, (0.05, 0.95))
+        covered.append(bool(low < 0 < high))
+    assert 0.86 < np.mean(covered) < 0.94  # 90 %; the mean of 600 has a standard error of 1.2 %
 
 
 def test_where_sets_overlap_the_variation_is_that_of_a_smaller_m() -> None:

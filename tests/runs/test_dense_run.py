@@ -29,7 +29,8 @@ from epibench.recipes.dense import DenseRecipe
 from epibench.runs import images, trainers
 from epibench.runs.checkpoints import Checkpoints, save_tensors
 from epibench.runs.folder import RunFolder
-from epibench.runs.trainers import TrainJob, train_job
+from epibench.runs.train_job import TrainJob
+from epibench.runs.trainers import train_job
 from epibench.store.formats import open_store
 from epibench.street import StreetDataset
 from epibench.street.dataset import as_sample

@@ -25,7 +25,7 @@ from epibench.errors import InputError
 from epibench.recipes import Recipe
 from epibench.runs.checkpoints import Checkpoints, save_tensors
 from epibench.runs.shards import EvaluateJob
-from epibench.runs.trainers import TrainJob
+from epibench.runs.train_job import TrainJob
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'epibench[cloud]'")
 SAME = ("summary", "draws", "curves", "pictures", "methods", "overlap", "training", "domains", "failed", "recipe")

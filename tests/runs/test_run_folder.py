@@ -17,7 +17,7 @@ from epibench.errors import InputError
 from epibench.recipes.toy import ToyRecipe
 from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder, holder, is_locked, locked, share_work
-from epibench.runs.trainers import TrainJob
+from epibench.runs.train_job import TrainJob
 from epibench.training.state import TrainingState
 
 

@@ -19,7 +19,8 @@ from epibench.errors import InputError
 from epibench.runs import training_log
 from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.checks import check_logging
-from epibench.runs.trainers import TrainJob, train_job
+from epibench.runs.train_job import TrainJob
+from epibench.runs.trainers import train_job
 from epibench.runs.training_log import TrainingLog
 from epibench.training.state import LogRow
 
@@ -33,7 +34,8 @@ import os, signal, sys
 from pathlib import Path
 from small_dense_recipe import small_dense
 from epibench.runs.checkpoints import Checkpoints
-from epibench.runs.trainers import TrainJob, train_job
+from epibench.runs.train_job import TrainJob
+from epibench.runs.trainers import train_job
 from epibench.training import network
 from epibench.training.state import Pacer
 network.LOG_EVERY = 2

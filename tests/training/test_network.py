@@ -26,7 +26,8 @@ from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.recipes.dense import DenseRecipe
-from epibench.runs.trainers import TrainJob, train_job
+from epibench.runs.train_job import TrainJob
+from epibench.runs.trainers import train_job
 from epibench.training import network
 from epibench.training.network import (
     NetworkKeys,

@@ -7,9 +7,10 @@ what a pool really runs, not multiplied by M.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from epibench.likelihoods import LIKELIHOODS
-from epibench.members.draws import Draws
+from epibench.members.draws import Draws, Members
 from epibench.members.maps import Size, joined
 from epibench.members.networks import ImagePool
 from epibench.members.on_images import bands
@@ -44,21 +45,23 @@ def num_parameters(network: nn.Module) -> int:
 
 
 def cost_per_image(
-    pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, sizes: Sequence[int]
+    pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, draws: Draws
 ) -> dict[int, ImageCost]:
-    """Seconds and peak bytes of predicting one image with the first M members, by M: their passes and their mixture.
+    """Seconds and peak bytes of predicting one image with the first draw of M, by M: its passes and their mixture.
 
     The peak is that of their weights and of all that is needed beside them for a moment. Operations are those of their
     passes alone.
     """
-    return {size: _measure(pool, inputs, image_size, size) for size in sizes}
+    first = {size: draws.sets[draws.of_size(size)[0]] for size in draws.sizes}
+    return {size: _measure(pool, inputs, image_size, members) for size, members in first.items()}
 
 
-def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, size: int) -> ImageCost:
+def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, drawn: Members) -> ImageCost:
+    size = len(drawn)
     weights = torch.full((1, size), 1 / size, dtype=torch.float64, device=pool.device)
 
     def predict() -> None:
-        parts = pool.resident_slices(slice(0, size))
+        parts = resident_slices(pool, drawn)
         maps = joined([pool.outputs(inputs, members, range(1), image_size) for members in parts])
         for rows in bands(maps.size, chunk_size(1, size, maps.num_classes, pool.device)):
             predictive = LIKELIHOODS[pool.kind].combine(maps.pixels(0, rows), weights)
@@ -76,24 +79,37 @@ def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, si
         seconds.append(time.perf_counter() - started)
     cuda = pool.device.type == "cuda"
     most = int(torch.cuda.max_memory_allocated(pool.device)) if cuda else _status("VmHWM")
-    weight_bytes = pool.weight_bytes(slice(0, size))
+    weight_bytes = sum(map(pool.weight_bytes, neighbours(drawn)))
     needed = None if before is None or most is None else most - before + weight_bytes
     return ImageCost(
         seconds=statistics.median(seconds),
         peak_bytes=needed,
-        flops=count_flops(pool, inputs, image_size, size),
+        flops=count_flops(pool, inputs, image_size, drawn),
         weight_bytes=weight_bytes or None,
     )
 
 
-def count_flops(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, size: int) -> int | None:
-    """Floating-point operations of the first `size` members on one image (a multiplication and an addition: two).
+def neighbours(drawn: Sequence[int]) -> Iterator[slice]:
+    """The members of a draw as slices of those that follow each other, in which what they share is computed once."""
+    ordered = sorted(drawn)
+    starts = [at for at, member in enumerate(ordered) if at == 0 or member != ordered[at - 1] + 1]
+    for start, end in itertools.pairwise([*starts, len(ordered)]):
+        yield slice(ordered[start], ordered[end - 1] + 1)
+
+
+def resident_slices(pool: ImagePool, drawn: Sequence[int]) -> Iterator[slice]:
+    """The members of a draw in slices whose weights are on the device together."""
+    return itertools.chain.from_iterable(map(pool.resident_slices, neighbours(drawn)))
+
+
+def count_flops(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, drawn: Sequence[int]) -> int | None:
+    """Floating-point operations of some members on one image (a multiplication and an addition: two).
 
     What members share is computed, and counted, once. None where nothing can be seen, as in models of other frameworks.
     """
     counter = FlopCounterMode(display=False)
     with in_this_thread(), pool.uncompiled(), counter:
-        for members in pool.resident_slices(slice(0, size)):
+        for members in resident_slices(pool, drawn):
             pool.outputs(inputs, members, range(1), image_size)
     return int(counter.get_total_flops()) or None
 

@@ -212,7 +212,7 @@ class Method(BaseModel, ABC):
             for snapshot in range(len(self.keep))
             for number in range(passes * repeats)
         )
-        if self.plan in ("random", "disjoint") and len(members) == len(networks):
+        if self.plan in ("random", "disjoint"):  # sets are of all members, whichever network they are of
             return MemberTable(members, self.plan, None)
         group = tuple(member.network * repeats + member.number // passes for member in members)
         return MemberTable(members, self.plan, group)

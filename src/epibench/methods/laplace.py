@@ -7,20 +7,21 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from epibench.methods.contract import AFTER_TRAINING, Member, MemberTable, TrainedNetwork
+from epibench.methods.contract import AFTER_TRAINING, Member, TrainedNetwork
 from epibench.methods.optimised import Optimised
 from epibench.plans import Plan
 from epibench.training.state import Weights
 
 
 class Laplace(Optimised):
-    """Networks of another method, as they are; members are samples of the weights of their last layer.
+    """Networks of another method; members are samples of the weights of their last layer.
 
-    of: the method whose networks these are. mixed: draws are of all samples of all networks; otherwise of the first M
-    samples of each network. curvature: of the last layer, the whole matrix, or the product of two factors; `auto` is
-    the former where it is small. precision: of the prior on the last layer, by the marginal likelihood, by training
-    images that are held out of the curvature (one of five), or a number. observations: that an image counts as, however
-    many pixels it has. num_pixels: of each image, about so many, drawn at random, stand for all; None: all of them.
+    of: the method whose networks these are, as they are, or trained on for `num_epochs`. mixed: draws are of all
+    samples of all networks; otherwise of the first M of each. curvature: of the last layer, the whole matrix,
+    or the product of two factors; `auto` is the former where it is small. precision: of the prior on the last layer, by
+    the marginal likelihood, by training images that are held out of the curvature (one of five), or a number.
+    observations: that an image counts as, however many pixels it has. num_pixels: of each image, about so many, drawn
+    at random, stand for all; None: all of them.
     """
 
     name: ClassVar[str] = "laplace"
@@ -55,19 +56,13 @@ class Laplace(Optimised):
         return "random" if self.mixed else "prefix"
 
     @property
-    def largest_draw(self) -> int:
-        """All samples of a network, or of all networks."""
-        return self.num_samples * (self.num_networks if self.mixed else 1)
+    def passes(self) -> tuple[int, int]:
+        """The samples of a network."""
+        return (self.num_samples, 1)
 
     def shared_stages(self, names: Sequence[str]) -> int:
         """All but the last one: only the last layer differs."""
         return len(names) - 1
-
-    def members(self, networks: Sequence[int]) -> MemberTable:
-        """The samples of every network."""
-        last = len(self.keep) - 1
-        members = tuple(Member(network, last, number) for network in networks for number in range(self.num_samples))
-        return MemberTable(members, self.plan, None if self.mixed else tuple(member.network for member in members))
 
     def posterior(self, trained: TrainedNetwork) -> Weights:
         """The Gaussian of the last layers: curvature and prior precision of each."""
@@ -91,6 +86,9 @@ class Laplace(Optimised):
         """Those of the network, with a sample in its last layers."""
         from functools import partial
 
+        from epibench.parallel import silenced_torch_threads
         from epibench.training.laplace import sampled
 
-        return sampled(trained.posterior, trained.kept(member.snapshot), partial(trained.key, "sample", member.number))
+        key = partial(trained.key, "sample", member.number)
+        with silenced_torch_threads():
+            return sampled(trained.posterior, trained.kept(member.snapshot), key)

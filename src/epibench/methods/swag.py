@@ -179,17 +179,19 @@ class SWAG(SWA):
 
     def sample(self, number: int, fitted: Weights, key: Callable[..., int]) -> dict[str, Tensor]:
         """Weights of the Gaussian: half of the variance independent for every one, half along the snapshots."""
+        from epibench.parallel import silenced_torch_threads
         from epibench.randomness import normal_of
 
         weights = {name.removeprefix("fixed."): each for name, each in fitted.items() if name.startswith("fixed.")}
         names = [name.removeprefix("mean.") for name in fitted if name.startswith("mean.")]
         count = len(fitted[f"deviations.{names[0]}"])
         along = normal_of(key("sample", number), (count,)) / math.sqrt(2 * (count - 1))
-        for name in names:
-            std, deviations = fitted[f"std.{name}"], fitted[f"deviations.{name}"]
-            alone = normal_of(key("sample", number, name), std.shape) / math.sqrt(2)
-            change = (along @ deviations.view(count, -1)).view_as(std).addcmul_(alone, std)
-            weights[name] = fitted[f"mean.{name}"] + self.scale * change
+        with silenced_torch_threads():  # on a CPU numbers must not depend on how many there are
+            for name in names:
+                std, deviations = fitted[f"std.{name}"], fitted[f"deviations.{name}"]
+                alone = normal_of(key("sample", number, name), std.shape) / math.sqrt(2)
+                change = (along @ deviations.view(count, -1)).view_as(std).addcmul_(alone, std)
+                weights[name] = fitted[f"mean.{name}"] + self.scale * change
         return weights
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:

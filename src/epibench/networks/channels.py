@@ -87,6 +87,10 @@ class Channels:
 
     def _make(self, conv: nn.Module, norm: nn.Module | None, outputs: Features) -> None:
         first, name = 0, self._names[conv]
+        if norm is not None and not (isinstance(norm, nn.BatchNorm2d) and norm.affine and norm.track_running_stats):
+            raise InputError(
+                f"channel_groups: {norm} is no batch norm with weights and statistics; leave the channels as they are"
+            )
         for group in outputs:
             group.makers.append(Place(name, first, None if norm is None else self._names[norm]))
             first += group.size

@@ -55,7 +55,8 @@ def read_recipe(path: Path) -> Recipe:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such recipe file") from None
+        what = "recipe file" if path.suffix == ".json" else "folder of a run, and no such recipe file"
+        raise InputError(f"{path}: there is no such {what}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a readable recipe ({error})") from None
     if not isinstance(content, dict):

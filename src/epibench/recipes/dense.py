@@ -343,6 +343,8 @@ class DenseRecipe(Recipe):
         changed = self.variants[name].network if name in self.variants else {}
         if not changed:
             return self.network
+        if isinstance(self.network, OwnNetwork) and isinstance(options := changed.get("options"), dict):
+            changed = {**changed, "options": {**self.network.options, **options}}
         try:
             return type(self.network).model_validate({**self.network.model_dump(), **changed})
         except ValidationError as error:

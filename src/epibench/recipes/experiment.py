@@ -216,14 +216,17 @@ class Recipe(Options):
             if (number := self.method(source).num_trained) < wanted:
                 raise ValueError(
                     f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has "
-                    f"{number}; let it have as many, or {name} fewer"
-                    f"{self.setting(name, 'of')}: {name} starts from {wanted} networks of {source}, which has {number}"
-                    f"; give it more, or {name} fewer"
+                    f"{number}; give it more, or {name} fewer"
                 )
             if type(self.method(source)).build is not Method.build:
                 raise ValueError(
                     f"{self.setting(name, 'of')}: networks of {source} are trained in a form of their own, from which "
                     f"no others can start; take another method"
+                )
+            if self.method(source).fits:
+                raise ValueError(
+                    f"{self.setting(name, 'of')}: members of {source} are made of its networks after training, and are "
+                    f"not what others would start from; take another method"
                 )
 
     def training_settings(self, name: str) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.experiment import Variant
 from epibench.recipes.images import (
     ENCODER,
+    EXACT,
+    clean_to_wild,
     compared,
     folder_segmentation,
     street_depth,
@@ -23,8 +25,16 @@ ON_POINTS = (
     *("shared_trunk", "pruned"),
 )
 TIMES = 4  # how much longer, or larger, a single network is than one of an ensemble
-SHARES = (30, 50, 70, 90)  # percent of the channels that are pruned
+SHARES = (30, 50, 70, 90)  # percent of the channels that are pruned; of few, some always stay
 SCALED = ("identity", "flip", "scale 0.75", "flip scale 1.25")
+SMALL: dict[str, Any] = {  # what two cores can do in twenty minutes
+    "num_members": 6,
+    "num_networks": 2,
+    "num_costly": 1,
+    "num_passes": 4,
+    "rate": 0.2,
+    "multiple": 1,
+}
 METHODS_OF_THE_FIELD = (
     *("ensemble", "mc_dropout", "map_long", "map_wide", "ensemble_narrow", "snapshot", "snapshot_long", "swa", "swag"),
     *("multi_swag", "laplace", "shared_trunk", "trunk_frozen", *(f"pruned_{share}" for share in SHARES), "sparse_90"),
@@ -37,21 +47,26 @@ def field(
     wide: Mapping[str, Any],
     narrow: Mapping[str, Any] | None,
     multiple: int = 8,
+    num_costly: int | None = None,
     **numbers: Any,
 ) -> dict[str, Any]:
     """All methods with the options of `compared`, and variants of them.
 
     wide: a network that costs about `TIMES` as much as the recipe's; narrow: one that costs as much less, None where
-    there is none; multiple: channels that stay after pruning are a multiple of it; numbers: of networks, members and
-    passes, as `compared` takes them.
+    there is none; multiple: channels that stay after pruning are a multiple of it; num_costly: of networks that take
+    `TIMES` as much training, None: as many as of others; numbers: of networks, members and passes, as `compared` takes
+    them.
     """
     longer = {"num_epochs": TIMES * trained["num_epochs"]}
-    few = {"num_restarts": numbers["num_networks"]}
+    costly = num_costly or numbers["num_networks"]
+    few = {"num_restarts": costly}
     variants = {
         "map_long": Variant(method="map", label=f"One network, trained {TIMES} × as long", options={**few, **longer}),
         "map_wide": Variant(method="map", label=f"One network, {TIMES} × as large", options=few, network=dict(wide)),
         "snapshot_long": Variant(
-            method="snapshot", label=f"Snapshot ensemble, trained {TIMES} × as long", options=longer
+            method="snapshot",
+            label=f"Snapshot ensemble, trained {TIMES} × as long",
+            options={"num_networks": costly, **longer},
         ),
         "trunk_frozen": Variant(method="shared_trunk", label="Heads on a frozen trunk", options={"frozen": True}),
         "sparse_90": Variant(
@@ -59,7 +74,7 @@ def field(
         ),
     }
     for share in SHARES:
-        label = f"Ensembling, {share} % of channels pruned"
+        label = f"Ensembling, up to {share} % of channels pruned"
         variants[f"pruned_{share}"] = Variant(
             method="pruned", label=label, options={"share": share / 100, "multiple": multiple}
         )
@@ -73,20 +88,19 @@ def field(
 def street_depth_methods() -> DenseRecipe:
     """Clean to wild on two cores, with every method."""
     trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 4e-3}
-    numbers: dict[str, Any] = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2, "shared": ENCODER}
     # Networks of the recipe are as narrow as can be: there are none that cost less.
-    options = field(trained, {"width": 16}, None, multiple=1, **numbers)
+    options = field(trained, {"width": 16}, None, **SMALL, shared=ENCODER)
+    data = clean_to_wild(256, 16, (128, 256), without=EXACT)
     return named(street_depth(), "Depth completion", 20).changed(
-        {"training": {"epoch_steps": 30}}, **{**options, "members": (1, 2, 4)}
+        {"training": {"epoch_steps": 25}}, **{**options, "members": (1, 2, 4), "data": data}
     )
 
 
 def street_segmentation_methods() -> DenseRecipe:
     """Clean to wild on two cores, with every method."""
     trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 1e-2}
-    numbers: dict[str, Any] = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2}
     narrow, wide = ({"width": width, "head_width": 2 * width} for width in (8, 32))
-    options = field(trained, wide, narrow, multiple=1, **numbers)
+    options = field(trained, wide, narrow, **SMALL)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
     return named(street_segmentation(), "Segmentation", 20).changed(
         {"training": {"epoch_steps": 50}}, **{**options, "members": (1, 2, 4)}

@@ -9,6 +9,7 @@ ensemble's, or better than any, has a bound.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ Array = npt.NDArray[np.float64]
 
 RESAMPLES = 1000
 ENDS = (0.05, 0.95)  # of the interval
+NORMAL = 1.645  # the 95 % point of a normal distribution, and those of Student's t with 1, 2, … degrees of freedom
+STUDENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
 SEED = 0
 
 
@@ -97,10 +100,18 @@ def equivalent_members(sizes: Sequence[int], means: Array, score: Array) -> Arra
     return np.where(reached.any(axis=-1), found, np.inf)
 
 
+def small_sample(number: int) -> float:
+    """By how much deviations of resampled means of few values are too small: their spread, and Student's t."""
+    freedom = number - 1
+    quantile = STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL + (NORMAL**3 + NORMAL) / (4 * freedom)
+    return math.sqrt(number / freedom) * quantile / NORMAL
+
+
 def resampled_means(scores: Scores, m: int, name: str) -> Array | None:
     """Means as other draws would have given them, (resample,): the mean, and means of its draws' deviations from it.
 
-    Of n draws as many are drawn, with replacement, as are independent. Where fewer than two are (M > pool/2), the
+    Of n draws as many are drawn, with replacement, as are independent; of few, deviations are widened so that a normal
+    score would be covered as often as the interval says. Where fewer than two are independent (M > pool/2), the
     deviations are those of the largest smaller M that has two; None where no M has. name: decides the random numbers.
     """
     for size in sorted((size for size in scores.draws if size <= m), reverse=True):
@@ -109,7 +120,7 @@ def resampled_means(scores: Scores, m: int, name: str) -> Array | None:
         if number >= 2:
             generator = np.random.default_rng([SEED, zlib.crc32(name.encode()), size])
             chosen = generator.integers(len(values), size=(RESAMPLES, number))
-            deviations: Array = (values - values.mean())[chosen].mean(axis=1)
+            deviations: Array = (values - values.mean())[chosen].mean(axis=1) * small_sample(number)
             return scores.means[m] + deviations
     return None
 

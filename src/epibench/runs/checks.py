@@ -25,7 +25,7 @@ from epibench.plans import evenly_spaced
 from epibench.recipes import DenseRecipe, Recipe
 from epibench.runs.domains import ImageData
 from epibench.runs.folder import RunFolder
-from epibench.runs.trainers import augment_of, network_as_trained
+from epibench.runs.image_training import augment_of, network_as_trained
 from epibench.runs.training_log import check_log
 from epibench.street import StreetDataset
 

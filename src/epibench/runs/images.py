@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import torch
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -187,7 +188,9 @@ class ImageEvaluation:
     def image_cost(self, fitted: DrawnMethod) -> Cost:
         """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
         first = next(iter(self.domains))
-        key = fitted.fingerprint(self.options, self.domains[first].identity, COST)
+        device = fitted.pool.device
+        where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        key = fitted.fingerprint(self.options, self.domains[first].identity, COST, where)
         file = self.folder.path / "evaluation" / f"{fitted.name}-{key[:SHORT]}.cost.json"
 
         def done(lock: Path) -> bool:
@@ -213,11 +216,13 @@ class ImageEvaluation:
             return Cost(parameters=num_parameters(pool.plain_network()), train_seconds=0.0)
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
         height, width = sample.target.shape
+        per_image = cost_per_image(pool, inputs, (height, width), fitted.draws)
+        one = per_image[1].flops if 1 in per_image else count_flops(pool, inputs, (height, width), (0,))
         return Cost(
             parameters=num_parameters(pool.plain_network()),
-            flops=count_flops(pool, inputs, (height, width), 1),
+            flops=one,
             image_size=list(sample.target.shape),
-            per_image=cost_per_image(pool, inputs, (height, width), fitted.draws.sizes),
+            per_image=per_image,
             train_seconds=0.0,
         )
 

@@ -29,9 +29,10 @@ from epibench.recipes import DenseRecipe
 from epibench.runs.checks import Check, Step
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
+from epibench.runs.image_training import augment_of, network_as_trained, precision_of
 from epibench.runs.images import SHARE_OF_MEMORY
 from epibench.runs.train import Run, draws_of, jobs_of, waves
-from epibench.runs.trainers import TrainJob, augment_of, network_as_trained, precision_of
+from epibench.runs.train_job import TrainJob
 
 Value = TypeVar("Value")
 GIGABYTE = 1e9

@@ -20,7 +20,9 @@ from epibench.recipes import DenseRecipe, Recipe
 from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary, TrainingLog
 from epibench.runs.executors import Executor, JobNeeds, LocalExecutor, open_executor
 from epibench.runs.folder import RunFolder, share_work
-from epibench.runs.trainers import TrainJob, finite_networks, sharing_memory, stacks, train_job, view_of
+from epibench.runs.train_job import TrainJob, sharing_memory, stacks
+from epibench.runs.trained_views import finite_networks, view_of
+from epibench.runs.trainers import train_job
 from epibench.training.state import Weights
 
 PROCESS_MEMORY = 10**9  # bytes of a process: its libraries and data, beside the weights
@@ -282,6 +284,8 @@ def collect_trained(run: Run, name: str) -> Trained:
             continue
         if (notes := job.files.finished()) is None:
             raise InputError(f"{name}: network {job.networks[0]} was not trained; run the same command again")
+        if unfitted := job.unfitted:
+            raise InputError(f"{name}: nothing was fitted to network {unfitted[0]} yet; run the same command again")
         seconds += notes.number("seconds") + job.fitting_seconds
         if rows := notes.log():
             steps, losses = [row.step for row in rows], [row.loss for row in rows]

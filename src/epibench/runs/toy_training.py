@@ -1,0 +1,42 @@
+"""What a recipe says about training on a toy problem."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epibench.data.batch import Points
+from epibench.data.sets.toy import ToyProblem, make_toy
+from epibench.methods.contract import Method
+from epibench.methods.map import Direct
+from epibench.networks.mlp import StackedMLP
+from epibench.recipes import Recipe, ToyRecipe
+from epibench.training.stacked import OBJECTIVES, StackedTraining
+
+TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
+
+
+def toy_problem(recipe: Recipe) -> ToyProblem:
+    """The toy problem of a recipe, with its training data."""
+    assert isinstance(recipe, ToyRecipe)
+    path = None if recipe.data.path is None else Path(recipe.data.path)
+    return make_toy(recipe.problem, recipe.data.seed, path)
+
+
+def toy_network(recipe: ToyRecipe, toy: ToyProblem, kind: str | None = None) -> StackedMLP:
+    """The networks of a recipe: mean and log variance apart, or one with two logits."""
+    kind = kind or toy.kind
+    return StackedMLP(toy.grid.shape[1], TOY_OUTPUTS[kind], OBJECTIVES[kind].heads, recipe.hidden)
+
+
+def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> StackedTraining:
+    """How a method trains its networks on a toy problem: on the posterior, U/N."""
+    kind = "direct" if isinstance(method, Direct) else toy.kind
+    plain = StackedTraining(
+        **vars(method.training),
+        network=toy_network(recipe, toy, kind),
+        objective=OBJECTIVES[kind],
+        data=Points(toy.train.inputs, toy.train.target),
+        prior_precision=1 / recipe.prior_scale**2 if method.prior else 0.0,
+        drop_diverged=method.diverged == "drop",
+    )
+    return method.stack(plain)
