@@ -157,3 +157,23 @@ def test_packed_ensembles_are_narrow_networks_side_by_side() -> None:
         image = torch.rand(2, 3, *SIZE)
         expected = torch.cat([network(image) for network in apart], 1)
         assert distance(packed(image), expected) < 1e-6
+
+
+class Functional(nn.Module):
+    """A user's network that takes the weight of a layer instead of calling it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 2, 1)
+
+    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        return nn.functional.conv2d(self.first(inputs["image"] / 255), self.last.weight)
+
+
+def test_a_layer_that_is_trained_without_being_called_is_refused() -> None:
+    network = share_among(Functional(), 2, random_signs)
+    with pytest.raises(InputError, match=r"takes the weight of Conv2d\(4, 2, .* without calling it"):
+        network(make_inputs(2)).sum().backward()
+    unused = share_among(Perceptron(), 2, random_signs)
+    unused.aside = nn.Linear(2, 2)
+    unused(make_inputs(2)).sum().backward()  # a layer that nothing is done with is none of its business

@@ -14,7 +14,7 @@ from epibench.plans import Plan
 from epibench.training.state import Weights
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 
 class BatchEnsemble(Optimised):
@@ -77,18 +77,13 @@ class BatchEnsemble(Optimised):
 
     def posterior(self, trained: TrainedNetwork) -> Weights:
         """The statistics of batch norm of every member."""
-        fitted: dict[str, Tensor] = {}
-        for number in range(self.num_members):
-            statistics = trained.statistics(self._folded(number, trained), self.refresh_batches)
-            fitted |= {f"{number}.{name}": each for name, each in statistics.items()}
-        return fitted
+        return trained.refresh(partial(self._folded, trained), self.num_members, self.refresh_batches)
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
         """Those of the plain network that the member is."""
-        owner, folded = f"{member.number}.", self._folded(member.number, trained)
-        return {name: trained.posterior.get(owner + name, each) for name, each in folded.items()}
+        return trained.refreshed(self._folded(trained, member.number), member.number)
 
-    def _folded(self, number: int, trained: TrainedNetwork) -> Weights:
+    def _folded(self, trained: TrainedNetwork, number: int) -> Weights:
         from epibench.networks.batch_ensemble import member_weights
 
         return member_weights(trained.kept(0), self.num_members, number)

@@ -152,13 +152,8 @@ class Chains(Method):
 
     def posterior(self, trained: TrainedNetwork) -> Weights:
         """The statistics of batch norm for every snapshot."""
-        fitted: dict[str, Tensor] = {}
-        for snapshot in range(len(self.keep)):
-            statistics = trained.statistics(trained.kept(snapshot), self.refresh_batches)
-            fitted |= {f"{snapshot}.{name}": each for name, each in statistics.items()}
-        return fitted
+        return trained.refresh(trained.kept, len(self.keep), self.refresh_batches)
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
         """Those of the snapshot, with its own statistics of batch norm."""
-        owner, kept = f"{member.snapshot}.", trained.kept(member.snapshot)
-        return {name: trained.posterior.get(owner + name, each) for name, each in kept.items()}
+        return trained.refreshed(trained.kept(member.snapshot), member.snapshot)

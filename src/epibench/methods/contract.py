@@ -74,6 +74,20 @@ class TrainedNetwork:
     likelihood: str = "gaussian"
     class_weights: Callable[[], tuple[float, ...] | None] = lambda: None
 
+    def refresh(self, made: Callable[[int], Weights], count: int, num_batches: int) -> dict[str, Tensor]:
+        """The statistics of several weights that are made of it, by number and name, for `posterior`."""
+        fitted = dict[str, "Tensor"]()
+        for number in range(count):
+            statistics = self.statistics(made(number), num_batches)
+            if not statistics:  # there is no batch norm
+                break
+            fitted |= {f"{number}.{name}": each for name, each in statistics.items()}
+        return fitted
+
+    def refreshed(self, weights: Weights, number: int) -> Weights:
+        """Weights with the statistics that `refresh` has found for those of a number, if it has."""
+        return {name: self.posterior.get(f"{number}.{name}", each) for name, each in weights.items()}
+
 
 class Method(BaseModel, ABC):
     """How many networks (`num_trained`), how they move (`rule`, `schedule`, `keep`), what the members are (`members`).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field, model_validator
@@ -108,15 +109,11 @@ class SWA(Optimised):
                     mean[name] = mean[name].add_(share) if name in mean else share
         return mean
 
-    def statistics(self, weights: Weights, trained: TrainedNetwork) -> Weights:
-        """Those of batch norm that belong to weights; none where they are not computed anew."""
-        return trained.statistics(weights, self.refresh_batches) if self.refresh_batches else {}
-
     def posterior(self, trained: TrainedNetwork) -> Weights:
         """The mean as the weights of a network."""
         last, mean = trained.kept(len(self.keep) - 1), self.mean(trained)
         weights = {name: mean[name].to(each.dtype) if name in mean else each for name, each in last.items()}
-        return {**weights, **self.statistics(weights, trained)}
+        return weights if not self.refresh_batches else {**weights, **trained.statistics(weights, self.refresh_batches)}
 
     @property
     def fitted_size(self) -> float:
@@ -165,12 +162,10 @@ class SWAG(SWA):
         for name in mean:
             spread = torch.linalg.vector_norm(fitted[f"deviations.{name}"], dim=0)
             fitted[f"std.{name}"] = spread / math.sqrt(count)
-        for number in range(self.num_samples):
-            statistics = self.statistics(self.sample(number, fitted, trained.key), trained)
-            if not statistics:  # there is no batch norm
-                break
-            fitted |= {f"sample.{number}.{name}": each for name, each in statistics.items()}
-        return fitted
+        if not self.refresh_batches:
+            return fitted
+        sample = partial(self.sample, fitted=fitted, key=trained.key)
+        return fitted | trained.refresh(sample, self.num_samples, self.refresh_batches)
 
     @property
     def fitted_size(self) -> float:
@@ -196,9 +191,7 @@ class SWAG(SWA):
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
         """A sample, with its own statistics of batch norm."""
-        fitted, owner = trained.posterior, f"sample.{member.number}."
-        sample = self.sample(member.number, fitted, trained.key)
-        return {name: fitted.get(owner + name, each) for name, each in sample.items()}
+        return trained.refreshed(self.sample(member.number, trained.posterior, trained.key), member.number)
 
 
 class MultiSWAG(SWAG):

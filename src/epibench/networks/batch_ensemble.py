@@ -18,6 +18,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from epibench.errors import InputError
 
 LAYERS = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear)
+CALLED = "called_for_members"
 # Vectors along the first and the second axis of a layer's weight, and biases, of all members one after another: flat,
 # so that weight decay leaves them alone, as it does all scales and biases.
 ROWS, COLUMNS, BIAS = "member_rows", "member_columns", "member_bias"
@@ -55,12 +56,24 @@ def _share(layer: nn.Conv2d | nn.ConvTranspose2d | nn.Linear, members: int, draw
         layer.register_parameter("bias", None)
     sides = (ROWS, COLUMNS) if isinstance(layer, nn.ConvTranspose2d) else (COLUMNS, ROWS)
     axis = -1 if isinstance(layer, nn.Linear) else 1
+    if weight.requires_grad:
+        weight.register_hook(partial(_check_called, layer))
     layer.register_forward_pre_hook(partial(_before, vectors=sides[0], members=members, axis=axis))
     layer.register_forward_hook(partial(_after, vectors=sides[1], members=members, axis=axis))
 
 
+def _check_called(layer: nn.Module, _: Tensor) -> None:
+    """Refuse a layer that is trained through its weight alone: members would share it, and differ once they predict."""
+    if not getattr(layer, CALLED, False):
+        raise InputError(
+            f"BatchEnsemble: the network takes the weight of {layer} without calling it, so that members cannot have "
+            f"vectors there; call the layer, or take another method"
+        )
+
+
 def _before(layer: nn.Module, inputs: tuple[Any, ...], *, vectors: str, members: int, axis: int) -> tuple[Any, ...]:
     values, *others = inputs
+    setattr(layer, CALLED, True)
     return (values * _by_image(getattr(layer, vectors), values, members, axis), *others)
 
 

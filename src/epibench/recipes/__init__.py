@@ -31,7 +31,7 @@ RECIPES: dict[str, Recipe] = {
         *(each for full in map(methods.toy_methods, toy.published()) for each in (full, toy.quick(full))),
         *(methods.street_depth_methods(), methods.street_depth_methods_large()),
         *(methods.street_segmentation_methods(), methods.street_segmentation_methods_large()),
-        methods.folder_segmentation_methods(),
+        *(methods.folder_segmentation_methods(), methods.folder_segmentation_methods_small()),
     )
 }
 

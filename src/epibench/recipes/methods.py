@@ -25,7 +25,7 @@ ON_POINTS = (
     *("shared_trunk", "pruned"),
 )
 TIMES = 4  # how much longer, or larger, a single network is than one of an ensemble
-SHARES = (30, 50, 70, 90)  # percent of the channels that are pruned; of few, some always stay
+SHARES = (0, 30, 50, 70, 90)  # percent of the channels that are pruned; of few, some always stay
 SCALED = ("identity", "flip", "scale 0.75", "flip scale 1.25")
 SMALL: dict[str, Any] = {  # what two cores can do in twenty minutes
     "num_members": 6,
@@ -35,6 +35,7 @@ SMALL: dict[str, Any] = {  # what two cores can do in twenty minutes
     "rate": 0.2,
     "multiple": 1,
 }
+ONE_PICTURE = {"evaluation": {"pictures": 1}}  # of each domain: there are many methods
 METHODS_OF_THE_FIELD = (
     *("ensemble", "mc_dropout", "map_long", "map_wide", "ensemble_narrow", "snapshot", "snapshot_long", "swa", "swag"),
     *("multi_swag", "laplace", "shared_trunk", "trunk_frozen", *(f"pruned_{share}" for share in SHARES), "sparse_90"),
@@ -61,25 +62,25 @@ def field(
     costly = num_costly or numbers["num_networks"]
     few = {"num_restarts": costly}
     variants = {
-        "map_long": Variant(method="map", label=f"One network, trained {TIMES} × as long", options={**few, **longer}),
-        "map_wide": Variant(method="map", label=f"One network, {TIMES} × as large", options=few, network=dict(wide)),
+        "map_long": Variant(method="map", label=f"{TIMES} × as long, one network", options={**few, **longer}),
+        "map_wide": Variant(method="map", label=f"{TIMES} × as large, one network", options=few, network=dict(wide)),
         "snapshot_long": Variant(
             method="snapshot",
-            label=f"Snapshot ensemble, trained {TIMES} × as long",
+            label=f"{TIMES} × as long, snapshots",
             options={"num_networks": costly, **longer},
         ),
-        "trunk_frozen": Variant(method="shared_trunk", label="Heads on a frozen trunk", options={"frozen": True}),
+        "trunk_frozen": Variant(method="shared_trunk", label="Frozen trunk", options={"frozen": True}),
         "sparse_90": Variant(
-            method="pruned", label="Ensembling, 90 % of weights 0", options={"share": 0.9, "structure": "weights"}
+            method="pruned", label="90 % of weights 0", options={"share": 0.9, "structure": "weights"}
         ),
     }
     for share in SHARES:
-        label = f"Ensembling, up to {share} % of channels pruned"
+        label = f"Pruned by up to {share} %" if share else "Pruned by 0 %"
         variants[f"pruned_{share}"] = Variant(
             method="pruned", label=label, options={"share": share / 100, "multiple": multiple}
         )
     if narrow is not None:
-        label = f"Ensembling, networks 1/{TIMES} as large"
+        label = f"1/{TIMES} as large, ensemble"
         variants["ensemble_narrow"] = Variant(method="ensemble", label=label, network=dict(narrow))
     methods = tuple(name for name in METHODS_OF_THE_FIELD if name != "ensemble_narrow" or narrow is not None)
     return {**compared(trained, **numbers), "methods": methods, "variants": variants}
@@ -92,7 +93,7 @@ def street_depth_methods() -> DenseRecipe:
     options = field(trained, {"width": 16}, None, **SMALL, shared=ENCODER)
     data = clean_to_wild(256, 16, (128, 256), without=EXACT)
     return named(street_depth(), "Depth completion", 20).changed(
-        {"training": {"epoch_steps": 25}}, **{**options, "members": (1, 2, 4), "data": data}
+        {"training": {"epoch_steps": 25}, **ONE_PICTURE}, **{**options, "members": (1, 2, 4), "data": data}
     )
 
 
@@ -103,7 +104,7 @@ def street_segmentation_methods() -> DenseRecipe:
     options = field(trained, wide, narrow, **SMALL)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
     return named(street_segmentation(), "Segmentation", 20).changed(
-        {"training": {"epoch_steps": 50}}, **{**options, "members": (1, 2, 4)}
+        {"training": {"epoch_steps": 50}, **ONE_PICTURE}, **{**options, "members": (1, 2, 4)}
     )
 
 
@@ -112,7 +113,7 @@ def street_depth_methods_large() -> DenseRecipe:
     trained = {"num_epochs": 20, "batch_size": 16, "learning_rate": 2e-3}
     numbers: dict[str, Any] = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.2, "shared": ENCODER}
     options = field(trained, {"width": 32}, {"width": 8}, **numbers)
-    return named(street_depth_large(), "Depth completion").changed({}, **options)
+    return named(street_depth_large(), "Depth completion").changed(ONE_PICTURE, **options)
 
 
 def street_segmentation_methods_large() -> DenseRecipe:
@@ -122,7 +123,7 @@ def street_segmentation_methods_large() -> DenseRecipe:
     narrow, wide = ({"width": width, "head_width": 2 * width} for width in (32, 128))
     options = field(trained, wide, narrow, **numbers)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
-    return named(segmentation_large(), "Segmentation").changed({}, **options)
+    return named(segmentation_large(), "Segmentation").changed(ONE_PICTURE, **options)
 
 
 def folder_segmentation_methods() -> DenseRecipe:
@@ -134,7 +135,27 @@ def folder_segmentation_methods() -> DenseRecipe:
     options = field(trained, wide, narrow, **numbers)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
     about = "Segmentation on folders of your own: the methods of the field against ensembling, at what each costs"
-    return base.changed({}, **options, name=f"{base.name}-methods", about=about, minutes=None, members=(1, 2, 4))
+    return base.changed(
+        ONE_PICTURE, **options, name=f"{base.name}-methods", about=about, minutes=None, members=(1, 2, 4)
+    )
+
+
+def folder_segmentation_methods_small() -> DenseRecipe:
+    """The same on two cores: narrow networks, for images of about 160×120 pixels."""
+    base = folder_segmentation_methods()
+    trained = {"num_epochs": 15, "batch_size": 8, "optimiser": "adamw", "learning_rate": 1e-3}
+    narrow, wide = ({"width": width, "head_width": 4 * width} for width in (8, 32))
+    options = field(trained, wide, narrow, **SMALL)
+    options["tta"] = options["tta"].model_copy(update={"views": SCALED})
+    network = {"depth": 18, "width": 16, "head_width": 64, "rates": (1, 2, 4), "stem": "single"}
+    return base.changed(
+        {"network": network, "training": {"crop": (96, 128), "epoch_steps": 25}, **ONE_PICTURE},
+        **options,
+        name=f"{base.name}-small",
+        about=f"{base.about}; small",
+        minutes=30,
+        machine="two cores",
+    )
 
 
 def toy_methods(base: ToyRecipe) -> ToyRecipe:
