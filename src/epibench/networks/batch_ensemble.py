@@ -57,7 +57,7 @@ def _share(layer: nn.Conv2d | nn.ConvTranspose2d | nn.Linear, members: int, draw
     sides = (ROWS, COLUMNS) if isinstance(layer, nn.ConvTranspose2d) else (COLUMNS, ROWS)
     axis = -1 if isinstance(layer, nn.Linear) else 1
     if weight.requires_grad:
-        weight.register_hook(partial(_check_called, layer))
+        weight.register_hook(partial(_check_called, layer))  # type: ignore[no-untyped-call]
     layer.register_forward_pre_hook(partial(_before, vectors=sides[0], members=members, axis=axis))
     layer.register_forward_hook(partial(_after, vectors=sides[1], members=members, axis=axis))
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,7 +14,7 @@ from epibench.errors import InputError
 from epibench.members.draws import Draws, make_draws
 from epibench.members.pool import Pool
 from epibench.methods.contract import Member, Method, TrainedNetwork
-from epibench.progress import Reporter
+from epibench.progress import Advance, Reporter
 from epibench.recipes import DenseRecipe, Recipe
 from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary, TrainingLog
 from epibench.runs.executors import Executor, JobNeeds, LocalExecutor, open_executor
@@ -161,12 +160,14 @@ def jobs_of(run: Run, name: str) -> list[TrainJob]:
 def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: dict[str, str]) -> None:
     """Train what is missing of these networks, by method, None for all of one; why methods failed goes into `failed`.
 
-    One method after another on this machine; elsewhere all at once, so that no node waits for the last of a method,
-    but for those whose networks start from others' networks.
+    Large networks of all methods together, so that nobody waits for the last one of a method, but for those that start
+    from others' networks; stacked ones take a whole machine, and are trained one method after another on this one.
     """
-    for wave in waves(run.recipe, asked, together=run.machine.executor.elsewhere):
+    together = isinstance(run.recipe, DenseRecipe) or run.machine.executor.elsewhere
+    for wave in waves(run.recipe, asked, together):
         training = _Training(run, failed)
         jobs = [job for name, networks in wave.items() for job in training.jobs_of(name, networks)]
+        jobs = [replace(job, device=run.machine.device_of(number)) for number, job in enumerate(jobs)]
         share_work(
             jobs,
             done=training.is_done,
@@ -245,32 +246,48 @@ class _Training:
 
     def train(self, jobs: Sequence[TrainJob]) -> None:
         """Train these networks, less those that another process trains. One that diverges does not stop the others."""
-        run, names = self.run, list(dict.fromkeys(job.method for job in jobs))
-        # What is trained may still have to be fitted.
-        ends = [run.recipe.training_steps(job.method) for job in jobs]
-        done = [job.files.step() if job.files.finished() is None else end for job, end in zip(jobs, ends, strict=True)]
+        run = self.run
         with ExitStack() as stack:
-            advance = {}
-            for name in names:
-                own = [number for number, job in enumerate(jobs) if job.method == name]
-                total, begun = sum(ends[number] for number in own), sum(done[number] for number in own)
-                advance[name] = stack.enter_context(run.reporter.step(f"train {name}", total, begun))
-
-            def receive(number: int, message: Any) -> None:
-                step, note = message
-                advance[jobs[number].method](max(0, step - done[number]), note)  # a job that was lost begins earlier
-                done[number] = max(step, done[number])
-
+            shown = _Shown(run.reporter, stack, jobs)
             devices = run.recipe.training.devices if isinstance(run.recipe, DenseRecipe) else 1
             memory = memory_of_job(run.recipe) if run.machine.executor.elsewhere else 0
             needs = run.machine.needs(run.recipe.trained_at_once, devices, memory)
             sent = jobs if run.machine.executor.elsewhere else sharing_memory(jobs)
-            errors = run.machine.executor.run(sent, train_job, needs, receive)
+            errors = run.machine.executor.run(sent, train_job, needs, shown.receive)
         for number, text in errors.items():
             if jobs[number].files.failure() is None:
                 self.fail(jobs[number].method, text)
             else:
                 run.reporter.say(text)
+
+
+class _Shown:
+    """How far the trainings of each method are, shown from when the first of them begins to when the last has ended."""
+
+    def __init__(self, reporter: Reporter, stack: ExitStack, jobs: Sequence[TrainJob]):
+        self.reporter, self.stack, self.jobs = reporter, stack, jobs
+        self.ends = [job.recipe.training_steps(job.method) for job in jobs]
+        trained = [job.files.finished() is not None for job in jobs]  # but may still have to be fitted
+        self.done = [self.ends[number] if trained[number] else job.files.step() for number, job in enumerate(jobs)]
+        self.steps: dict[str, tuple[ExitStack, Advance]] = {}
+        self.ended: set[int] = set()
+
+    def receive(self, number: int, message: tuple[int, str] | None) -> None:
+        """A message of a job: the step that it has come to, with a note; None: it has ended."""
+        name = self.jobs[number].method
+        own = [other for other, job in enumerate(self.jobs) if job.method == name]
+        if name not in self.steps:
+            total, begun = (sum(values[each] for each in own) for values in (self.ends, self.done))
+            step = self.stack.enter_context(ExitStack())
+            self.steps[name] = step, step.enter_context(self.reporter.step(f"train {name}", total, begun))
+        step, advance = self.steps[name]
+        reached, note = message or (self.ends[number], "")
+        advance(max(0, reached - self.done[number]), note)  # a job that was lost begins earlier
+        self.done[number] = max(reached, self.done[number])
+        if message is None:
+            self.ended.add(number)
+            if self.ended.issuperset(own):
+                step.close()
 
 
 def collect_trained(run: Run, name: str) -> Trained:

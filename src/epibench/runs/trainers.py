@@ -42,20 +42,34 @@ logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that
 
 
 def train_job(job: TrainJob, send: Send) -> None:
-    """Carry a job out, unless another process has it; what is finished is not done again."""
+    """Carry a job out, unless another process has it; what is finished is not done again.
+
+    It sends (step, note) from the beginning on, and None once it has ended, well or not.
+    """
     files = job.files
-    with locked(files.path("lock")) as mine:
-        if mine and not job.ended:
-            if files.finished() is None:
-                train = train_large if isinstance(job.recipe, DenseRecipe) else train_stacked
-                train(job, files, send)
-            if unfitted := job.unfitted:
-                view, finite = view_of(job), finite_networks(job)
-                for network in unfitted:
-                    begun = time.perf_counter()
-                    tensors = job.recipe.method(job.method).posterior(view(network)) if network in finite else {}
-                    notes = {"fingerprint": job.posterior_key, "seconds": time.perf_counter() - begun}
-                    save_tensors(files.posterior(network), tensors, notes)
+    send((0, ""))
+    try:
+        with locked(files.path("lock")) as mine:
+            if mine and not job.ended:
+                if files.finished() is None:
+                    train = train_large if isinstance(job.recipe, DenseRecipe) else train_stacked
+                    train(job, files, send)
+                fit(job)
+    except InputError:
+        send(None)
+        raise
+    send(None)
+
+
+def fit(job: TrainJob) -> None:
+    """Fit to trained networks what their method has still to fit."""
+    if unfitted := job.unfitted:
+        view, finite = view_of(job), finite_networks(job)
+        for network in unfitted:
+            begun = time.perf_counter()
+            tensors = job.recipe.method(job.method).posterior(view(network)) if network in finite else {}
+            notes = {"fingerprint": job.posterior_key, "seconds": time.perf_counter() - begun}
+            save_tensors(job.files.posterior(network), tensors, notes)
 
 
 @stopping.in_steps()
