@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,12 +20,13 @@ from epibench.errors import InputError
 from epibench.methods.optimised import Optimised
 from epibench.mirror import is_read
 from epibench.networks.shaping import shape_like
+from epibench.progress import Advance
 from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.recipes.only import networks_of_shard
 from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.train import Machine, Run, Trained, collect_trained, jobs_of, train_networks, waves
+from epibench.runs.train import Machine, Run, Shown, Trained, collect_trained, jobs_of, train_networks, waves
 from epibench.runs.train_job import TrainJob, source_jobs
 from epibench.runs.trainers import train_job
 from epibench.training import network
@@ -192,6 +195,39 @@ def test_networks_that_others_start_from_are_trained_first(tmp_path: Path) -> No
     assert waves(recipe, asked, together=True) == [{"mc_dropout": None, "ensemble": [1]}, {"continued": (1,)}]
 
 
+def test_methods_are_shown_from_the_first_beginning_to_the_last_end(tmp_path: Path) -> None:
+    recipe = make_recipe("images", tmp_path, 'methods=["continued", "mc_dropout"]')
+    jobs = [TrainJob(recipe, name, (n,), tmp_path, "cpu") for name, n in (("ensemble", 0), ("ensemble", 1), ("map", 0))]
+    seen = list[str]()
+
+    class Noting(Silent):
+        @contextmanager
+        def step(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
+            seen.append(f"{name} begins")
+            yield lambda units, note="", /: seen.append(f"{name}: {units} {note}".strip())
+            seen.append(f"{name} ends")
+
+    with ExitStack() as stack:
+        shown, end = Shown(Noting(), stack, jobs), recipe.training_steps("ensemble")
+        messages = [(0, (0, "")), (0, (1, "a")), (2, (0, "")), (0, None), (1, (0, "")), (1, None), (1, None)]
+        for number, message in messages:
+            shown.receive(number, message)
+    first = ["train ensemble begins", "train ensemble: 0", "train ensemble: 1 a", "train map begins", "train map: 0"]
+    rest = [f"train ensemble: {end - 1}", "train ensemble: 0", f"train ensemble: {end}", "train ensemble ends"]
+    assert seen == [*first, *rest, "train ensemble: 0", "train map ends"]  # an end that comes twice changes nothing
+
+
+def test_what_a_method_has_not_fitted_yet_is_told(tmp_path: Path) -> None:
+    recipe = apply_settings(small("toy-regression"), ['methods=["swag"]', "swag.num_networks=2"])
+    run = Run(recipe, RunFolder(tmp_path), Machine(CPU, jobs=1, workers=0), Silent())
+    train_networks(run, {"swag": None}, {})
+    collect_trained(run, "swag")
+    (job,) = jobs_of(run, "swag")
+    job.files.posterior(1).unlink()
+    with pytest.raises(InputError, match="swag: nothing was fitted to network 1 yet; run the same command again"):
+        collect_trained(run, "swag")
+
+
 def test_a_shard_has_networks_with_those_that_they_start_from(tmp_path: Path) -> None:
     recipe = make_recipe("images", tmp_path, 'methods=["ensemble", "continued"]')
     shards = [networks_of_shard(recipe, number, 2) for number in (1, 2)]
@@ -215,7 +251,11 @@ def test_a_source_that_diverges_is_no_start(tmp_path: Path) -> None:
     [
         ({"of": "nothing"}, "'nothing' is unknown"),
         ({"of": "continued"}, "cannot start from themselves"),
-        ({"num_networks": 99}, r"starts from 99 networks of ensemble, which has \d+; give it more, or "),
+        (
+            {"num_networks": 99},
+            r"^variants\S+: \w+ starts from 99 networks of ensemble, which has \d+; give it more, or \w+ fewer$",
+        ),
+        ({"of": "swa"}, "members of swa are made of its networks after training, .*; take another method"),
     ],
 )
 def test_what_cannot_be_started_from_is_refused(kind: str, tmp_path: Path, options: Any, words: str) -> None:
@@ -258,6 +298,15 @@ class TestVariantsWithOtherNetworks:
     def test_must_fit(self, tmp_path: Path, variant: Any, words: str) -> None:
         with pytest.raises(InputError, match=words):
             self.wide(tmp_path, **variant)
+
+    def test_of_ones_own_networks_change_only_what_they_name(self, tmp_path: Path) -> None:
+        base = apply_settings(
+            small_dense(tmp_path / "cache"), ["network=mine:Network", 'network.options={"width": 32, "depth": 3}']
+        )
+        own = {"wide": {"method": "map", "options": {"num_epochs": 1}, "network": {"options": {"width": 8}}}}
+        recipe = apply_settings(base, [f"variants={json.dumps(own)}"])
+        assert isinstance(recipe, DenseRecipe)
+        assert recipe.network_of("wide").model_dump()["options"] == {"width": 8, "depth": 3}
 
     def test_toy_problems_have_none(self) -> None:
         with pytest.raises(InputError, match=r"variants.wide.network: all networks of a toy problem are alike"):

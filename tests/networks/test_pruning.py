@@ -300,6 +300,15 @@ def test_grouped_convolutions_are_no_part_of_a_group() -> None:
         Channels(network).through(network[0], network[1])
 
 
+@pytest.mark.parametrize(
+    "norm", [nn.GroupNorm(2, 8), nn.BatchNorm2d(8, affine=False), nn.BatchNorm2d(8, track_running_stats=False)]
+)
+def test_only_batch_norm_that_has_all_it_can_have_loses_channels(norm: nn.Module) -> None:
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), norm)
+    with pytest.raises(InputError, match="is no batch norm with weights and statistics; leave the channels"):
+        Channels(network).through(network[0], network[1])
+
+
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_the_smallest_weights_of_every_kernel_go(share: float) -> None:
     network = Plain()

@@ -248,7 +248,7 @@ class _Training:
         """Train these networks, less those that another process trains. One that diverges does not stop the others."""
         run = self.run
         with ExitStack() as stack:
-            shown = _Shown(run.reporter, stack, jobs)
+            shown = Shown(run.reporter, stack, jobs)
             devices = run.recipe.training.devices if isinstance(run.recipe, DenseRecipe) else 1
             memory = memory_of_job(run.recipe) if run.machine.executor.elsewhere else 0
             needs = run.machine.needs(run.recipe.trained_at_once, devices, memory)
@@ -261,7 +261,7 @@ class _Training:
                 run.reporter.say(text)
 
 
-class _Shown:
+class Shown:
     """How far the trainings of each method are, shown from when the first of them begins to when the last has ended."""
 
     def __init__(self, reporter: Reporter, stack: ExitStack, jobs: Sequence[TrainJob]):
