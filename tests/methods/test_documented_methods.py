@@ -41,11 +41,20 @@ def on_images(folder: Path) -> Recipe:
     return small_dense(folder / "cache")
 
 
+SNAPSHOTS = {"num_runs": 2, "num_snapshots": 2, "num_epochs": 2, "batch_size": 2}
+
+
 @pytest.mark.usefixtures("saved")
 @pytest.mark.parametrize("make", [on_toy, on_images])
-@pytest.mark.parametrize(("name", "members", "groups"), [("SnapshotAverage", 4, 2), ("WeightAverage", 2, None)])
-def test_it_runs(make, name: str, members: int, groups: int | None, tmp_path: Path) -> None:
-    options = {"num_runs": 2, "num_snapshots": 2, "num_epochs": 2, "batch_size": 2}
+@pytest.mark.parametrize(
+    ("name", "options", "members", "groups"),
+    [
+        ("SnapshotAverage", SNAPSHOTS, 4, 2),
+        ("WeightAverage", SNAPSHOTS, 2, None),
+        ("Shrunk", {"num_members": 2, "batch_size": 2}, 2, None),
+    ],
+)
+def test_it_runs(make, name: str, options: dict[str, int], members: int, groups: int | None, tmp_path: Path) -> None:
     variants = {name: {"method": f"snapshots:{name}", "options": options}}
     settings = [f"methods={json.dumps([f'snapshots:{name}'])}", f"variants={json.dumps(variants)}", "members=[1, 2]"]
     machine = Machine(torch.device("cpu"), jobs=1, workers=0)

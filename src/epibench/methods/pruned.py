@@ -46,11 +46,11 @@ class KeepZeros:
 class Pruned(Ensemble):
     """Networks of another method (`of`) less a `share` of their channels or weights, each a member as in an ensemble.
 
-    structure: "channels" takes whole channels out, as many of every layer and network, so that networks become smaller
-    and faster (Li et al. 2017, Liu et al. 2017); "weights" sets the smallest single weights to 0 (Han et al. 2015), and
-    nothing becomes faster. multiple: channels that stay are a multiple of it where a layer has more, since GPUs take
-    them 8 at a time; at least 8 always stay. num_epochs: of training after pruning; 0: none. On toy problems units are
-    pruned instead of channels, and set to 0, so that networks remain stacked.
+    structure: "channels" takes whole channels out, as many of every layer and network, so that networks have fewer
+    weights and operations (Li et al. 2017, Liu et al. 2017); "weights" sets the smallest single weights to 0 (Han et
+    al. 2015), and nothing becomes smaller. multiple: channels that stay are a multiple of it where a layer has more,
+    since GPUs take them 8 at a time; at least 8 always stay. num_epochs: of training after pruning; 0: none. On toy
+    problems units are pruned instead of channels, and set to 0, so that networks remain stacked.
     """
 
     name: ClassVar[str] = "pruned"
