@@ -146,7 +146,8 @@ def print_tables(
     for domain in domains or list(comparison.results.domains):
         for budget in budgets:
             title = comparison.results.domains[domain].label
-            print(f"\n**{title}: for what {budget:g} networks cost**\n\n{comparison.table(domain, kinds, budget)}")
+            price = "one network costs" if budget == 1 else f"{budget:g} networks cost"
+            print(f"\n**{title}, for what {price}**\n\n{comparison.table(domain, kinds, budget)}")
 
 
 def main() -> None:

@@ -41,10 +41,9 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class ToyEvaluated(Evaluated):
-    """What came out for one method, with what each draw predicts on the grid."""
+    """What came out for one method. examples: by M, what some draws predict on the grid."""
 
-    drawn: Draws
-    grid: dict[str, Tensor]
+    examples: dict[int, list[Columns]]
     kl: dict[str, Any]
     kl_draws: dict[str, Any]
 
@@ -118,7 +117,7 @@ class ToyExperiment:
         settings = SuiteSettings(toy.kind, "pooled", check_uncertainty(toy.kind, None), exact=True, num_classes=2)
         summary, curves, entries = dict[str, Summary](), dict[str, CurveFamilies](), dict[str, list[Draw]]()
         with self.run.reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:
-            # The grid is small: what all draws predict on it is kept, for the divergences and the pictures.
+            # The grid is small: what all draws of a method predict on it is in memory, for divergences and pictures.
             grid = predict(pool, draws, toy.kind, toy.grid, math.exp(PREDICTED_LOG_VARIANCE_LIMIT), advance)
             if "mean" in grid:
                 grid["variance"] = grid["aleatoric"] + grid["epistemic"]
@@ -141,8 +140,7 @@ class ToyExperiment:
             curves=curves,
             draws=entries,
             cost=Cost(parameters=parameters, train_seconds=networks.seconds, predict_seconds=predicted),
-            drawn=draws,
-            grid=grid,
+            examples=self.examples(draws, grid),
             kl=over_leaves(kl, lambda kls: {m: each["kl"] for m, each in summarise(draws.sets, {"kl": kls}).items()}),
             kl_draws=over_leaves(kl, lambda kls: {m: to_plain(kls[draws.of_size(m)]) for m in draws.sizes}),
         )
@@ -200,16 +198,16 @@ class ToyExperiment:
             data=data,
             reference=None if reference is None else prediction(reference.predictive()),
             direct=direct,
-            methods={name: self.examples(each) for name, each in evaluated.items()},
+            methods={name: each.examples for name, each in evaluated.items()},
         )
 
-    def examples(self, evaluated: ToyEvaluated) -> dict[int, list[Columns]]:
+    def examples(self, draws: Draws, grid: Mapping[str, Tensor]) -> dict[int, list[Columns]]:
         """The first draws of each M that is drawn; of a method without several M, its own."""
-        draws, options = evaluated.drawn, self.recipe.pictures
+        options = self.recipe.pictures
         sizes = [size for size in options.members if size in draws.sizes] or list(draws.sizes[:1])
         return {
             size: [
-                prediction({name: values[number] for name, values in evaluated.grid.items()})
+                prediction({name: values[number] for name, values in grid.items()})
                 for number in draws.of_size(size)[: options.examples]
             ]
             for size in sizes
