@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 import torchmetrics
 
 import epibench
@@ -45,3 +46,16 @@ def test_a_changed_state_counts_once_the_result_is_forgotten() -> None:
     metric.squared_error_sum += 12
     metric.forget_result()
     assert metric.compute()["rmse"] == 4
+
+
+def test_what_a_metric_goes_back_to_takes_no_memory() -> None:
+    metric = metrics.AdaptiveConfidenceCalibration(num_draws=3)
+    sizes = [default.untyped_storage().nbytes() for default in metric._defaults.values()]
+    assert max(sizes) <= 8
+    before = {name: getattr(metric, name).clone() for name in metric.state_names}
+    metric.update(torch.softmax(torch.rand(3, 50, 4), -1), torch.randint(4, (50,)))
+    metric.reset()
+    for name, value in before.items():
+        state = getattr(metric, name)
+        assert torch.equal(state, value)
+        assert state.is_contiguous()  # and can be added to

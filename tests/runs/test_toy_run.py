@@ -62,6 +62,12 @@ def test_the_same_recipe_gives_the_same_numbers(finished, tmp_path: Path) -> Non
     assert carry_out(recipe, tmp_path / "again") == results
 
 
+def test_metrics_of_some_draws_at_a_time_are_those_of_all(finished, tmp_path: Path, monkeypatch) -> None:
+    recipe, results = finished
+    monkeypatch.setattr("epibench.runs.toy.DRAWS_AT_ONCE", 3)
+    assert carry_out(recipe, tmp_path / "again") == results
+
+
 def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
     one, other = (
         carry_out(small("toy-regression", 'methods=["ensemble"]', f"seed={seed}"), tmp_path / str(seed))

@@ -97,7 +97,8 @@ class StreamingMetric(Metric):
     def add_sums(self, name: str, *shape: int, dtype: torch.dtype = torch.float64) -> None:
         """Declare a state of shape (draw, *shape) that adds up over batches, workers and shards."""
         zeros = torch.zeros((), dtype=dtype).expand(self.num_draws or 1, *shape)
-        self.add_state(name, zeros, dist_reduce_fx="sum")  # what `reset` goes back to takes no memory
+        self.add_state(name, zeros, dist_reduce_fx="sum")
+        self._defaults[name] = zeros  # what `reset` goes back to takes no memory
         setattr(self, name, zeros.clone(memory_format=torch.contiguous_format))
 
     def add_counts(self, name: str, *shape: int) -> None:

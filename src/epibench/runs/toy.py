@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ from epibench.training.stacked import OBJECTIVES, Keys, trained
 
 EVERY = 4  # of the 1,000 grid points of regression; a line needs no more
 DIGITS = 4
+DRAWS_AT_ONCE = 128  # whose metrics are in memory together
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,7 @@ class ToyExperiment:
                 grid["variance"] = grid["aleatoric"] + grid["epistemic"]
             predicted = time.perf_counter() - begun
             for domain, points in tests.items():
-                evaluation = Evaluation(StackedOnPoints(pool, points), draws, settings)
-                evaluation.run(after_draws=advance)
-                values, families = evaluation.results()
+                values, families = scored(StackedOnPoints(pool, points), draws, settings, advance)
                 summary[domain] = summarise(draws.sets, values)
                 curves[domain] = summarise_curves(draws.sets, families)
                 entries[domain] = per_draw(draws.sets, values)
@@ -232,6 +232,29 @@ def fresh_points(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, Points]:
     wide = sample(toy.name, "grid", 16 * recipe.test_points, seed)
     outside = torch.nonzero(~in_region(toy.name, wide.inputs)).flatten()[: recipe.test_points]
     return {"inside": inside, "outside": Points(wide.inputs[outside], wide.target[outside])}
+
+
+def scored(
+    predictor: StackedOnPoints, draws: Draws, settings: SuiteSettings, advance: Callable[[int], None]
+) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
+    """Every metric and curve of every draw, as an `Evaluation` has them; some draws at a time, to bound the memory."""
+    values, families = dict[str, list[Tensor]](), dict[str, dict[str, list[Tensor]]]()
+    for start in range(0, len(draws.sets), DRAWS_AT_ONCE):
+        some = Draws(draws.num_members, draws.sets[start : start + DRAWS_AT_ONCE])
+        evaluation = Evaluation(predictor, some, settings)
+        evaluation.run(after_draws=advance)
+        of_some, curves = evaluation.results()
+        del evaluation
+        gc.collect()  # a metric and its values know each other: the states would stay until Python happens to look
+        for name, value in of_some.items():
+            values.setdefault(name, []).append(value)
+        for family, own in curves.items():
+            for name, value in own.items():
+                families.setdefault(family, {}).setdefault(name, []).append(value)
+    return {name: torch.cat(parts) for name, parts in values.items()}, {
+        family: {name: parts[0] if name == "x" else torch.cat(parts) for name, parts in own.items()}
+        for family, own in families.items()
+    }
 
 
 def over_leaves(tree: Any, function: Callable[[Tensor], Any]) -> Any:
