@@ -138,9 +138,7 @@ class TestStages:
 
     @pytest.mark.parametrize("shared", [4, -5, "c", "elsewhere", "a.0.conv"])
     def test_that_are_not_there_or_all_of_them_are_refused(self, shared: int | str) -> None:
-        with pytest.raises(
-            InputError, match=r"shared_trunk.shared: .* give 0 to 3 \(-1 is 3\), or one of .* a.0, a.1, b,"
-        ):
+        with pytest.raises(InputError, match=r"^shared: .* give 0 to 3 \(-1 is 3\), or one of .* a.0, a.1, b,"):
             SharedTrunk(shared=shared).shared_stages(self.NAMES)
 
     def test_none_can_be_frozen_where_none_is_shared(self) -> None:

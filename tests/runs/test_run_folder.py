@@ -331,6 +331,30 @@ def test_training_settings_of_networks_that_are_there_are_refused(setting, key, 
     assert {path: path.stat().st_mtime_ns for path in images.rglob("*")} == before
 
 
+@pytest.mark.parametrize(
+    ("first", "between", "setting"),
+    [
+        (("laplace",), None, "ensemble.learning_rate=0.02"),  # which were trained for others
+        (("ensemble",), ("map",), "ensemble.learning_rate=0.02"),  # which were left out once
+    ],
+    ids=["sources", "left out"],
+)
+@pytest.mark.parametrize("asked", [("ensemble",), ("map",)])
+def test_settings_of_any_networks_that_are_there_are_refused(first, between, setting, asked, tmp_path: Path) -> None:
+    def recipe(methods: tuple[str, ...], *settings: str) -> ToyRecipe:
+        return small("toy-regression", f"methods={json.dumps(methods)}", "laplace.num_networks=2", *settings)
+
+    path = tmp_path / "run"
+    run_in(path, recipe(first))
+    if between is not None:
+        run_in(path, recipe(between))
+    with pytest.raises(
+        InputError, match=r"holds a run of another recipe: ensemble\.learning_rate \(.* there, 0\.02 now"
+    ):
+        run_in(path, recipe(asked, setting))
+    assert run_in(path, recipe(("ensemble",)))["failed"] == {}  # what is there can be gone on with
+
+
 def test_toy_networks_are_kept_when_draws_change(tmp_path: Path) -> None:
     run_in(tmp_path / "run", small("toy-regression", 'methods=["ensemble"]'))
     reporter = Silent()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from small_dense_recipe import small_dense
 
 
@@ -26,6 +27,31 @@ def test_one_trunk_can_be_trained_by_itself_and_all_be_evaluated(tmp_path: Path,
     facts = results["methods"]["shared_trunk"]
     assert (facts["num_networks"], facts["num_members"], facts["num_groups"]) == (2, 6, 2)
     assert set(results["summary"]["shared_trunk"]["clean"]) == {"1", "2"}
+
+
+@pytest.mark.parametrize(
+    ("shared", "words"), [("foo", "'foo' is not possible; give 0 to 2"), ("9", "9 is not possible")]
+)
+def test_a_layer_that_is_not_there_is_refused_at_once(shared: str, words: str, command_line: Any) -> None:
+    status, said = command_line(
+        "data", "check", "toy-regression-methods-quick", "--set", f"shared_trunk.shared={shared}"
+    )
+    assert status == 2
+    assert f"shared_trunk.shared: {words}" in " ".join(said.split())
+
+
+def test_the_option_of_a_variant_is_named_in_full(tmp_path: Path, command_line: Any) -> None:
+    variants = '{"late": {"method": "shared_trunk", "options": {"shared": "encodr"}}}'
+    recipe = recipe_file(tmp_path, f"variants={variants}", 'methods=["late"]')
+    status, said = command_line("run", recipe, "--out", tmp_path / "run", "--device", "cpu")
+    assert status == 2
+    assert "variants.late.options.shared: 'encodr' is not possible" in " ".join(said.split())
+
+
+def test_methods_for_images_alone_are_refused_as_such(command_line: Any) -> None:
+    status, said = command_line("data", "check", "toy-regression-methods-quick", "--set", 'methods=["tta"]')
+    assert status == 2
+    assert "tta is for images alone" in " ".join(said.split())
 
 
 def test_a_stage_that_is_not_there_is_refused_before_training(tmp_path: Path, command_line: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictInt, StrictStr, model_validator
 
 from epibench.errors import InputError
 from epibench.methods.contract import AFTER_TRAINING, Member, TrainedNetwork
@@ -37,7 +37,7 @@ class SharedTrunk(Optimised):
 
     num_trunks: Annotated[int, AFTER_TRAINING] = Field(10, ge=1)
     num_heads: int = Field(256, ge=1)
-    shared: int | str = -1
+    shared: StrictInt | StrictStr = -1
     frozen: bool = False
     of: str = "ensemble"
 
@@ -78,11 +78,11 @@ class SharedTrunk(Optimised):
         if number is None or not 0 <= number < len(names):
             most = len(names) - 1
             raise InputError(
-                f"shared_trunk.shared: {self.shared!r} is not possible; give 0 to {most} (-1 is {most}), or one of the "
+                f"shared: {self.shared!r} is not possible; give 0 to {most} (-1 is {most}), or one of the "
                 f"first stages of the network, {', '.join(names[:most])}, or a module that they lie in"
             )
         if self.frozen and not number:
-            raise InputError(f"shared_trunk.frozen: there is no trunk to freeze with shared={self.shared}")
+            raise InputError(f"frozen: there is no trunk to freeze with shared={self.shared}; share a stage")
         return number
 
     def build(self, make: Callable[[], nn.Module]) -> nn.Module:

@@ -281,6 +281,8 @@ PROBLEMS = {
 class DenseRecipe(Recipe):
     """All that an experiment with images fixes."""
 
+    on_images: ClassVar[bool] = True
+
     problem: Literal["depth-completion", "segmentation"]
     members: tuple[int, ...] = (1, 2, 4, 8)
     network: Network

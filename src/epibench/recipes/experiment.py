@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, ClassVar, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from epibench.errors import InputError
 from epibench.files import NAME
 from epibench.imported import load_object
 from epibench.methods import METHODS, MemberTable, Method
@@ -103,6 +104,8 @@ class Recipe(Options):
     members: the sizes M; draws: at most so many draws of each.
     """
 
+    on_images: ClassVar[bool] = False
+
     name: str
     problem: str
     about: str = ""
@@ -167,12 +170,21 @@ class Recipe(Options):
             if name in self.variants and self.variants[name].method not in METHODS:
                 check_method(name, method)
             self.check_source(name)
-            if max(method.draw_sizes(self.members) or self.members) > method.largest_draw:
-                raise ValueError(
-                    f"members: M = {max(self.members)} is impossible, the pool of {name} has {method.largest_draw} "
-                    f"members to draw from"
-                )
+            if method.only_images is None or self.on_images:
+                self.check_members(name)
         return self
+
+    def check_members(self, name: str) -> None:
+        """Refuse sizes M that a method cannot have."""
+        method = self.method(name)
+        sizes, most = method.draw_sizes(self.members), method.largest_draw
+        if not sizes:
+            raise ValueError(f"members: {name} has at most M = {most}, and none is that small; give a smaller one")
+        if max(sizes) > most:
+            raise ValueError(
+                f"members: M = {max(sizes)} is impossible, the pool of {name} has {most} members to draw from; give "
+                f"smaller M, or more networks or samples of {name}"
+            )
 
     def changed(self, options: Mapping[str, Mapping[str, Any]], **values: Any) -> Self:
         """The same with other values, and with other options of its parts, by their names; nothing is validated."""
@@ -250,6 +262,14 @@ class Recipe(Options):
         variant = self.variants[name]
         ours = variant.method in METHODS and option not in variant.options
         return f"{variant.method}.{option}" if ours else f"variants.{name}.options.{option}"
+
+    def said_of(self, name: str, error: InputError) -> str:
+        """What an error says of a method, with the whole key of the option with which it begins, if it does."""
+        text = str(error)
+        option, colon, rest = text.partition(": ")
+        if colon and option in type(self.method(name)).model_fields:
+            return f"{self.setting(name, option)}: {rest}"
+        return text if text.startswith(name) else f"{name}: {text}"
 
     def label(self, name: str) -> str:
         """What to call a method on a page."""

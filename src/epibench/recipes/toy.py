@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from epibench.data.sets.toy import ToyName
+from epibench.errors import InputError
 from epibench.methods.cyclical import Cyclical
 from epibench.methods.laplace import Laplace
 from epibench.methods.mc_dropout import MCDropout
@@ -70,6 +71,10 @@ class ToyRecipe(Recipe):
         for name in self.methods:
             if (reason := self.method(name).only_images) is not None:
                 raise ValueError(f"methods: {name} is for images alone ({reason}); leave it out")
+            try:
+                self.method(name).shared_stages([f"layers.{number}" for number in range(len(self.hidden) + 1)])
+            except InputError as error:
+                raise ValueError(self.said_of(name, error)) from None
         return self
 
     @model_validator(mode="after")

@@ -214,8 +214,7 @@ def check_form(data: ImageData, name: str) -> str:
         if method.of_last_layers and recipe.network.kind == "own":
             last_layers_of(recipe.builder(data.num_classes, method=name)().eval(), inputs_of_sample(data))
     except InputError as error:
-        text = str(error)
-        raise InputError(text if text.startswith(name) else f"{name}: {text}") from None
+        raise InputError(recipe.said_of(name, error)) from None
     start = "" if method.source is None else f"starts from {method.source}, "
     return f"{start}{num_parameters(network):,} parameters"
 

@@ -129,9 +129,13 @@ class RunFolder:
         there = self._read_recipe(type(wanted))
         if there.problem != wanted.problem:
             return f'problem ("{there.problem}" there, "{wanted.problem}" now)'
-        for name in wanted.methods:
-            if name in there.methods and any((self.members / name).glob("*.safetensors")):
+        # Of every method that has networks there, also of one that is not asked for now, or was trained for others.
+        trained = {path.parent.name for path in self.members.glob("*/*.safetensors")}
+        for name in sorted(trained, key=[*wanted.methods, *sorted(trained)].index):
+            if name in METHODS or (name in there.variants and name in wanted.variants):
                 for key, before, now in differences(there.training_settings(name), wanted.training_settings(name)):
+                    if key.startswith("network.") and name in wanted.variants and wanted.variants[name].network:
+                        key = f"variants.{name}.{key}"
                     return f"{key} ({json.dumps(before)} there, {json.dumps(now)} now)"
         return None
 
