@@ -11,7 +11,7 @@ marked by `–`. Mean ± std over draws; without std: one draw.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -103,29 +103,33 @@ class Comparison:
         """What M members cost, at test time and in training, in networks of the ensemble; in Markdown."""
         sizes = sorted({m for each in self.results.cost.values() for m in each.training})
         titles = [f"{word}, M = {m}" for word in ("test", "training") for m in sizes]
-        lines = [f"| | {' | '.join(titles)} |", "|---" + "|--:" * len(titles) + "|"]
-        for name, facts in self.results.methods.items():
-            cells = [
+        return self.markdown(
+            titles,
+            lambda name: [
                 f"{self.cost(by, name, m):.2f}" if m in self.results.cost[name].training else ""
                 for by in ("test", "training")
                 for m in sizes
-            ]
-            lines.append(f"| {facts.label} | {' | '.join(cells)} |")
-        return "\n".join(lines)
+            ],
+        )
 
     def table(self, domain: str, kinds: Sequence[str], budget: float) -> str:
         """One table in Markdown: what every method reaches for a budget at test time, and for one in training."""
         metrics = METRICS[self.results.kind]
         titles = [title for by in kinds for title in (f"{by}: M", *metrics.values())]
-        lines = [f"| | {' | '.join(titles)} |", "|---" + "|--:" * len(titles) + "|"]
-        for name, facts in self.results.methods.items():
-            cells = list[str]()
+
+        def cells(name: str) -> Iterator[str]:
             for by in kinds:
                 m = self.affordable(by, name, budget)
-                values = [""] * len(metrics) if m is None else [self.value(name, domain, m, each) for each in metrics]
-                cells += ["–" if m is None else str(m), *values]
-            lines.append(f"| {facts.label} | {' | '.join(cells)} |")
-        return "\n".join(lines)
+                yield "–" if m is None else str(m)
+                yield from ("" if m is None else self.value(name, domain, m, each) for each in metrics)
+
+        return self.markdown(titles, cells)
+
+    def markdown(self, titles: Sequence[str], cells: Callable[[str], Iterable[str]]) -> str:
+        """A table in Markdown with a row for every method; cells: those of a method."""
+        lines = [f"| | {' | '.join(titles)} |", "|---" + "|--:" * len(titles) + "|"]
+        rows = ((facts.label, *cells(name)) for name, facts in self.results.methods.items())
+        return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
     def value(self, name: str, domain: str, m: int, metric: str) -> str:
         """`0.123 ± 0.004`."""
