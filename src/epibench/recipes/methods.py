@@ -92,7 +92,7 @@ def street_depth_methods() -> DenseRecipe:
     # Networks of the recipe are as narrow as can be: there are none that cost less.
     options = field(trained, {"width": 16}, None, **SMALL, shared=ENCODER)
     data = clean_to_wild(256, 16, (128, 256), without=EXACT)
-    return named(street_depth(), "Depth completion", 20).changed(
+    return named(street_depth(), "Depth completion", 15).changed(
         {"training": {"epoch_steps": 25}, **ONE_PICTURE}, **{**options, "members": (1, 2, 4), "data": data}
     )
 
@@ -103,7 +103,7 @@ def street_segmentation_methods() -> DenseRecipe:
     narrow, wide = ({"width": width, "head_width": 2 * width} for width in (8, 32))
     options = field(trained, wide, narrow, **SMALL)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
-    return named(street_segmentation(), "Segmentation", 20).changed(
+    return named(street_segmentation(), "Segmentation", 15).changed(
         {"training": {"epoch_steps": 50}, **ONE_PICTURE}, **{**options, "members": (1, 2, 4)}
     )
 
