@@ -12,7 +12,7 @@ from epibench.recipes.methods import TIMES
 
 ON_IMAGES = [
     *(f"street-{task}-methods{size}" for task in ("depth", "segmentation") for size in ("", "-large")),
-    "folder-segmentation-methods",
+    *("folder-segmentation-methods", "folder-segmentation-methods-small"),
 ]
 CHAINS = {"sgld", "sghmc", "cyclical"}
 
