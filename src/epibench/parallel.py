@@ -7,6 +7,8 @@ several times more. So each thread here does a whole piece of work alone.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -49,16 +51,22 @@ def in_this_thread() -> Iterator[None]:
             _silenced.before = before
 
 
+ARENA_MAX = -8  # of mallopt, as malloc.h has it
+
+
 @cache
 def keep_freed_memory() -> None:
-    """Let the C library keep the memory of temporaries for the next ones.
+    """Let the C library keep the memory of temporaries for the next ones, in no more pools than there are threads.
 
     glibc gives it back to the system at once, and fetching it anew costs more than what is computed in it, until a
-    block of this size has been freed: from then on it keeps that much.
+    block of this size has been freed: from then on it keeps that much. It keeps it in up to eight arenas for each core;
+    as threads come and go, all of these would fill up in time.
     """
     import torch
 
     torch.empty(30 * 2**20, dtype=torch.uint8)
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(ARENA_MAX, max(2, torch.get_num_threads()))
 
 
 def in_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:

@@ -129,8 +129,8 @@ class ImagePool(Pool):
         by_window = [self.predictions(chosen, part, images) for part in parts]
 
         def maps_of(member: Member, outputs: Sequence[Outputs]) -> WindowMaps:
-            stacked = {name: torch.stack([each[name] for each in outputs], 1)[None] for name in outputs[0]}
-            return WindowMaps(size, windows, stacked, aligned_corners(self.network(member)))
+            values = {name: by_windows([each[name] for each in outputs])[None] for name in outputs[0]}
+            return WindowMaps(size, windows, values, aligned_corners(self.network(member)))
 
         return joined([maps_of(*each) for each in zip(chosen, zip(*by_window, strict=True), strict=True)])
 
@@ -408,6 +408,11 @@ class NetworkPool(ImagePool):
 
     def _outputs(self, raw: Tensor) -> Outputs:
         return contiguous(LIKELIHOODS[self.kind].image_outputs(raw.float()))
+
+
+def by_windows(outputs: Sequence[Tensor]) -> Tensor:
+    """Outputs on several windows, (image, …) each, as (image, window, …); of one window without a copy."""
+    return outputs[0][:, None] if len(outputs) == 1 else torch.stack(list(outputs), 1)
 
 
 def same_network(member: Member) -> tuple[int, int]:
