@@ -1,7 +1,9 @@
-"""How draws are made from a pool, by name, and evenly spaced positions; nothing here imports torch."""
+"""How draws are made from a pool, by name, and positions among numbered things; nothing here imports torch."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 Plan = Literal["random", "disjoint", "prefix", "spread"]
@@ -18,3 +20,11 @@ def centres(length: int, number: int) -> list[int]:
     """The middles of `number` equal stretches of 0 … length − 1; all positions where there are fewer."""
     number = min(number, length)
     return [(2 * stretch + 1) * length // (2 * number) for stretch in range(number)]
+
+
+def consecutive(numbers: Iterable[int]) -> Iterator[range]:
+    """Numbers in rising order, as ranges that leave none out."""
+    ordered = sorted(numbers)
+    starts = [at for at, number in enumerate(ordered) if at == 0 or number != ordered[at - 1] + 1]
+    for start, end in itertools.pairwise([*starts, len(ordered)]):
+        yield range(ordered[start], ordered[end - 1] + 1)

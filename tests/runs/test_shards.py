@@ -24,13 +24,14 @@ from small_segmentation_recipe import small_segmentation
 from epibench.errors import InputError
 from epibench.evaluation.loop import Progressed
 from epibench.members.networks import NetworkPool
+from epibench.plans import consecutive
 from epibench.recipes import Recipe
 from epibench.recipes.only import networks_of_shard
 from epibench.runs import run, stretches
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import DomainTask
 from epibench.runs.shards import SharedEvaluation, Stretch, cut, evaluate_job
-from epibench.runs.stretches import Stretches, in_a_row, packed, unpacked
+from epibench.runs.stretches import Stretches, packed, unpacked
 from epibench.runs.train import Machine, Run
 
 NUMBERS = ("methods", "summary", "curves", "draws", "overlap", "domains", "pictures", "training")
@@ -255,10 +256,10 @@ def test_parts_are_of_about_the_same_work_and_leave_nothing_out() -> None:
     assert cut([], 3) == [[], [], []]
 
 
-def test_numbers_in_a_row() -> None:
-    assert list(in_a_row([])) == []
-    assert list(in_a_row([3])) == [range(3, 4)]
-    assert list(in_a_row([0, 1, 2, 5, 7, 8])) == [range(3), range(5, 6), range(7, 9)]
+def test_consecutive_numbers_lie_in_one_range() -> None:
+    assert list(consecutive([])) == []
+    assert list(consecutive([3])) == [range(3, 4)]
+    assert list(consecutive([7, 0, 1, 5, 2, 8])) == [range(3), range(5, 6), range(7, 9)]
 
 
 def test_states_are_packed_without_loss_and_small_where_bins_are_empty() -> None:

@@ -29,6 +29,7 @@ from epibench.networks.resnet import fold_batch_norm
 from epibench.networks.shaping import shape_like
 from epibench.networks.stages import DropoutPasses, Parts, Staged, State, first_modules, repeated
 from epibench.parallel import in_threads
+from epibench.plans import consecutive
 from epibench.training.state import Weights
 from epibench.views import IDENTITY, View
 
@@ -101,10 +102,15 @@ class ImagePool(Pool):
                 start, networks = number, {loaded}
         yield slice(start, members.stop)
 
-    def weight_bytes(self, members: slice) -> int:
+    def slices_of(self, drawn: Sequence[int]) -> Iterator[slice]:
+        """The members of a draw in such slices; what those that follow each other share is computed once."""
+        for numbers in consecutive(drawn):
+            yield from self.resident_slices(slice(numbers.start, numbers.stop))
+
+    def weight_bytes(self, drawn: Sequence[int]) -> int:
         """The memory that the weights of members take up as they predict; a tensor that several share counts once."""
         total = 0
-        for part in self.resident_slices(members):
+        for part in self.slices_of(drawn):
             networks = [self.network(member) for member in self.table.members[part]]
             tensors = (each for network in networks for each in (*network.parameters(), *network.buffers()))
             total += sum({each.data_ptr(): each.nbytes for each in tensors}.values())

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.files import fingerprint
-from epibench.members.draws import Members
 from epibench.members.maps import GroupedMaps
 from epibench.results import Picture
 from epibench.runs.domains import DomainData
@@ -54,19 +53,10 @@ class FrameSequence:
             for method in self.methods:
                 on_device = batch.to(method.pool.device)
                 gallery = Gallery([image], method.shown, self.experiment.recipe.likelihood)
-                for stretch in stretches(method.shown):
-                    for members in method.pool.resident_slices(stretch):
-                        maps = method.pool.outputs(on_device.inputs, members, place)
-                        groups = self.data.class_groups
-                        gallery.see(on_device, place, members, maps if groups is None else GroupedMaps(maps, groups))
+                for members in method.pool.slices_of(method.shown):
+                    maps = method.pool.outputs(on_device.inputs, members, place)
+                    groups = self.data.class_groups
+                    gallery.see(on_device, place, members, maps if groups is None else GroupedMaps(maps, groups))
                 pictures += gallery.pictures(method.name)
             predicted = {name: each for picture in pictures for name, each in picture.methods.items()}
             yield pictures[0].model_copy(update={"methods": predicted})
-
-
-def stretches(members: Members) -> Iterator[slice]:
-    """Members that follow each other in the pool, together: so that only these are run, and as many at once as can."""
-    numbers = sorted(members)
-    ends = [place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1] + 1]
-    for first, end in zip([0, *ends], [*ends, len(numbers)], strict=True):
-        yield slice(numbers[first], numbers[end - 1] + 1)

@@ -29,7 +29,7 @@ from epibench.files import fingerprint, read_json, remove, write_json
 from epibench.members.draws import Draws, Members
 from epibench.members.networks import ImagePool
 from epibench.members.on_images import NetworksOnImages, Observer
-from epibench.plans import centres
+from epibench.plans import centres, consecutive
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
 from epibench.results import (
@@ -46,7 +46,7 @@ from epibench.runs.checkpoints import load_tensors, save_tensors
 from epibench.runs.domains import DomainData
 from epibench.runs.folder import RunFolder, locked, share_work
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
-from epibench.runs.stretches import Stretches, in_a_row, progressed, stretch_length
+from epibench.runs.stretches import Stretches, progressed, stretch_length
 from epibench.runs.train import Evaluated, Machine
 from epibench.stopping import in_steps
 from epibench.training.state import Pacer
@@ -430,10 +430,10 @@ class DomainTask:
 
     def evaluate_stretches(self, numbers: Sequence[int], advance: Progress) -> None:
         """Evaluate some stretches by themselves, and leave their states for whoever merges them."""
-        for left in in_a_row([number for number in numbers if not self.stretches.path(number).exists()]):
-            self._evaluate_in_a_row(left, advance)
+        for left in consecutive(number for number in numbers if not self.stretches.path(number).exists()):
+            self._evaluate_consecutive(left, advance)
 
-    def _evaluate_in_a_row(self, numbers: range, advance: Progress) -> None:
+    def _evaluate_consecutive(self, numbers: range, advance: Progress) -> None:
         evaluation, left = self.new_evaluation(self.observers()[1]), iter(numbers)
         images = self.stretches.images
         evaluation.start_at(images(numbers[0]).start)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -91,15 +91,6 @@ def stretch_length(samples: Samples, batch_size: int) -> int:
         return max(1, len(samples))
     images = max(STRETCH_IMAGES, STRETCH_PIXELS // samples[0].target.numel())
     return -(-images // batch_size) * batch_size
-
-
-def in_a_row(numbers: Sequence[int]) -> Iterator[range]:
-    """Rising numbers as ranges that leave none out."""
-    first = 0
-    for position in range(1, len(numbers) + 1):
-        if position == len(numbers) or numbers[position] != numbers[position - 1] + 1:
-            yield range(numbers[first], numbers[position - 1] + 1)
-            first = position
 
 
 def packed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
