@@ -182,6 +182,10 @@ class ImagePool(Pool):
         self._networks.move_to_end(name)
         return self._networks[name]
 
+    def keep_within(self, memory: float) -> None:
+        """Keep as many networks on the device at once as have room in so many bytes, but at least one."""
+        self.resident = max(1, int(memory / max(1, self.num_bytes(self.table.members[0]))))
+
     def make_room(self, number: int) -> None:
         """Give networks back, first those that were used least recently, until so many more can be on the device."""
         while self._networks and len(self._networks) + number > self.resident:

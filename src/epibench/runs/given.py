@@ -11,8 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-
 from epibench.conventions import check_uncertainty
 from epibench.data.batch import LabelledSamples, Samples, stack
 from epibench.data.class_mapping import Relabelled, common_classes
@@ -34,12 +32,12 @@ from epibench.runs.domains import DomainData
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import (
-    SHARE_OF_MEMORY,
     DrawnMethod,
     EvaluatedDomain,
     ImageEvaluation,
     ImagesEvaluated,
     class_facts,
+    dtype_of,
     pictures_on,
 )
 from epibench.runs.run import collected
@@ -289,7 +287,7 @@ class GivenEvaluation:
             models,
             seed=question.seed,
             device=self.machine.occupied(),
-            precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
+            precision=dtype_of(options),
             window=options.window,
             overlap=options.overlap,
             passes=passes,
@@ -297,8 +295,7 @@ class GivenEvaluation:
             classes=self.classes,
             views=views,
         )
-        size = max(1, pool.num_bytes(pool.table.members[0]))
-        pool.resident = max(1, int(SHARE_OF_MEMORY * self.machine.memory / size))
+        pool.keep_within(self.machine.memory_for_weights)
         return pool
 
     def checked(self, pool: GivenPool) -> ClassTable | None:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import torch
-
 from epibench.data.named import Role
 from epibench.errors import InputError
 from epibench.members.compiled import Speed
@@ -20,12 +18,12 @@ from epibench.runs.checks import Check, Step, image_checks, needed_to
 from epibench.runs.class_weights import prepare_weights
 from epibench.runs.domains import ImageData, draw_scenes
 from epibench.runs.images import (
-    SHARE_OF_MEMORY,
     DrawnMethod,
     EvaluatedDomain,
     ImageEvaluation,
     ImagesEvaluated,
     class_facts,
+    dtype_of,
     pictures_on,
 )
 from epibench.runs.train import Run, Trained, draws_of, method_facts
@@ -103,7 +101,7 @@ class ImageExperiment:
             shared_stages=method.shared_stages,
             pruned=method.source is not None,
             device=machine.occupied(),
-            precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
+            precision=dtype_of(options),
             window=options.window,
             overlap=options.overlap,
             views=method.member_views,
@@ -111,8 +109,7 @@ class ImageExperiment:
             # What a method computes for a member may need processes of its own; plain files can be read at once.
             loaded_at_once=machine.workers if type(method).weights is Method.weights else 1,
         )
-        size = pool.num_bytes(pool.table.members[0])
-        pool.resident = max(1, int(share * SHARE_OF_MEMORY * machine.memory / size))
+        pool.keep_within(share * machine.memory_for_weights)
         try:
             draws = draws_of(recipe, name, pool)
         except InputError as error:

@@ -53,7 +53,6 @@ from epibench.training.state import Pacer
 
 EVALUATION = "3"  # grows with every change that makes other results of the same members
 COST = "2"  # grows with every change of what is measured as cost
-SHARE_OF_MEMORY = 0.3  # for the weights of members
 SHORT = 8  # letters of a fingerprint that tell files of different settings apart
 Kept = TypeVar("Kept", Cost, DomainResults)
 
@@ -268,7 +267,6 @@ class DomainTask:
     def __init__(self, evaluation: ImageEvaluation, fitted: DrawnMethod, domain: str):
         self.evaluation, self.options, self.about = evaluation, evaluation.options, evaluation.domains[domain]
         self.data, self.fitted, self.domain = self.about.data, fitted, domain
-        self.classes = None if self.data.classes is None else self.data.classes.num_classes
         self.key = fitted.fingerprint(evaluation.options, *self.about.identity)
         folder = evaluation.folder.path / "evaluation" / fitted.name
         self.file = folder / f"{domain}-{self.key[:SHORT]}.json"  # what other settings gave stays beside it
@@ -343,20 +341,12 @@ class DomainTask:
             options.batch_size,
             self.evaluation.machine.workers,
             observers,
-            self.classes,
+            self.data.num_classes,
             self.data.class_groups,
             stretch=None if self.about.exact else self.stretches.length,
         )
-        settings = SuiteSettings(
-            self.evaluation.kind,
-            options.convention,
-            check_uncertainty(self.evaluation.kind, options.uncertainty),
-            exact=self.about.exact,
-            num_images=len(self.data.samples),
-            num_classes=self.classes,
-            published=options.convention == "pooled" and self.evaluation.maps,
-            depth=self.fitted.depth,
-        )
+        kind, depth, maps, exact = self.evaluation.kind, self.fitted.depth, self.evaluation.maps, self.about.exact
+        settings = suite_settings(kind, options, self.data, depth, maps, exact)
         return Evaluation(domain, self.fitted.draws, settings)
 
     def observers(self) -> tuple[Gallery, list[Observer]]:
@@ -452,6 +442,27 @@ class DomainTask:
             evaluation.load_state(saved.tensors, done)
         except KeyError as error:
             raise saved.complaint(f"it lacks {error}") from None
+
+
+def suite_settings(
+    kind: str, options: EvaluationOptions, data: DomainData, depth: bool, maps: bool = True, exact: bool = False
+) -> SuiteSettings:
+    """What the metrics on a domain depend on. maps: targets are maps of pixels; exact: pixels are kept and sorted."""
+    return SuiteSettings(
+        kind,
+        options.convention,
+        check_uncertainty(kind, options.uncertainty),
+        exact=exact,
+        num_images=len(data.samples),
+        num_classes=data.num_classes,
+        published=options.convention == "pooled" and maps,
+        depth=depth,
+    )
+
+
+def dtype_of(options: EvaluationOptions) -> torch.dtype:
+    """The precision in which members predict."""
+    return torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32
 
 
 def write_checked(file: Path, key: str, content: Cost | DomainResults) -> None:

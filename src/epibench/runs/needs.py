@@ -16,9 +16,8 @@ from typing import TypeVar
 
 import torch
 
-from epibench.conventions import check_uncertainty
 from epibench.errors import InputError
-from epibench.evaluation.suite import SuiteSettings, make_suite
+from epibench.evaluation.suite import make_suite
 from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.on_images import portion_pixels
@@ -30,7 +29,7 @@ from epibench.runs.checks import Check, Step
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
 from epibench.runs.image_training import augment_of, network_as_trained, precision_of
-from epibench.runs.images import SHARE_OF_MEMORY
+from epibench.runs.images import suite_settings
 from epibench.runs.train import Run, draws_of, jobs_of, waves
 from epibench.runs.train_job import TrainJob
 
@@ -222,16 +221,7 @@ class Needs:
         if (name, domain) in self._metric_states:
             return self._metric_states[name, domain]
         recipe, data, pool = self.recipe, self.data.domain(domain), self.pool(name)
-        settings = SuiteSettings(
-            recipe.likelihood,
-            recipe.evaluation.convention,
-            check_uncertainty(recipe.likelihood, recipe.evaluation.uncertainty),
-            exact=False,
-            num_images=len(data.samples),
-            num_classes=None if data.classes is None else data.classes.num_classes,
-            published=recipe.evaluation.convention == "pooled",
-            depth=recipe.task == "depth",
-        )
+        settings = suite_settings(recipe.likelihood, recipe.evaluation, data, recipe.task == "depth")
         parts = parts_of(pool, draws_of(recipe, name, pool))
         with torch.device("meta"):
             suites = [make_suite(part.weights.to("meta"), settings) for part in parts]
@@ -346,7 +336,7 @@ class Needs:
         shared = method.dropout or method.member_views or trunk  # then a network is there once for all its members
         networks = len({(m.network, m.snapshot, 0 if shared else m.number) for m in pool.table.members})
         largest = self.weights(name) if trunk else weights  # as it was trained: with all heads
-        loaded = min(networks * largest, int(SHARE_OF_MEMORY * self.run.machine.memory))
+        loaded = min(networks * largest, int(self.run.machine.memory_for_weights))
         maps = part * images * torch.Size(shape[1:]).numel() * 4
         return [
             Need(f"metrics of all draws of {name}, of a stretch of images and of those before", 2 * states),

@@ -25,6 +25,7 @@ from epibench.runs.trainers import train_job
 from epibench.training.state import Weights
 
 PROCESS_MEMORY = 10**9  # bytes of a process: its libraries and data, beside the weights
+SHARE_FOR_WEIGHTS = 0.3  # of the memory, for those of members
 COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
 
 
@@ -70,6 +71,11 @@ class Machine:
         if self.here.type == "cuda":
             return int(self.share * torch.cuda.get_device_properties(self.here).total_memory)
         return int(self.share * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+    @property
+    def memory_for_weights(self) -> float:
+        """Bytes of it that the weights of members may take."""
+        return SHARE_FOR_WEIGHTS * self.memory
 
     def device_of(self, number: int) -> str:
         """The device of a job: jobs take turns on the GPUs; elsewhere one sees only those that it is given."""
