@@ -50,15 +50,13 @@ def run(
         progress: show bars and messages as the command does, or send them to a reporter of one's own
     """
     with opened_run(recipe, out, settings, device, executor, jobs, progress) as opened:
-        from epibench.report import write_run_page
-        from epibench.runs.evaluations import all_results
+        from epibench.report import write_folder_page
         from epibench.runs.run import carry_out
 
         results = carry_out(opened.recipe, opened.folder, opened.machine, opened.reporter)
     if not results.methods:
         raise InputError("; ".join(results.failed.values()))
-    evaluations, names = all_results(opened.folder.path)
-    write_run_page(evaluations, opened.folder.report, names)
+    write_folder_page(opened.folder)
     return results
 
 

@@ -22,7 +22,6 @@ from epibench.members.given import GivenModel
 from epibench.progress import Reporter
 from epibench.results import RunResults
 from epibench.runs.asked import DEFAULT_NAME, open_models, python_domains, python_model, with_classes
-from epibench.runs.evaluations import all_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import GivenEvaluation, Question, check_folder, evaluation_options
 from epibench.runs.train import Machine
@@ -92,10 +91,9 @@ def evaluate(
         folder_of_run, shown = RunFolder(folder), reporter_of(progress)
         results = GivenEvaluation(given, domains, question, folder_of_run, machine, shown).run()
         if out is not None:
-            from epibench.report import write_run_page
+            from epibench.report import write_folder_page
 
-            evaluations, names = all_results(folder)
-            write_run_page(evaluations, folder_of_run.report, names)
+            write_folder_page(folder_of_run)
         return results
 
 

@@ -48,11 +48,9 @@ def run(
 def publish(folder: RunFolder, results: RunResults, reporter: Reporter) -> None:
     """Write the page of all evaluations of a run, show the tables of this one, and say where everything is."""
     from epibench.cli.report import print_run_tables
-    from epibench.report import write_run_page
-    from epibench.runs.evaluations import all_results
+    from epibench.report import write_folder_page
 
-    evaluations, names = all_results(folder.path)
-    page = write_run_page(evaluations, folder.report, names)
+    page, names = write_folder_page(folder)
     print_run_tables([results])
     reporter.say(f"results: {folder.results}")
     reporter.say(f"report:  {page}{f', with {len(names)} evaluations: ' if names else ''}{'; '.join(names)}")
