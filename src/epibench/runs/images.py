@@ -131,26 +131,26 @@ class ImageEvaluation:
     domains: Mapping[str, EvaluatedDomain]
     maps: bool = True  # targets are maps of pixels, not single numbers
 
-    def evaluate(self, fitted: DrawnMethod, failed: dict[str, str]) -> ImagesEvaluated:
+    def evaluate(self, drawn: DrawnMethod, failed: dict[str, str]) -> ImagesEvaluated:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
-        scored = self.evaluate_domains(fitted, failed)
+        scored = self.evaluate_domains(drawn, failed)
         return ImagesEvaluated(
-            facts=fitted.facts,
+            facts=drawn.facts,
             summary={domain: each.summary for domain, each in scored.items()},
             curves={domain: each.curves for domain, each in scored.items()},
             draws={domain: each.draws for domain, each in scored.items()},
-            cost=self.cost(fitted, scored),
+            cost=self.cost(drawn, scored),
             domains=scored,
-            overlap={size: fitted.draws.overlap(size) for size in fitted.draws.sizes},
-            training=list(fitted.training),
+            overlap={size: drawn.draws.overlap(size) for size in drawn.draws.sizes},
+            training=list(drawn.training),
         )
 
-    def evaluate_domains(self, fitted: DrawnMethod, failed: dict[str, str]) -> dict[str, DomainResults]:
+    def evaluate_domains(self, drawn: DrawnMethod, failed: dict[str, str]) -> dict[str, DomainResults]:
         """Every domain: read from the folder, or evaluated to the end, here or by another process on this folder.
 
         failed: a domain that has failed elsewhere is not tried again.
         """
-        tasks = {name: DomainTask(self, fitted, name) for name in self.domains}
+        tasks = {name: DomainTask(self, drawn, name) for name in self.domains}
         for task in tasks.values():
             if task.results() is not None:
                 self.reporter.say(f"{task.name}: evaluated already")
@@ -178,19 +178,19 @@ class ImageEvaluation:
         failed |= {tasks[domain].name: text for domain, text in broken.items()}
         return {name: each for name, task in tasks.items() if name not in broken and (each := task.results())}
 
-    def cost(self, fitted: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
+    def cost(self, drawn: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
         """What one image costs, and what training and every domain took."""
         passes = {domain: each.cost for domain, each in scored.items()}
-        training = {"train_seconds": fitted.train_seconds, "training": fitted.training_cost}
-        return self.image_cost(fitted).model_copy(update={**training, "evaluation": passes})
+        training = {"train_seconds": drawn.train_seconds, "training": drawn.training_cost}
+        return self.image_cost(drawn).model_copy(update={**training, "evaluation": passes})
 
-    def image_cost(self, fitted: DrawnMethod) -> Cost:
+    def image_cost(self, drawn: DrawnMethod) -> Cost:
         """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
         first = next(iter(self.domains))
-        device = fitted.pool.device
+        device = drawn.pool.device
         where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        key = fitted.fingerprint(self.options, self.domains[first].identity, COST, where)
-        file = self.folder.path / "evaluation" / f"{fitted.name}-{key[:SHORT]}.cost.json"
+        key = drawn.fingerprint(self.options, self.domains[first].identity, COST, where)
+        file = self.folder.path / "evaluation" / f"{drawn.name}-{key[:SHORT]}.cost.json"
 
         def done(lock: Path) -> bool:
             return read_checked(file, key, Cost) is not None
@@ -198,8 +198,8 @@ class ImageEvaluation:
         def work(todo: Sequence[Path]) -> None:
             with locked(lock) as mine:
                 if mine and not done(lock):
-                    with self.reporter.step(f"measure the cost of {fitted.name}", 1) as advance:
-                        write_checked(file, key, self.measure_cost(fitted, self.domains[first].data.samples[0]))
+                    with self.reporter.step(f"measure the cost of {drawn.name}", 1) as advance:
+                        write_checked(file, key, self.measure_cost(drawn, self.domains[first].data.samples[0]))
                         advance(1)
 
         lock = file.with_suffix(".lock")
@@ -208,14 +208,14 @@ class ImageEvaluation:
         assert cost is not None
         return cost
 
-    def measure_cost(self, fitted: DrawnMethod, sample: Batch) -> Cost:
+    def measure_cost(self, drawn: DrawnMethod, sample: Batch) -> Cost:
         """What one image costs."""
-        pool = fitted.pool
+        pool = drawn.pool
         if not self.maps:  # of a table, nobody asks what one row costs
             return Cost(parameters=num_parameters(pool.plain_network()), train_seconds=0.0)
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
         height, width = sample.target.shape
-        per_image = cost_per_image(pool, inputs, (height, width), fitted.draws)
+        per_image = cost_per_image(pool, inputs, (height, width), drawn.draws)
         one = per_image[1].flops if 1 in per_image else count_flops(pool, inputs, (height, width), (0,))
         return Cost(
             parameters=num_parameters(pool.plain_network()),
@@ -264,21 +264,21 @@ class DomainTask:
     Its images may be evaluated in one go, or in stretches by several processes, whose states are merged at the end.
     """
 
-    def __init__(self, evaluation: ImageEvaluation, fitted: DrawnMethod, domain: str):
+    def __init__(self, evaluation: ImageEvaluation, drawn: DrawnMethod, domain: str):
         self.evaluation, self.options, self.about = evaluation, evaluation.options, evaluation.domains[domain]
-        self.data, self.fitted, self.domain = self.about.data, fitted, domain
-        self.key = fitted.fingerprint(evaluation.options, *self.about.identity)
-        folder = evaluation.folder.path / "evaluation" / fitted.name
+        self.data, self.drawn, self.domain = self.about.data, drawn, domain
+        self.key = drawn.fingerprint(evaluation.options, *self.about.identity)
+        folder = evaluation.folder.path / "evaluation" / drawn.name
         self.file = folder / f"{domain}-{self.key[:SHORT]}.json"  # what other settings gave stays beside it
         self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
-        self.store = evaluation.folder.path / "predictions" / fitted.name / f"{domain}.zarr"
+        self.store = evaluation.folder.path / "predictions" / drawn.name / f"{domain}.zarr"
         self.stored = folder / f"{domain}.stored"  # says which settings the one store is of
         self.finished: DomainResults | None = None
 
     @property
     def name(self) -> str:
         """The method and the domain, in words."""
-        return f"{self.fitted.name} on {self.domain}"
+        return f"{self.drawn.name} on {self.domain}"
 
     @cached_property
     def stretches(self) -> Stretches:
@@ -301,7 +301,7 @@ class DomainTask:
     @in_steps()
     def carry_out(self) -> None:
         """Go through all images that are left, and keep what comes out."""
-        options, draws = self.options, self.fitted.draws
+        options, draws = self.options, self.drawn.draws
         if options.store and not self.owns_store:
             remove(self.unfinished)  # what it says to be stored is gone
             self.stretches.remove()  # what others have evaluated was not stored
@@ -325,7 +325,7 @@ class DomainTask:
             summary=summarise(draws.sets, values),
             curves=summarise_curves(draws.sets, curves),
             draws=per_draw(draws.sets, values),
-            pictures=gallery.pictures(self.fitted.name),
+            pictures=gallery.pictures(self.drawn.name),
             cost=PassCost(forward_seconds=done.forward_seconds, scoring_seconds=done.scoring_seconds),
         )
         write_checked(self.file, self.key, results)
@@ -336,7 +336,7 @@ class DomainTask:
         """An evaluation of no image yet."""
         options = self.options
         domain = NetworksOnImages(
-            self.fitted.pool,
+            self.drawn.pool,
             self.data.samples,
             options.batch_size,
             self.evaluation.machine.workers,
@@ -345,21 +345,21 @@ class DomainTask:
             self.data.class_groups,
             stretch=None if self.about.exact else self.stretches.length,
         )
-        kind, depth, maps, exact = self.evaluation.kind, self.fitted.depth, self.evaluation.maps, self.about.exact
+        kind, depth, maps, exact = self.evaluation.kind, self.drawn.depth, self.evaluation.maps, self.about.exact
         settings = suite_settings(kind, options, self.data, depth, maps, exact)
-        return Evaluation(domain, self.fitted.draws, settings)
+        return Evaluation(domain, self.drawn.draws, settings)
 
     def observers(self) -> tuple[Gallery, list[Observer]]:
         """Who keeps pictures, and everybody who sees outputs."""
-        fitted, data, kind = self.fitted, self.data, self.evaluation.kind
+        drawn, data, kind = self.drawn, self.data, self.evaluation.kind
         shown = self.options.pictures if can_be_shown(data.samples[0]) else 0
         images = centres(len(data.samples), shown)
-        gallery = Gallery(images, fitted.shown, kind)
+        gallery = Gallery(images, drawn.shown, kind)
         if not self.options.store:
             return gallery, [gallery]
         size = largest_size(data.samples, self.evaluation.machine.workers, self.evaluation.reporter)
-        labels = (fitted.facts.label, self.about.label, self.evaluation.unit)
-        store = StoreObserver(self.store, labels, fitted.pool, data, size, begun=self.unfinished.exists())
+        labels = (drawn.facts.label, self.about.label, self.evaluation.unit)
+        store = StoreObserver(self.store, labels, drawn.pool, data, size, begun=self.unfinished.exists())
         write_json(self.stored, {"fingerprint": self.key})
         return gallery, [gallery, store]
 

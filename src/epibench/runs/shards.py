@@ -103,11 +103,11 @@ class SharedEvaluation:
         evaluation, tasks = self.experiment.evaluation, dict[tuple[str, str], DomainTask]()
         for name in self.run.recipe.methods:
             try:
-                fitted = self.experiment.drawn(name, collect_trained(self.run, name))
+                drawn = self.experiment.drawn(name, collect_trained(self.run, name))
             except InputError as error:
                 self.failed[name] = str(error)
                 continue
-            tasks |= {(name, domain): DomainTask(evaluation, fitted, domain) for domain in evaluation.domains}
+            tasks |= {(name, domain): DomainTask(evaluation, drawn, domain) for domain in evaluation.domains}
         return tasks
 
     def shard(self, number: int, count: int) -> list[EvaluateJob]:
@@ -129,7 +129,7 @@ class SharedEvaluation:
             yield EvaluateJob(
                 recipe,
                 self.run.folder.path,
-                task.fitted.name,
+                task.drawn.name,
                 task.domain,
                 numbers,
                 sum(len(task.stretches.images(number)) for number in numbers),
@@ -147,7 +147,7 @@ class SharedEvaluation:
         if task.results() is None:
             task.evaluate_stretches(job.stretches, advance)
         if job.cost:
-            self.experiment.evaluation.image_cost(task.fitted)
+            self.experiment.evaluation.image_cost(task.drawn)
 
     def missing(self) -> list[str]:
         """What is evaluated neither as a whole nor in stretches, in words."""
@@ -160,7 +160,7 @@ class SharedEvaluation:
 
 def stretches_of(task: DomainTask, numbers: Sequence[int] | None = None) -> list[Stretch]:
     """Some stretches of a task, or all."""
-    members, chosen = task.fitted.pool.num_members, range(len(task.stretches)) if numbers is None else numbers
+    members, chosen = task.drawn.pool.num_members, range(len(task.stretches)) if numbers is None else numbers
     return [Stretch(task, number, members * len(task.stretches.images(number))) for number in chosen]
 
 
