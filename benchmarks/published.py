@@ -32,7 +32,7 @@ from epibench.runs.train import Machine
 from epibench.street import StreetDataset
 from epibench.street.export import LAYOUTS, save
 from epibench.training.network import NetworkKeys, train_network
-from epibench.training.state import LogRow, Watch
+from epibench.training.state import LogRow, TrainingCallbacks
 
 RECIPES = {"depth": "kitti-depth", "segmentation": "cityscapes-segmentation"}
 VIDEOS = 50
@@ -130,7 +130,14 @@ def step_seconds(
             marks[row.step] = time.perf_counter()
 
         run = replace(training, samples=given, augment=change)
-        train_network(run, keys, make_fabric(longer, device), None, Watch(log=note), 0 if part == "device" else workers)
+        train_network(
+            run,
+            keys,
+            make_fabric(longer, device),
+            None,
+            TrainingCallbacks(log=note),
+            0 if part == "device" else workers,
+        )
         steps = sorted(marks)
         start, end = steps[len(steps) // 3], steps[-1]
         seconds[part] = (marks[end] - marks[start]) / max(1, end - start)

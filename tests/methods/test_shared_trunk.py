@@ -46,7 +46,7 @@ from epibench.training import stacked
 from epibench.training.network import FlatParameters, NetworkKeys, NetworkTraining, train_network
 from epibench.training.rules import SGD, Adam, constant, poly
 from epibench.training.stacked import Keys
-from epibench.training.state import Pacer, Watch
+from epibench.training.state import Pacer, TrainingCallbacks
 
 Weights = dict[str, Tensor]
 depth = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
@@ -104,9 +104,11 @@ def trained(task: str, **changes: Any) -> Weights:
         weight_decay=1e-3,
     )
     kept = dict[int, Weights]()
-    watch = Watch(keep=lambda epoch, weights: kept.update({epoch: {n: each.clone() for n, each in weights.items()}}))
+    callbacks = TrainingCallbacks(
+        keep=lambda epoch, weights: kept.update({epoch: {n: each.clone() for n, each in weights.items()}})
+    )
     fabric = Fabric(accelerator="cpu", devices=1)
-    train_network(replace(training, **changes), NetworkKeys.of(0, "ensemble", 3), fabric, watch=watch)
+    train_network(replace(training, **changes), NetworkKeys.of(0, "ensemble", 3), fabric, callbacks=callbacks)
     return kept[3]
 
 
@@ -342,8 +344,8 @@ class TestStackedNetworks:
         begun = stacked.start(training, keys).parameters.view(6, -1)
         same_batches = replace(keys, order=keys.order.repeat_interleave(3))
         kept = dict[int, Tensor]()
-        watch = Watch(keep=lambda epoch, weights: kept.update({epoch: weights["parameters"]}))
-        stacked.train(ensemble, same_batches, stacked.start(ensemble, same_batches, begun.clone()), watch)
+        callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.update({epoch: weights["parameters"]}))
+        stacked.train(ensemble, same_batches, stacked.start(ensemble, same_batches, begun.clone()), callbacks)
         assert torch.equal(found, kept[5])
         assert not torch.equal(found, begun)
 
@@ -371,8 +373,8 @@ class TestStackedNetworks:
         alone = replace(training, network=problem.network, tied=stacked.Tied())
         same = replace(keys, order=keys.order.expand(3))
         kept = list[Tensor]()
-        watch = Watch(keep=lambda epoch, weights: kept.append(weights["parameters"]))
-        stacked.train(alone, same, stacked.start(alone, same, begun.clone()), watch)
+        callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights["parameters"]))
+        stacked.train(alone, same, stacked.start(alone, same, begun.clone()), callbacks)
         for number in range(3):
             own, other = (problem.network.layers(each.contiguous())[number] for each in (found, kept[0]))
             for mine, theirs in zip(own, other, strict=True):
@@ -388,10 +390,10 @@ class TestStackedNetworks:
         begun = stacked.start(training, self.keys(), given)
         fresh = stacked.start(training, self.keys()).parameters
         kept = list[Tensor]()
-        watch = Watch(keep=lambda epoch, weights: kept.append(weights["parameters"].clone()))
+        callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights["parameters"].clone()))
         heads = [each.clone() for each in training.network.layers(begun.parameters)[2]]
         assert all(torch.equal(*pair) for pair in zip(heads, training.network.layers(fresh)[2], strict=True))
-        stacked.train(training, self.keys(), begun, watch)
+        stacked.train(training, self.keys(), begun, callbacks)
         first, _, last = training.network.layers(kept[0])
         for own, other in zip(first, plain.layers(given)[0], strict=True):
             for head in range(3):

@@ -26,7 +26,7 @@ from epibench.recipes.only import networks_of_shard
 from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.train import Machine, Run, Shown, Trained, collect_trained, jobs_of, train_networks, waves
+from epibench.runs.train import Machine, Run, Trained, TrainingProgress, collect_trained, jobs_of, train_networks, waves
 from epibench.runs.train_job import TrainJob, source_jobs
 from epibench.runs.trainers import train_job
 from epibench.training import network
@@ -208,7 +208,7 @@ def test_methods_are_shown_from_the_first_beginning_to_the_last_end(tmp_path: Pa
             seen.append(f"{name} ends")
 
     with ExitStack() as stack:
-        shown, end = Shown(Noting(), stack, jobs), recipe.training_steps("ensemble")
+        shown, end = TrainingProgress(Noting(), stack, jobs), recipe.training_steps("ensemble")
         messages = [(0, (0, "")), (0, (1, "a")), (2, (0, "")), (0, None), (1, (0, "")), (1, None), (1, None)]
         for number, message in messages:
             shown.receive(number, message)

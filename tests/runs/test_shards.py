@@ -22,7 +22,7 @@ from small_recipes import small
 from small_segmentation_recipe import small_segmentation
 
 from epibench.errors import InputError
-from epibench.evaluation.loop import Progressed
+from epibench.evaluation.loop import EvaluationTotals
 from epibench.members.networks import NetworkPool
 from epibench.plans import consecutive
 from epibench.recipes import Recipe
@@ -279,13 +279,13 @@ def test_states_are_packed_without_loss_and_small_where_bins_are_empty() -> None
 def test_the_first_complete_file_wins(tmp_path) -> None:
     files = Stretches(tmp_path, "key", 5, 2)
     assert (len(files), files.images(2), files.missing()) == (3, range(4, 5), [0, 1, 2])
-    files.save(1, {"a": torch.ones(2)}, Progressed(2, 10, 0.5, 0.25))
-    files.save(1, {"a": torch.zeros(2)}, Progressed(2, 10, 1, 1))
-    state, done = files.load(1) or ({}, Progressed())
+    files.save(1, {"a": torch.ones(2)}, EvaluationTotals(2, 10, 0.5, 0.25))
+    files.save(1, {"a": torch.zeros(2)}, EvaluationTotals(2, 10, 1, 1))
+    state, done = files.load(1) or ({}, EvaluationTotals())
     assert torch.equal(state["a"], torch.ones(2))
     assert asdict(done) == {"images": 2, "pixels": 10, "forward_seconds": 0.5, "scoring_seconds": 0.25}
     assert files.missing() == [0, 2]
-    files.save(2, {"a": torch.ones(2)}, Progressed(2, 10, 0.5, 0.25))
+    files.save(2, {"a": torch.ones(2)}, EvaluationTotals(2, 10, 0.5, 0.25))
     with pytest.raises(InputError, match=r"000002\.safetensors: its 'images' is 2, not 1; remove it"):
         files.load(2)
 

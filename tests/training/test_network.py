@@ -38,7 +38,7 @@ from epibench.training.network import (
     upsampled,
 )
 from epibench.training.rules import SGD, Adam, constant, cyclical, poly
-from epibench.training.state import DivergedError, LogRow, TrainingState, Watch
+from epibench.training.state import DivergedError, LogRow, TrainingCallbacks, TrainingState
 
 Weights = dict[str, Tensor]
 KEYS = NetworkKeys.of(0, "ensemble", 3)
@@ -125,9 +125,11 @@ class Followed:
         self.kept: dict[int, Weights] = {}
         self.progress: list[tuple[int, str]] = []
         self.rows: list[LogRow] = []
-        watch = Watch(lambda *progress: self.progress.append(progress), self.rows.append, self._save, self._keep)
+        callbacks = TrainingCallbacks(
+            lambda *progress: self.progress.append(progress), self.rows.append, self._save, self._keep
+        )
         fabric = fabric or Fabric(accelerator="cpu", devices=1)
-        self.log = train_network(training, keys, fabric, state, watch, workers)
+        self.log = train_network(training, keys, fabric, state, callbacks, workers)
 
     def _save(self, state: TrainingState) -> None:
         rule = {name: each.clone() for name, each in state.rule.items()}

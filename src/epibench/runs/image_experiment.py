@@ -14,14 +14,14 @@ from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Method
 from epibench.recipes.dense import DenseRecipe
-from epibench.runs.checks import Check, Step, image_checks, needed_to
+from epibench.runs.checks import Check, RunStep, image_checks, needed_to
 from epibench.runs.class_weights import prepare_weights
 from epibench.runs.domains import ImageData, draw_scenes
 from epibench.runs.images import (
     DrawnMethod,
-    EvaluatedDomain,
+    EvaluationDomain,
     ImageEvaluation,
-    ImagesEvaluated,
+    ImageMethodResults,
     class_facts,
     dtype_of,
     pictures_on,
@@ -50,7 +50,7 @@ class ImageExperiment:
         """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
         return image_checks(self.data)
 
-    def prepare(self, steps: Sequence[Step]) -> None:
+    def prepare(self, steps: Sequence[RunStep]) -> None:
         """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""
         run, data = self.run, self.data
         draw_scenes(data, [key for key in data.sources if needed_to(key) in steps], run.reporter)
@@ -60,7 +60,7 @@ class ImageExperiment:
         if "train" in steps:
             prepare_weights(self.recipe, run.folder.members, data.train, run.machine.workers, run.reporter)
 
-    def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImagesEvaluated:
+    def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImageMethodResults:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
         return self.evaluation.evaluate(self.drawn(name, trained), failed)
 
@@ -75,16 +75,16 @@ class ImageExperiment:
     def evaluation(self) -> ImageEvaluation:
         """The domains of the recipe, and how members are evaluated on them."""
         run, recipe = self.run, self.recipe
-        domains = {name: self.evaluated_domain(name) for name in self.data.domains}
+        domains = {name: self.evaluation_domain(name) for name in self.data.domains}
         machine = (run.folder, run.machine, run.reporter)
         return ImageEvaluation(*machine, recipe.likelihood, recipe.unit, recipe.evaluation, domains)
 
-    def evaluated_domain(self, name: str) -> EvaluatedDomain:
+    def evaluation_domain(self, name: str) -> EvaluationDomain:
         """A domain; one with the origin of the training data is not shifted."""
         data, source = self.data.domains[name], self.recipe.data.domains[name]
         settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
         role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
-        return EvaluatedDomain(data, source.label, role, [settings, source.version, len(data.samples)], source.shift)
+        return EvaluationDomain(data, source.label, role, [settings, source.version, len(data.samples)], source.shift)
 
     def make_pool(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
@@ -100,7 +100,7 @@ class ImageExperiment:
             rate=method.dropout,
             shared_stages=method.shared_stages,
             pruned=method.source is not None,
-            device=machine.occupied(),
+            device=machine.make_current(),
             precision=dtype_of(options),
             window=options.window,
             overlap=options.overlap,
@@ -144,7 +144,7 @@ class ImageExperiment:
             notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
         return notes
 
-    def results(self, evaluated: Mapping[str, ImagesEvaluated]) -> dict[str, Any]:
+    def results(self, evaluated: Mapping[str, ImageMethodResults]) -> dict[str, Any]:
         """What a run writes that only problems with images have."""
         recipe = self.recipe
         return {

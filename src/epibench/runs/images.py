@@ -46,8 +46,8 @@ from epibench.runs.checkpoints import load_tensors, save_tensors
 from epibench.runs.domains import DomainData
 from epibench.runs.folder import RunFolder, locked, share_work
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
-from epibench.runs.stretches import Stretches, progressed, stretch_length
-from epibench.runs.train import Evaluated, Machine
+from epibench.runs.stretches import Stretches, stretch_length, totals_of
+from epibench.runs.train import Machine, MethodResults
 from epibench.stopping import in_steps
 from epibench.training.state import Pacer
 
@@ -58,7 +58,7 @@ Kept = TypeVar("Kept", Cost, DomainResults)
 
 
 @dataclass(frozen=True)
-class ImagesEvaluated(Evaluated):
+class ImageMethodResults(MethodResults):
     """What came out for one method, by domain."""
 
     domains: dict[str, DomainResults]
@@ -107,7 +107,7 @@ class DrawnMethod:
 
 
 @dataclass(frozen=True)
-class EvaluatedDomain:
+class EvaluationDomain:
     """A domain, and what results say of it. identity: what decides its samples, as plain data."""
 
     data: DomainData
@@ -128,13 +128,13 @@ class ImageEvaluation:
     kind: str
     unit: str | None
     options: EvaluationOptions
-    domains: Mapping[str, EvaluatedDomain]
+    domains: Mapping[str, EvaluationDomain]
     maps: bool = True  # targets are maps of pixels, not single numbers
 
-    def evaluate(self, drawn: DrawnMethod, failed: dict[str, str]) -> ImagesEvaluated:
+    def evaluate(self, drawn: DrawnMethod, failed: dict[str, str]) -> ImageMethodResults:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
         scored = self.evaluate_domains(drawn, failed)
-        return ImagesEvaluated(
+        return ImageMethodResults(
             facts=drawn.facts,
             summary={domain: each.summary for domain, each in scored.items()},
             curves={domain: each.curves for domain, each in scored.items()},
@@ -225,7 +225,7 @@ class ImageEvaluation:
             train_seconds=0.0,
         )
 
-    def domain_facts(self, name: str, evaluated: Mapping[str, ImagesEvaluated]) -> DomainFacts:
+    def domain_facts(self, name: str, evaluated: Mapping[str, ImageMethodResults]) -> DomainFacts:
         """What a reader should know of a domain before its numbers."""
         domain, data = self.domains[name], self.domains[name].data
         shared = [each.label for each in self.domains.values()].count(domain.label) > 1
@@ -248,7 +248,7 @@ def class_facts(classes: ClassTable | None) -> dict[str, Any]:
     return {"class_names": list(classes.names), "class_colours": list(classes.colours)}
 
 
-def pictures_on(domain: str, evaluated: Mapping[str, ImagesEvaluated]) -> list[Picture]:
+def pictures_on(domain: str, evaluated: Mapping[str, ImageMethodResults]) -> list[Picture]:
     """The pictures of a domain with what each method predicts."""
     pictures: dict[int, Picture] = {}
     for each in evaluated.values():
@@ -435,7 +435,7 @@ class DomainTask:
         saved = load_tensors(self.unfinished, self.key)
         if saved is None:
             return
-        done = progressed(saved)
+        done = totals_of(saved)
         if not 0 < done.images < len(self.data.samples):
             raise saved.complaint(f"its 'images' is {done.images}, of {len(self.data.samples)}")
         try:

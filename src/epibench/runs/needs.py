@@ -25,7 +25,7 @@ from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, KERNEL_MEMORY, Pool, pa
 from epibench.methods.contract import MemberTable, Method
 from epibench.networks.shaping import shape_like
 from epibench.recipes import DenseRecipe
-from epibench.runs.checks import Check, Step
+from epibench.runs.checks import Check, RunStep
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
 from epibench.runs.image_training import augment_of, network_as_trained, precision_of
@@ -94,7 +94,7 @@ class Resource:
         return "suffices by this estimate"
 
 
-def check_needs(run: Run, data: ImageData, steps: Sequence[Step]) -> None:
+def check_needs(run: Run, data: ImageData, steps: Sequence[RunStep]) -> None:
     """Say in one line what a run needs; refuse it where that cannot be, warn where it may not be."""
     resources = Needs(run, data, steps).resources
     run.reporter.say(f"needs {' and '.join(resource.line for resource in resources)}; an estimate")
@@ -107,7 +107,7 @@ def check_needs(run: Run, data: ImageData, steps: Sequence[Step]) -> None:
             run.reporter.say(str(error))
 
 
-def needs_checks(run: Run, data: ImageData, steps: Sequence[Step]) -> list[Check]:
+def needs_checks(run: Run, data: ImageData, steps: Sequence[RunStep]) -> list[Check]:
     """The same as checks, with every part."""
     needs, on_gpu = Needs(run, data, steps), run.machine.device.type == "cuda"
 
@@ -124,7 +124,7 @@ def needs_checks(run: Run, data: ImageData, steps: Sequence[Step]) -> list[Check
 class Needs:
     """What the steps of a run on images need, as far as they are not done."""
 
-    def __init__(self, run: Run, data: ImageData, steps: Sequence[Step]):
+    def __init__(self, run: Run, data: ImageData, steps: Sequence[RunStep]):
         recipe = run.recipe
         assert isinstance(recipe, DenseRecipe)
         self.run, self.recipe, self.data, self.steps = run, recipe, data, steps
@@ -135,7 +135,7 @@ class Needs:
     @property
     def resources(self) -> list[Resource]:
         """Disk, memory, and that of the GPU if one is used; the memory of machines elsewhere is not known here."""
-        return [self.disk] if self.run.machine.executor.elsewhere else [self.disk, *self.memories]
+        return [self.disk] if self.run.machine.executor.remote else [self.disk, *self.memories]
 
     @cached_property
     def disk(self) -> Resource:

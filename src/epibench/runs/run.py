@@ -14,22 +14,22 @@ from typing import Any, TypeVar
 import torch
 
 from epibench import __version__
-from epibench.data.source import Watch
+from epibench.data.source import Follow
 from epibench.errors import InputError
 from epibench.mirror import current
 from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe, Recipe, changes
 from epibench.results import RunResults
-from epibench.runs.checks import FEW_FRAMES, Check, Step, further_checks, image_checks
+from epibench.runs.checks import FEW_FRAMES, Check, RunStep, further_checks, image_checks
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.needs import check_needs, needs_checks
-from epibench.runs.shards import SharedEvaluation, evaluate_elsewhere
+from epibench.runs.shards import SharedEvaluation, evaluate_remotely
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Evaluated, Machine, Run, Trained, collect_trained, num_missing, train_networks
+from epibench.runs.train import Machine, MethodResults, Run, Trained, collect_trained, num_missing, train_networks
 
-STEPS: tuple[Step, ...] = ("train", "evaluate")
+STEPS: tuple[RunStep, ...] = ("train", "evaluate")
 Done = TypeVar("Done")
 
 
@@ -102,7 +102,7 @@ def merge(run: Run) -> RunResults:
     return evaluate(run)
 
 
-def begin(run: Run, steps: Sequence[Step]) -> ImageExperiment | ToyExperiment:
+def begin(run: Run, steps: Sequence[RunStep]) -> ImageExperiment | ToyExperiment:
     """Check what these steps need, take the folder, and prepare the data."""
     experiment = experiment_of(run)
     for check in experiment.checks():
@@ -161,8 +161,8 @@ def evaluate_trained(
 ) -> RunResults:
     """Evaluate every method whose networks are trained, and keep the results. begun: when the clock was started."""
     run = experiment.run
-    if run.machine.executor.elsewhere and isinstance(experiment, ImageExperiment):
-        evaluate_elsewhere(run, failed)
+    if run.machine.executor.remote and isinstance(experiment, ImageExperiment):
+        evaluate_remotely(run, failed)
     evaluated: dict[str, Any] = of_each(
         run, trained, lambda name: experiment.evaluate(name, trained[name], failed), failed
     )
@@ -173,7 +173,7 @@ def evaluate_trained(
 
 
 def collected(
-    machine: Machine, evaluated: Mapping[str, Evaluated], failed: dict[str, str], begun: float, **own: Any
+    machine: Machine, evaluated: Mapping[str, MethodResults], failed: dict[str, str], begun: float, **own: Any
 ) -> RunResults:
     """Results of what was evaluated, whatever it was, with where and when. own: what its kind of problem adds."""
     device = machine.here
@@ -200,12 +200,12 @@ def experiment_of(run: Run) -> ImageExperiment | ToyExperiment:
     return ImageExperiment(run) if isinstance(run.recipe, DenseRecipe) else ToyExperiment(run)
 
 
-def all_checks(run: Run, every: bool, watch: Watch) -> list[Check]:
-    """All that is worth knowing before a run. every: open all frames, not only some; watch: shows how far one is."""
+def all_checks(run: Run, every: bool, follow: Follow) -> list[Check]:
+    """All that is worth knowing before a run. every: open all frames, not only some; follow: shows how far one is."""
     experiment = experiment_of(run)
     if isinstance(experiment, ToyExperiment):
         return [*experiment.checks(), *further_checks(run.recipe, run.folder, None)]
-    checks = image_checks(experiment.data, None if every else FEW_FRAMES, watch)
+    checks = image_checks(experiment.data, None if every else FEW_FRAMES, follow)
     further = further_checks(run.recipe, run.folder, experiment.data)
     return [*checks, *further, *needs_checks(run, experiment.data, STEPS)]
 

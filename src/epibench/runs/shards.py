@@ -170,7 +170,7 @@ def cut(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
     return [[each for each, shard in zip(stretches, shards, strict=True) if shard == part + 1] for part in range(count)]
 
 
-def evaluate_elsewhere(run: Run, failed: dict[str, str]) -> None:
+def evaluate_remotely(run: Run, failed: dict[str, str]) -> None:
     """Let the machines of an executor evaluate all that is left, in stretches; why any failed is noted.
 
     Who then goes on with the evaluation only merges. How many stretches a job has depends on how many jobs run at once,
@@ -179,8 +179,8 @@ def evaluate_elsewhere(run: Run, failed: dict[str, str]) -> None:
     shared, executor = SharedEvaluation(run), run.machine.executor
     if shared.experiment.recipe.evaluation.store:
         return
-    needs = run.machine.needs(memory=memory_of_job(run.recipe))
-    jobs = shared.jobs(JOBS_PER_PLACE * executor.room(needs))
+    resources = run.machine.job_resources(memory=memory_of_job(run.recipe))
+    jobs = shared.jobs(JOBS_PER_PLACE * executor.room(resources))
     done = [0] * len(jobs)
     with ExitStack() as stack:
         advance = {}
@@ -192,7 +192,7 @@ def evaluate_elsewhere(run: Run, failed: dict[str, str]) -> None:
             advance[jobs[number].name](max(0, images - done[number]))  # a job that was lost begins anew
             done[number] = max(done[number], images)
 
-        errors = executor.run(jobs, evaluate_job, needs, receive)
+        errors = executor.run(jobs, evaluate_job, resources, receive)
     for number, text in errors.items():
         if jobs[number].name not in failed:
             failed[jobs[number].name] = text

@@ -31,9 +31,9 @@ from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergence
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
 from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
-from epibench.runs.checks import Check, Step
+from epibench.runs.checks import Check, RunStep
 from epibench.runs.toy_training import stacked_training, toy_network, toy_problem
-from epibench.runs.train import Evaluated, Run, Trained, draws_of, method_facts
+from epibench.runs.train import MethodResults, Run, Trained, draws_of, method_facts
 from epibench.training.stacked import OBJECTIVES, Keys, trained
 
 EVERY = 4  # of the 1,000 grid points of regression; a line needs no more
@@ -42,7 +42,7 @@ DRAWS_AT_ONCE = 128  # whose metrics are in memory together
 
 
 @dataclass(frozen=True)
-class ToyEvaluated(Evaluated):
+class ToyMethodResults(MethodResults):
     """What came out for one method. examples: by M, what some draws predict on the grid."""
 
     examples: dict[int, list[Columns]]
@@ -90,10 +90,10 @@ class ToyExperiment:
         """The reference, if the recipe has one, is of this problem."""
         return "none: no KL is measured" if self.reference is None else f"{self.recipe.reference.path}: fits"
 
-    def prepare(self, steps: Sequence[Step]) -> None:
+    def prepare(self, steps: Sequence[RunStep]) -> None:
         """There is nothing to prepare."""
 
-    def evaluate(self, name: str, networks: Trained, failed: dict[str, str]) -> ToyEvaluated:
+    def evaluate(self, name: str, networks: Trained, failed: dict[str, str]) -> ToyMethodResults:
         """Every draw of a method: KLs, and metrics on fresh points inside and outside of the training region."""
         lost = len(networks.diverged)
         number = len(networks.networks) + lost
@@ -110,7 +110,7 @@ class ToyExperiment:
             self.run.reporter.say(f"{name}: {note}")
         return evaluated
 
-    def _evaluate(self, name: str, networks: Trained) -> ToyEvaluated:
+    def _evaluate(self, name: str, networks: Trained) -> ToyMethodResults:
         recipe, toy, begun = self.recipe, self.toy, time.perf_counter()
         pool = self.pool(networks)
         draws = draws_of(recipe, name, pool)
@@ -134,7 +134,7 @@ class ToyExperiment:
             predictive = self.reference.predictive()
             kl = {each: divergences(predictive, grid, toy.inside, each) for each in CONVENTIONS}
         parameters = pool.network.num_parameters
-        return ToyEvaluated(
+        return ToyMethodResults(
             facts=method_facts(recipe, name, len(networks.networks), pool),
             summary=summary,
             curves=curves,
@@ -163,7 +163,7 @@ class ToyExperiment:
             rate=method.dropout,
         )
 
-    def results(self, evaluated: Mapping[str, ToyEvaluated]) -> dict[str, Any]:
+    def results(self, evaluated: Mapping[str, ToyMethodResults]) -> dict[str, Any]:
         """What a run writes that only toy problems have."""
         path, reference, facts = self.recipe.reference.path, self.reference, None
         if reference is not None:
@@ -178,7 +178,7 @@ class ToyExperiment:
             "pictures": self.pictures(evaluated),
         }
 
-    def pictures(self, evaluated: Mapping[str, ToyEvaluated]) -> ToyPictures:
+    def pictures(self, evaluated: Mapping[str, ToyMethodResults]) -> ToyPictures:
         """Grid, truth, data, reference, direct regression and, for each method and M, some draws."""
         toy, reference = self.toy, self.reference
         inputs, target, direct = toy.train.inputs, toy.train.target, None

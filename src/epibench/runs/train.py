@@ -17,7 +17,7 @@ from epibench.methods.contract import Member, Method, TrainedNetwork
 from epibench.progress import Advance, Reporter
 from epibench.recipes import DenseRecipe, Recipe
 from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary, TrainingLog
-from epibench.runs.executors import Executor, JobNeeds, LocalExecutor, open_executor
+from epibench.runs.executors import Executor, JobResources, LocalExecutor, open_executor
 from epibench.runs.folder import RunFolder, share_work
 from epibench.runs.train_job import TrainJob, sharing_memory, stacks
 from epibench.runs.trained_views import finite_networks, view_of
@@ -59,7 +59,7 @@ class Machine:
             return torch.device("cpu")
         return torch.device("cuda", self.device.index or 0)
 
-    def occupied(self) -> torch.device:
+    def make_current(self) -> torch.device:
         """The same, and from now on the current one of this thread: training may have left another."""
         if self.here.type == "cuda":
             torch.cuda.set_device(self.here)
@@ -82,15 +82,15 @@ class Machine:
         named = str(self.device)
         if named != "cuda":
             return named
-        return "cuda:0" if self.executor.elsewhere else f"cuda:{number % torch.cuda.device_count()}"
+        return "cuda:0" if self.executor.remote else f"cuda:{number % torch.cuda.device_count()}"
 
-    def needs(self, at_once: int | None = None, devices: int = 1, memory: int = 0) -> JobNeeds:
+    def job_resources(self, at_once: int | None = None, devices: int = 1, memory: int = 0) -> JobResources:
         """What a job on so many devices needs; at_once: how many run at once here, if not as many as can."""
         at_once = at_once or self.jobs
         if self.device.type == "cpu":
-            return JobNeeds(at_once, cpus=devices, memory=memory)
+            return JobResources(at_once, cpus=devices, memory=memory)
         gpus = devices if devices > 1 else 1 / self.jobs
-        return JobNeeds(at_once, devices * (1 + self.workers), gpus, memory)
+        return JobResources(at_once, devices * (1 + self.workers), gpus, memory)
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: 
     Large networks of all methods together, so that nobody waits for the last one of a method, but for those that start
     from others' networks; stacked ones take a whole machine, and are trained one method after another on this one.
     """
-    together = isinstance(run.recipe, DenseRecipe) or run.machine.executor.elsewhere
+    together = isinstance(run.recipe, DenseRecipe) or run.machine.executor.remote
     for wave in waves(run.recipe, asked, together):
         training = _Training(run, failed)
         jobs = [job for name, networks in wave.items() for job in training.jobs_of(name, networks)]
@@ -254,12 +254,12 @@ class _Training:
         """Train these networks, less those that another process trains. One that diverges does not stop the others."""
         run = self.run
         with ExitStack() as stack:
-            shown = Shown(run.reporter, stack, jobs)
+            shown = TrainingProgress(run.reporter, stack, jobs)
             devices = run.recipe.training.devices if isinstance(run.recipe, DenseRecipe) else 1
-            memory = memory_of_job(run.recipe) if run.machine.executor.elsewhere else 0
-            needs = run.machine.needs(run.recipe.trained_at_once, devices, memory)
-            sent = jobs if run.machine.executor.elsewhere else sharing_memory(jobs)
-            errors = run.machine.executor.run(sent, train_job, needs, shown.receive)
+            memory = memory_of_job(run.recipe) if run.machine.executor.remote else 0
+            resources = run.machine.job_resources(run.recipe.trained_at_once, devices, memory)
+            sent = jobs if run.machine.executor.remote else sharing_memory(jobs)
+            errors = run.machine.executor.run(sent, train_job, resources, shown.receive)
         for number, text in errors.items():
             if jobs[number].files.failure() is None:
                 self.fail(jobs[number].method, text)
@@ -267,7 +267,7 @@ class _Training:
                 run.reporter.say(text)
 
 
-class Shown:
+class TrainingProgress:
     """How far the trainings of each method are, shown from when the first of them begins to when the last has ended."""
 
     def __init__(self, reporter: Reporter, stack: ExitStack, jobs: Sequence[TrainJob]):
@@ -323,7 +323,7 @@ def collect_trained(run: Run, name: str) -> Trained:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class MethodResults:
     """What came out for one method; summary, curves and draws (their metrics) by domain."""
 
     facts: MethodFacts
