@@ -21,7 +21,7 @@ from epibench.members.networks import NetworkPool
 from epibench.recipes import Recipe, apply_settings, read_recipe
 from epibench.results import load_results
 from epibench.runs import train, trainers
-from epibench.runs.evaluations import all_results, kind_of
+from epibench.runs.evaluations import all_results, settings_name
 from epibench.street import StreetDataset
 
 Call = Callable[..., tuple[int, str]]
@@ -398,7 +398,7 @@ def test_an_evaluation_is_named_by_the_settings_that_decide_its_values(folder) -
 
     def kind(**options: Any) -> str:
         changed = {**results.recipe, "evaluation": {**results.recipe["evaluation"], **options}}
-        return kind_of(results.model_copy(update={"recipe": changed}))
+        return settings_name(results.model_copy(update={"recipe": changed}))
 
     assert kind(batch_size=7, pictures=0, store=True, overlap=0.5, uncertainty="entropy") == "default"
     assert kind(window=[32, 64], precision="bf16-mixed") == "precision=bf16-mixed,window=32x64"
