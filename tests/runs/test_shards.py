@@ -30,7 +30,7 @@ from epibench.recipes.only import networks_of_shard
 from epibench.runs import run, stretches
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import DomainTask
-from epibench.runs.shards import SharedEvaluation, Stretch, cut, evaluate_job
+from epibench.runs.shards import EvaluationJobs, Stretch, evaluate_job, in_parts
 from epibench.runs.stretches import Stretches, packed, unpacked
 from epibench.runs.train import Machine, Run
 
@@ -142,13 +142,13 @@ def test_evaluate_takes_what_shards_have_evaluated_and_does_the_rest(made, train
 
 
 def test_jobs_as_plain_data_do_the_same(made, trained, kind) -> None:
-    jobs = SharedEvaluation(trained).jobs(5)
+    jobs = EvaluationJobs(trained).jobs(5)
     assert len(jobs) >= 5
     done: dict[int, int] = {}
     for number, job in reversed([*enumerate(jobs)]):
         evaluate_job(job, partial(done.__setitem__, number))  # each message says how many images are done
     assert sum(done.values()) == sum(job.num_images for job in jobs) == 2 * (5 + 3)
-    assert SharedEvaluation(trained).jobs(5) == []
+    assert EvaluationJobs(trained).jobs(5) == []
     run.merge(trained)
     assert numbers(trained.folder.path) == numbers(made[kind])
 
@@ -249,11 +249,11 @@ def test_parts_are_of_about_the_same_work_and_leave_nothing_out() -> None:
     for count in (1, 2, 7, 100):
         works = [chosen.randrange(1, 50) for _ in range(60)]
         every = [Stretch(SimpleNamespace(), number, work) for number, work in enumerate(works)]  # type: ignore[arg-type]
-        parts = cut(every, count)
+        parts = in_parts(every, count)
         assert len(parts) == count
         assert [each for part in parts for each in part] == every
         assert max(sum(each.work for each in part) for part in parts) <= sum(works) / count + max(works)
-    assert cut([], 3) == [[], [], []]
+    assert in_parts([], 3) == [[], [], []]
 
 
 def test_consecutive_numbers_lie_in_one_range() -> None:

@@ -25,7 +25,7 @@ from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.needs import check_needs, needs_checks
-from epibench.runs.shards import SharedEvaluation, evaluate_remotely
+from epibench.runs.shards import EvaluationJobs, evaluate_remotely
 from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import Machine, MethodResults, Run, Trained, collect_trained, num_missing, train_networks
 
@@ -76,13 +76,13 @@ def evaluate_shard(run: Run, number: int, count: int) -> None:
     if isinstance(experiment, ToyExperiment):
         run.reporter.say("a toy problem is evaluated at once, when shards are merged: there is nothing to do")
         return
-    shared = SharedEvaluation(run)
-    jobs = shared.shard(number, count)
-    failed = dict(shared.failed)
+    evaluation = EvaluationJobs(run)
+    jobs = evaluation.shard(number, count)
+    failed = dict(evaluation.failed)
     for job in jobs:
         try:
             with run.reporter.step(f"evaluate {job.name}", job.num_images) as advance:
-                shared.carry_out(job, advance)
+                evaluation.evaluate(job, advance)
         except InputError as error:
             failed[job.name] = str(error)
             run.reporter.say(f"{job.name} failed: {error}")
@@ -93,7 +93,7 @@ def evaluate_shard(run: Run, number: int, count: int) -> None:
 def merge(run: Run) -> RunResults:
     """The results of a run all of whose shards were evaluated; if some are missing, it says so and stops."""
     check_trained(run)
-    if isinstance(run.recipe, DenseRecipe) and (missing := SharedEvaluation(run).missing()):
+    if isinstance(run.recipe, DenseRecipe) and (missing := EvaluationJobs(run).missing()):
         some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         raise InputError(
             f"{run.folder.path}: not evaluated are {some}; epibench evaluate {run.folder.path} with the "
