@@ -97,7 +97,7 @@ def test_shards_in_any_order_give_what_one_process_gives(made, trained, kind, co
     random.Random(count).shuffle(order)
     for number in order:
         run.evaluate_shard(trained, number, count)
-    assert not trained.folder.results.exists()
+    assert not trained.folder.results_file.exists()
     trained.reporter.steps.clear()
     run.merge(trained)
     assert not [step for step in trained.reporter.steps if step.startswith("measure")]  # a shard has measured it
@@ -224,10 +224,10 @@ def test_models_have_no_shards(command_line) -> None:
 def test_a_store_is_refused_in_shards(trained) -> None:
     options = trained.recipe.evaluation.model_copy(update={"store": True})
     stored = Run(trained.recipe.model_copy(update={"evaluation": options}), trained.folder, trained.machine, Silent())
-    before = trained.folder.recipe.read_bytes()
+    before = trained.folder.recipe_file.read_bytes()
     with pytest.raises(InputError, match="one process writes a store; leave out --shard"):
         run.evaluate_shard(stored, 1, 2)
-    assert trained.folder.recipe.read_bytes() == before
+    assert trained.folder.recipe_file.read_bytes() == before
 
 
 def test_a_damaged_stretch_is_named(trained) -> None:
@@ -237,7 +237,7 @@ def test_a_damaged_stretch_is_named(trained) -> None:
     content[-1] ^= 1
     path.write_bytes(content)
     run.merge(trained)  # the others are there
-    results = json.loads(trained.folder.results.read_text())
+    results = json.loads(trained.folder.results_file.read_text())
     assert len(results["failed"]) == 1
     assert f"{path}: damaged: its checksum does not fit what it holds; remove it" in next(
         iter(results["failed"].values())

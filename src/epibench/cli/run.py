@@ -52,7 +52,7 @@ def publish(folder: RunFolder, results: RunResults, reporter: Reporter) -> None:
 
     page, names = write_folder_page(folder)
     print_run_tables([results])
-    reporter.say(f"results: {folder.results}")
+    reporter.say(f"results: {folder.results_file}")
     reporter.say(f"report:  {page}{f', with {len(names)} evaluations: ' if names else ''}{'; '.join(names)}")
     if results.failed:
         raise InputError("; ".join(results.failed.values()))

@@ -102,7 +102,7 @@ def finished(run: Run) -> RunResults | None:
     """The results of a run that has been carried out with these very settings."""
     from epibench.results import load_results
 
-    path = run.folder.results
+    path = run.folder.results_file
     results = load_results(path) if path.is_file() else None
     if results is not None and not results.intact:
         run.reporter.say(f"{path}: damaged, its checksum does not fit what it holds; it is made anew")

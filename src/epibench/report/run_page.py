@@ -62,7 +62,7 @@ def write_folder_page(folder: RunFolder) -> tuple[Path, list[str]]:
     from epibench.runs.evaluations import all_results
 
     evaluations, names = all_results(folder.path)
-    return write_run_page(evaluations, folder.report, names), names
+    return write_run_page(evaluations, folder.report_file, names), names
 
 
 def write_run_page(results: Sequence[RunResults], path: Path, names: Sequence[str] = ()) -> Path:

@@ -46,7 +46,7 @@ def keep_results(folder: Path, results: RunResults) -> None:
 
 
 def all_results(folder: Path) -> tuple[list[RunResults], list[str]]:
-    """The latest results of a run and those with other settings, with what tells them apart; no names of a single one."""
+    """The latest results of a run, those with other settings, and what tells them apart: nothing where there is one."""
     latest = load_results(folder)
     evaluations = {settings_name(latest): latest}
     for path in sorted((folder / FOLDER).glob("*.json")):

@@ -125,7 +125,7 @@ def check_trained(run: Run) -> None:
     if (difference := run.folder.other_training(run.recipe)) is not None:
         raise InputError(
             f"{path}: its networks were trained with another {difference}, and evaluate trains none; leave that "
-            f"setting out, or train with it in another folder (epibench run {run.folder.recipe} --out FOLDER)"
+            f"setting out, or train with it in another folder (epibench run {run.folder.recipe_file} --out FOLDER)"
         )
     counts = {name: num_missing(run, name) for name in run.recipe.methods}
     if total := sum(counts.values()):
