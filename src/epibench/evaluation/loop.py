@@ -117,6 +117,7 @@ class Evaluation:
         self._add({name: state[name] for name in self._metric_state()})
         self.predictor.load_state({**self.predictor.state(), **state})
         self.done = EvaluationTotals(**{name: value + vars(self.done)[name] for name, value in vars(done).items()})
+        self.stretch_start = replace(self.done)
 
     def _add(self, state: Mapping[str, Tensor]) -> None:
         for name, values in state.items():
@@ -161,6 +162,7 @@ class Evaluation:
         self.before = {n.removeprefix(start): each.to(device) for n, each in saved.items() if n.startswith(start)}
         self.predictor.load_state(saved)
         self.done = done
+        self.stretch_start = replace(done)  # saved at its end, or within it
 
     def _load(self, saved: Mapping[str, Tensor]) -> None:
         for number, suite in enumerate(self.suites):
