@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +40,7 @@ PASS_PIXELS = 2**21  # passes of one network go through a GPU together, up to so
 
 
 @dataclass
-class ImagePool(Pool):
+class ImagePool(Pool, ABC):
     """Members that are networks on images, each with weights of its own or as one of several passes.
 
     seed: of dropout masks; resident: so many networks are kept on the device at once. With a `precision` of bfloat16
@@ -61,21 +62,21 @@ class ImagePool(Pool):
     in_parallel: ClassVar[bool] = True  # several passes of one network can be made at once
     _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict, init=False)
 
+    @abstractmethod
     def load_network(self, member: Member) -> nn.Module:
         """The network of a member on the device, as it predicts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plain_network(self) -> nn.Module:
         """A network on the device as it was made, whose parameters can be counted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def num_bytes(self, member: Member) -> int:
         """The memory that the weights of a member's network take up."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shares(self, member: Member) -> Member:
         """The member whose network it shares: passes of one network share theirs."""
-        raise NotImplementedError
 
     def passing(self, member: Member, images: range) -> AbstractContextManager[object]:
         """In which a member predicts images with these numbers in the data set, as a pass with dropout."""
@@ -355,13 +356,29 @@ class NetworkPool(ImagePool):
         network = self.network(name)
         if compiled is not None:
             compiled.hold(name, network)
-        if not self.rate:
-            forward = compiled.forward if compiled else network
-            views = [self.view(member) for member in members]
-            given = [seen(view, inputs) for view in views]  # as inputs are made elsewhere: else it compiles once more
-            with self.predicting():
-                raw = [self._outputs(forward(each)) for each in given]
-                return [mapped_back(view, outputs) for view, outputs in zip(views, raw, strict=True)]
+        if self.rate:
+            return self._of_passes(network, members, inputs, images, compiled)
+        return self._of_views(compiled.forward if compiled else network, members, inputs)
+
+    def _of_views(
+        self, forward: Callable[[Inputs], Tensor], members: Sequence[Member], inputs: Inputs
+    ) -> list[Outputs]:
+        """What one network predicts for the views of its members."""
+        views = [self.view(member) for member in members]
+        given = [seen(view, inputs) for view in views]  # as inputs are made elsewhere: else it compiles once more
+        with self.predicting():
+            raw = [self._outputs(forward(each)) for each in given]
+            return [mapped_back(view, outputs) for view, outputs in zip(views, raw, strict=True)]
+
+    def _of_passes(
+        self,
+        network: nn.Module,
+        members: Sequence[Member],
+        inputs: Inputs,
+        images: range,
+        compiled: CompiledNetwork | None,
+    ) -> list[Outputs]:
+        """What passes of one network with dropout predict, which share what comes before the first dropout."""
         passes = compiled or DropoutPasses.of(network, self.rate)
         assert passes is not None
         keys = pass_keys(self.seed, self.method, members, images, self.device)
