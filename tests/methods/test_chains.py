@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from epibench.data.batch import Batch
 from epibench.methods.chains import Chains, WarmedUp
-from epibench.methods.cyclical import Cyclical
+from epibench.methods.cyclical import Cyclical, cyclical
 from epibench.methods.sghmc import SGHMC, HamiltonianRule
 from epibench.methods.sgld import SGLD, LangevinRule
 from epibench.training.network import NetworkKeys, NetworkTraining, train_network
-from epibench.training.rules import SGD, Adam, Pace, Rule, RuleState, Step, cyclical, poly
+from epibench.training.rules import SGD, Adam, Pace, Rule, RuleState, Step, poly
 from epibench.training.state import TrainingCallbacks, Weights
 
 every_chain = pytest.mark.parametrize("chain", [SGLD, SGHMC, Cyclical])

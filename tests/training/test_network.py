@@ -22,6 +22,7 @@ from epibench.data.sets.street import StreetSource
 from epibench.data.source import Folders, Task
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
+from epibench.methods.cyclical import cyclical
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.depth_completion import DepthCompletion
@@ -37,7 +38,7 @@ from epibench.training.network import (
     train_network,
     upsampled,
 )
-from epibench.training.rules import SGD, Adam, constant, cyclical, poly
+from epibench.training.rules import SGD, Adam, constant, poly
 from epibench.training.state import DivergedError, LogRow, TrainingCallbacks, TrainingState
 
 Weights = dict[str, Tensor]

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from epibench import randomness
 from epibench.data.batch import Points
 from epibench.data.sets.toy import sample
+from epibench.methods.cyclical import cyclical
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import SGLD, LangevinRule
 from epibench.networks.mlp import StackedMLP
 from epibench.training import stacked
-from epibench.training.rules import SGD, Adam, Rule, RuleState, Step, constant, cyclical, poly
+from epibench.training.rules import SGD, Adam, Rule, RuleState, Step, constant, poly
 from epibench.training.stacked import OBJECTIVES, Block, Keys, StackedTraining, part_of, start, train, trained
 from epibench.training.state import DivergedError, TrainingCallbacks, TrainingState
 
