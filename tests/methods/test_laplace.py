@@ -240,7 +240,7 @@ def test_samples_share_all_but_the_last_stage(done: Done) -> None:
     run = Run(recipe, RunFolder(done.folder / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
     train_networks(run, {"laplace": None}, failed := {})
     trained = collect_trained(run, "laplace")
-    pool = ImageExperiment(run).make_pool("laplace", trained).pool
+    pool = ImageExperiment(run).drawn("laplace", trained).pool
     assert failed == {}
     assert pool.trunk == len(pool.skeleton.stages()) - 1
     inputs = {"image": torch.full((1, 3, 32, 64), 90, dtype=torch.uint8), "sparse_depth": torch.rand(1, 1, 32, 64)}

@@ -101,7 +101,7 @@ def case_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ca
         assert failed == {}
         trained = collect_trained(run, name)
         if isinstance(recipe, DenseRecipe):
-            return Case(recipe, name, trained, ImageExperiment(run).make_pool(name, trained).pool)
+            return Case(recipe, name, trained, ImageExperiment(run).drawn(name, trained).pool)
         return Case(recipe, name, trained, ToyExperiment(run).pool(trained))
 
     return case

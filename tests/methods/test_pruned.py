@@ -140,7 +140,7 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 class TestSmallerNetworks:
     def pool(self, run: Run, name: str) -> NetworkPool:
-        pool = ImageExperiment(run).make_pool(name, collect_trained(run, name)).pool
+        pool = ImageExperiment(run).drawn(name, collect_trained(run, name)).pool
         assert isinstance(pool, NetworkPool)
         return pool
 

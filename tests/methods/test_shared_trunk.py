@@ -501,7 +501,7 @@ class TestRuns:
         assert "heads.0.encoder.4.0.weight" in names
         assert "heads.1.decoder.0.0.weight" in names
         assert "heads.1.encoder.4.0.weight" not in names
-        pool = ImageExperiment(run).make_pool("shared_trunk", trained).pool
+        pool = ImageExperiment(run).drawn("shared_trunk", trained).pool
         assert pool.trunk == 6
         first, second = (pool.network(Member(1, 0, head)) for head in range(2))
         assert first.encoder[4] is second.encoder[4]
@@ -511,7 +511,7 @@ class TestRuns:
         files, reads = type(trained.jobs[0].files), list[Any]()
         load = files.load_weights
         monkeypatch.setattr(files, "load_weights", lambda self, snapshot: reads.append(self) or load(self, snapshot))
-        pool = ImageExperiment(run).make_pool("shared_trunk", trained).pool
+        pool = ImageExperiment(run).drawn("shared_trunk", trained).pool
         pool.load_all(pool.table.members)
         assert len(reads) <= 2
 

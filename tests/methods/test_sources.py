@@ -154,7 +154,7 @@ def test_sizes_are_read_only_of_networks_that_may_have_lost_channels(tmp_path: P
     read, load = list[Path](), Checkpoints.load_weights
     monkeypatch.setattr(Checkpoints, "load_weights", lambda own, at: read.append(own.folder) or load(own, at))
     experiment = ImageExperiment(run)
-    sizes = [experiment.drawn(name, collect_trained(run, name)).pool.sizes for name in recipe.methods]
+    sizes = [experiment.drawn_if_enough(name, collect_trained(run, name)).pool.sizes for name in recipe.methods]
     assert [folder.name for folder in read] == ["continued"]
     assert [{key: each.shape for key, each in own.items()} for own in sizes[1:]] == [
         {key: each.shape for key, each in sizes[0].items()}

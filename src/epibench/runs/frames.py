@@ -31,7 +31,7 @@ class FrameSequence:
             raise InputError(
                 f"{name}: its networks are not trained to the end with these settings; run the recipe again"
             )
-        return self.experiment.make_pool(name, collect_trained(run, name), share)
+        return self.experiment.drawn(name, collect_trained(run, name), share)
 
     @property
     def fingerprint(self) -> str:

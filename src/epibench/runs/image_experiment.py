@@ -62,14 +62,14 @@ class ImageExperiment:
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImageMethodResults:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
-        return self.evaluation.evaluate(self.drawn(name, trained), failed)
+        return self.evaluation.evaluate(self.drawn_if_enough(name, trained), failed)
 
-    def drawn(self, name: str, trained: Trained) -> DrawnMethod:
+    def drawn_if_enough(self, name: str, trained: Trained) -> DrawnMethod:
         """A method's members and draws, unless too many of its networks have failed."""
         method = trained.method
         if trained.diverged and (method.diverged == "stop" or not trained.networks):
             raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
-        return self.make_pool(name, trained)
+        return self.drawn(name, trained)
 
     @cached_property
     def evaluation(self) -> ImageEvaluation:
@@ -86,7 +86,7 @@ class ImageExperiment:
         role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
         return EvaluationDomain(data, source.label, role, [settings, source.version, len(data.samples)], source.shift)
 
-    def make_pool(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
+    def drawn(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
         recipe, machine, method = self.recipe, self.run.machine, trained.method
         options = recipe.evaluation
