@@ -27,8 +27,8 @@ from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_training import large_training, make_fabric, open_training_data
-from epibench.runs.run import carry_out
-from epibench.runs.train import Machine
+from epibench.runs.run import train_and_evaluate
+from epibench.runs.train import Machine, Run
 from epibench.street import StreetDataset
 from epibench.street.export import LAYOUTS, save
 from epibench.training.network import NetworkKeys, train_network
@@ -179,7 +179,7 @@ def main() -> None:
     if not options.only_steps:
         # For a few steps each, networks load their data themselves: to start a loading process takes longer.
         machine = Machine(device, options.jobs, workers=0)
-        results = carry_out(recipe, RunFolder(options.out / "run"), machine, ConsoleReporter())
+        results = train_and_evaluate(Run(recipe, RunFolder(options.out / "run"), machine, ConsoleReporter()))
         print_evaluation(results)
 
 

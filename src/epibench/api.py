@@ -51,9 +51,9 @@ def run(
     """
     with opened_run(recipe, out, settings, device, executor, jobs, progress) as opened:
         from epibench.report import write_folder_page
-        from epibench.runs.run import carry_out
+        from epibench.runs.run import train_and_evaluate
 
-        results = carry_out(opened.recipe, opened.folder, opened.machine, opened.reporter)
+        results = train_and_evaluate(opened)
     if not results.methods:
         raise InputError("; ".join(results.failed.values()))
     write_folder_page(opened.folder)

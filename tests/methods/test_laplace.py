@@ -27,7 +27,7 @@ from epibench.recipes.dense import SegmentationNetwork
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.run import carry_out
+from epibench.runs.run import train_and_evaluate
 from epibench.runs.train import Machine, Run, collect_trained, train_networks
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trained_views import view_of as view_in_run
@@ -161,7 +161,7 @@ class Done:
 
 def carried_out(recipe: Recipe, folder: Path) -> RunResults:
     machine = Machine(torch.device("cpu"), jobs=1, workers=0)
-    results = carry_out(recipe, RunFolder(folder / "run"), machine, Silent())
+    results = train_and_evaluate(Run(recipe, RunFolder(folder / "run"), machine, Silent()))
     assert results.failed == {}
     return results
 

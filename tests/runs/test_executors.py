@@ -138,7 +138,7 @@ class Nodes(LocalExecutor):
 
 def carry_out_by(executor: Nodes, recipe, folder: Path) -> dict[str, Any]:
     machine = Machine.of(torch.device("cpu"), 1, executor)
-    return steps.carry_out(recipe, RunFolder(folder), machine, Silent()).model_dump(mode="json")
+    return steps.train_and_evaluate(Run(recipe, RunFolder(folder), machine, Silent())).model_dump(mode="json")
 
 
 def test_machines_of_an_executor_do_everything_to_the_same_numbers(recipe, tmp_path: Path) -> None:

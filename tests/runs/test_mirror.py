@@ -362,7 +362,7 @@ def test_a_command_that_fails_pushes_what_it_has(
             write_unpushed(mirror.current().folder / "notes.json", b"{}")
         raise error
 
-    monkeypatch.setattr("epibench.runs.run.carry_out", fail)
+    monkeypatch.setattr("epibench.runs.run.train_and_evaluate", fail)
     command = ("run", tmp_path / "recipe.json", "--out", f"file://{tmp_path}/storage", "--device", "cpu")
     found, said = on_machine("one", *command)
     assert found == status
@@ -378,7 +378,7 @@ def test_its_error_is_not_hidden(unreachable, recipe, on_machine, tmp_path: Path
         write_unpushed(mirror.current().folder / "notes.json", b"{}")
         raise InputError("no such thing")
 
-    monkeypatch.setattr("epibench.runs.run.carry_out", fail)
+    monkeypatch.setattr("epibench.runs.run.train_and_evaluate", fail)
     command = ("run", tmp_path / "recipe.json", "--out", f"file://{tmp_path}/storage", "--device", "cpu")
     with away:
         status, said = on_machine("one", *command)

@@ -27,7 +27,7 @@ from epibench.runs import ray_executor, shards, train
 from epibench.runs import run as steps
 from epibench.runs.executors import JobResources, open_executor
 from epibench.runs.folder import RunFolder
-from epibench.runs.run import carry_out
+from epibench.runs.run import train_and_evaluate
 from epibench.runs.train import Machine, Run
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'epibench[ray]'")
@@ -205,7 +205,7 @@ def run_on_ray(path: Path, recipe: Recipe, said: list[str] | None = None) -> dic
     reporter = Silent()
     with open_executor("ray", path, reporter.say) as executor:
         machine = Machine.of(torch.device("cpu"), None, executor)
-        results = carry_out(recipe, RunFolder(path), machine, reporter)
+        results = train_and_evaluate(Run(recipe, RunFolder(path), machine, reporter))
     if said is not None:
         said += reporter.said
     return results.model_dump(mode="json")

@@ -55,8 +55,8 @@ def gated(function, name):
 for name in ("train_large", "train_stacked"):
     train = getattr(trainers, name)
     setattr(trainers, name, noted(train, lambda job, files, send: f"train {job.method} {job.networks[0]}"))
-images.DomainTask.carry_out = noted(
-    images.DomainTask.carry_out, lambda task: f"evaluate {task.drawn.name} {task.domain}"
+images.DomainTask.finish = noted(
+    images.DomainTask.finish, lambda task: f"evaluate {task.drawn.name} {task.domain}"
 )
 images.ImageEvaluation.measure_cost = noted(
     images.ImageEvaluation.measure_cost, lambda self, fitted, sample: f"measure {fitted.name}"

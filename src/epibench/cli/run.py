@@ -39,9 +39,9 @@ def run(
     with opened_run(chosen, folder_of(recipe, chosen, out), device, jobs, executor) as opened:
         results = finished(opened)
         if results is None:
-            from epibench.runs.run import carry_out
+            from epibench.runs.run import train_and_evaluate
 
-            results = carry_out(chosen, opened.folder, opened.machine, opened.reporter)
+            results = train_and_evaluate(opened)
     publish(opened.folder, results, opened.reporter)
 
 

@@ -161,7 +161,7 @@ class ImageEvaluation:
                 with locked(task.lock) as mine:
                     if mine and task.results() is None:
                         try:
-                            task.carry_out()
+                            task.finish()
                         except InputError as error:
                             broken[task.domain] = str(error)
                             self.reporter.say(f"{task.name} failed: {error}")
@@ -299,7 +299,7 @@ class DomainTask:
         return self.store.exists() and (read_json(self.stored) or {}).get("fingerprint") == self.key
 
     @in_steps()
-    def carry_out(self) -> None:
+    def finish(self) -> None:
         """Go through all images that are left, and keep what comes out."""
         options, draws = self.options, self.drawn.draws
         if options.store and not self.owns_store:

@@ -17,12 +17,10 @@ from epibench import __version__
 from epibench.data.source import Follow
 from epibench.errors import InputError
 from epibench.mirror import current
-from epibench.progress import Reporter
-from epibench.recipes import DenseRecipe, Recipe, changes
+from epibench.recipes import DenseRecipe, changes
 from epibench.results import RunResults
 from epibench.runs.checks import FEW_FRAMES, Check, RunStep, further_checks, image_checks
 from epibench.runs.evaluations import keep_results
-from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.needs import check_needs, needs_checks
 from epibench.runs.shards import EvaluationJobs, evaluate_remotely
@@ -33,9 +31,8 @@ STEPS: tuple[RunStep, ...] = ("train", "evaluate")
 Done = TypeVar("Done")
 
 
-def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Reporter) -> RunResults:
-    """The whole run: train, then evaluate."""
-    run = Run(recipe, folder, machine, reporter)
+def train_and_evaluate(run: Run) -> RunResults:
+    """The whole run."""
     failed, experiment = dict[str, str](), begin(run, STEPS)
     begun = time.perf_counter()
     train_networks(run, dict.fromkeys(run.recipe.methods), failed)
