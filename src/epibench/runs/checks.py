@@ -31,6 +31,7 @@ from epibench.street import StreetDataset
 
 FEW_FRAMES = 5  # of each data set, when all that a recipe needs is checked
 RunStep = Literal["train", "evaluate"]
+STEPS: tuple[RunStep, ...] = ("train", "evaluate")
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from epibench.data.named import Role
+from epibench.data.source import Follow
 from epibench.errors import InputError
 from epibench.members.compiled import Speed
 from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Method
+from epibench.mirror import current
 from epibench.recipes.dense import DenseRecipe
-from epibench.runs.checks import Check, RunStep, image_checks, needed_to
+from epibench.runs.checks import FEW_FRAMES, STEPS, Check, RunStep, further_checks, image_checks, needed_to
 from epibench.runs.class_weights import prepare_weights
 from epibench.runs.domains import ImageData, draw_scenes
 from epibench.runs.images import (
@@ -26,12 +28,15 @@ from epibench.runs.images import (
     dtype_of,
     pictures_on,
 )
+from epibench.runs.needs import check_needs, needs_checks
 from epibench.runs.train import Run, Trained, draws_of, method_facts
 
 
 @dataclass(frozen=True)
 class ImageExperiment:
     """The data of a run with images, and how methods are evaluated on its domains."""
+
+    in_stretches: ClassVar[bool] = True
 
     run: Run
 
@@ -49,6 +54,18 @@ class ImageExperiment:
     def checks(self) -> list[Check]:
         """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
         return image_checks(self.data)
+
+    def all_checks(self, every: bool, follow: Follow) -> list[Check]:
+        """All that is worth knowing before a run. every: open all frames, not some; follow: shows how far one is."""
+        checks = image_checks(self.data, None if every else FEW_FRAMES, follow)
+        further = further_checks(self.recipe, self.run.folder, self.data)
+        return [*checks, *further, *needs_checks(self.run, self.data, STEPS)]
+
+    def check_room(self, steps: Sequence[RunStep]) -> None:
+        """Refuse these steps where disk and memory cannot suffice, and say what they need."""
+        if self.recipe.evaluation.store and current() is not None:
+            raise InputError("evaluation.store: predictions are kept in a local folder alone; give one as --out")
+        check_needs(self.run, self.data, steps)
 
     def prepare(self, steps: Sequence[RunStep]) -> None:
         """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""

@@ -9,26 +9,54 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 
 from epibench import __version__
 from epibench.data.source import Follow
 from epibench.errors import InputError
-from epibench.mirror import current
 from epibench.recipes import DenseRecipe, changes
 from epibench.results import RunResults
-from epibench.runs.checks import FEW_FRAMES, Check, RunStep, further_checks, image_checks
+from epibench.runs.checks import STEPS, Check, RunStep
 from epibench.runs.evaluations import keep_results
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.needs import check_needs, needs_checks
 from epibench.runs.shards import EvaluationJobs, evaluate_remotely
 from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import Machine, MethodResults, Run, Trained, collect_trained, num_missing, train_networks
 
-STEPS: tuple[RunStep, ...] = ("train", "evaluate")
 Done = TypeVar("Done")
+
+
+class Experiment(Protocol):
+    """What differs between kinds of problems: their data, and how a method is evaluated on it.
+
+    in_stretches: whether several processes can evaluate a method, in stretches of images.
+    """
+
+    in_stretches: ClassVar[bool]
+
+    @property
+    def run(self) -> Run:
+        """What is carried out."""
+
+    def checks(self) -> list[Check]:
+        """What every run needs."""
+
+    def all_checks(self, every: bool, follow: Follow) -> list[Check]:
+        """All that is worth knowing before a run. every: open all frames, not some; follow: shows how far one is."""
+
+    def check_room(self, steps: Sequence[RunStep]) -> None:
+        """Refuse these steps where disk and memory cannot suffice."""
+
+    def prepare(self, steps: Sequence[RunStep]) -> None:
+        """Make what these steps start from."""
+
+    def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> MethodResults:
+        """Every draw of a method; parts that fail are noted in `failed`."""
+
+    def results(self, evaluated: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run writes that only this kind of problem has."""
 
 
 def train_and_evaluate(run: Run) -> RunResults:
@@ -70,7 +98,7 @@ def evaluate_shard(run: Run, number: int, count: int) -> None:
         )
     check_trained(run)
     experiment = begin(run, ("evaluate",))
-    if isinstance(experiment, ToyExperiment):
+    if not experiment.in_stretches:
         run.reporter.say("a toy problem is evaluated at once, when shards are merged: there is nothing to do")
         return
     evaluation = EvaluationJobs(run)
@@ -99,7 +127,7 @@ def merge(run: Run) -> RunResults:
     return evaluate(run)
 
 
-def begin(run: Run, steps: Sequence[RunStep]) -> ImageExperiment | ToyExperiment:
+def begin(run: Run, steps: Sequence[RunStep]) -> Experiment:
     """Check what these steps need, take the folder, and prepare the data."""
     experiment = experiment_of(run)
     for check in experiment.checks():
@@ -107,10 +135,7 @@ def begin(run: Run, steps: Sequence[RunStep]) -> ImageExperiment | ToyExperiment
             check.ask()
     run.folder.check_version()
     run.folder.check_free(run.recipe)
-    if isinstance(experiment, ImageExperiment):
-        if experiment.recipe.evaluation.store and current() is not None:
-            raise InputError("evaluation.store: predictions are kept in a local folder alone; give one as --out")
-        check_needs(run, experiment.data, steps)
+    experiment.check_room(steps)
     run.folder.claim(run.recipe)
     experiment.prepare(steps)
     return experiment
@@ -154,11 +179,11 @@ def collect_all(run: Run, failed: dict[str, str]) -> dict[str, Trained]:
 
 
 def evaluate_trained(
-    experiment: ImageExperiment | ToyExperiment, trained: Mapping[str, Trained], failed: dict[str, str], begun: float
+    experiment: Experiment, trained: Mapping[str, Trained], failed: dict[str, str], begun: float
 ) -> RunResults:
     """Evaluate every method whose networks are trained, and keep the results. begun: when the clock was started."""
     run = experiment.run
-    if run.machine.executor.remote and isinstance(experiment, ImageExperiment):
+    if run.machine.executor.remote and experiment.in_stretches:
         evaluate_remotely(run, failed)
     evaluated: dict[str, Any] = of_each(
         run, trained, lambda name: experiment.evaluate(name, trained[name], failed), failed
@@ -192,19 +217,9 @@ def collected(
     ).with_checksum()
 
 
-def experiment_of(run: Run) -> ImageExperiment | ToyExperiment:
-    """What differs between kinds of problems: their data, and how a method is evaluated on it."""
+def experiment_of(run: Run) -> Experiment:
+    """The experiment of a run, by its recipe."""
     return ImageExperiment(run) if isinstance(run.recipe, DenseRecipe) else ToyExperiment(run)
-
-
-def all_checks(run: Run, every: bool, follow: Follow) -> list[Check]:
-    """All that is worth knowing before a run. every: open all frames, not only some; follow: shows how far one is."""
-    experiment = experiment_of(run)
-    if isinstance(experiment, ToyExperiment):
-        return [*experiment.checks(), *further_checks(run.recipe, run.folder, None)]
-    checks = image_checks(experiment.data, None if every else FEW_FRAMES, follow)
-    further = further_checks(run.recipe, run.folder, experiment.data)
-    return [*checks, *further, *needs_checks(run, experiment.data, STEPS)]
 
 
 def commit() -> str | None:

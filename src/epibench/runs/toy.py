@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 from epibench.conventions import CONVENTIONS, check_uncertainty
 from epibench.data.batch import Points
 from epibench.data.sets.toy import GRID_SIDE, ToyProblem, in_region, sample, true_class, true_mean, true_std
+from epibench.data.source import Follow
 from epibench.errors import InputError
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
@@ -31,7 +32,7 @@ from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergence
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
 from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
-from epibench.runs.checks import Check, RunStep
+from epibench.runs.checks import Check, RunStep, further_checks
 from epibench.runs.toy_training import stacked_training, toy_network, toy_problem
 from epibench.runs.train import MethodResults, Run, Trained, draws_of, method_facts
 from epibench.training.stacked import OBJECTIVES, Keys, trained
@@ -53,6 +54,8 @@ class ToyMethodResults(MethodResults):
 @dataclass(frozen=True)
 class ToyExperiment:
     """A toy problem, its reference, and how methods are evaluated on it."""
+
+    in_stretches: ClassVar[bool] = False
 
     run: Run
 
@@ -81,6 +84,13 @@ class ToyExperiment:
     def checks(self) -> list[Check]:
         """Open everything, so that what is wrong shows before anything is trained."""
         return [Check("data", self.check_data), Check("reference", self.check_reference, step="evaluate")]
+
+    def all_checks(self, every: bool, follow: Follow) -> list[Check]:
+        """All that is worth knowing before a run."""
+        return [*self.checks(), *further_checks(self.recipe, self.run.folder, None)]
+
+    def check_room(self, steps: Sequence[RunStep]) -> None:
+        """Points and small networks have room anywhere."""
 
     def check_data(self) -> str:
         """The training data can be made or read."""
