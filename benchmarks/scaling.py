@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from epibench.runs.executors import JobResources
-from epibench.runs.jobs import Send
+from epibench.runs.processes import Send
 from epibench.runs.ray_executor import STARTED_WITH, RayExecutor, open_ray, silence
 
 IMPORTS = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from epibench import devices
-from epibench.runs.jobs import Job, Send, run_jobs
+from epibench.runs.processes import Job, Send, run_jobs
 
 Receive = Callable[[int, Any], None]
 

@@ -22,7 +22,7 @@ import epibench
 from epibench import devices, mirror
 from epibench.errors import InputError
 from epibench.runs.executors import JobResources, Receive
-from epibench.runs.jobs import Job, Send
+from epibench.runs.processes import Job, Send
 
 RETRIES = 3  # after which a job that still fails is left
 POLL_SECONDS = 0.5

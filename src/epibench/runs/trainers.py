@@ -22,7 +22,7 @@ from epibench.runs.checkpoints import MADE_ANEW, Checkpoints, save_tensors
 from epibench.runs.class_weights import class_weights
 from epibench.runs.folder import locked
 from epibench.runs.image_training import decoded_memory, large_training, make_fabric, open_training_data, precision_of
-from epibench.runs.jobs import JobFailedError, Send, end_with
+from epibench.runs.processes import JobFailedError, Send, end_with
 from epibench.runs.toy_training import stacked_training, toy_problem
 from epibench.runs.train_job import SourceFailedError, TrainJob, started_from
 from epibench.runs.trained_views import finite_networks, view_of
