@@ -21,9 +21,9 @@ from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.progress import Reporter
 from epibench.results import RunResults
-from epibench.runs.asked import DEFAULT_NAME, open_models, python_domains, python_model, with_classes
 from epibench.runs.folder import RunFolder
-from epibench.runs.given import GivenEvaluation, Question, check_folder, evaluation_options
+from epibench.runs.given import GivenEvaluation, GivenSettings, check_folder, evaluation_options
+from epibench.runs.given_inputs import DEFAULT_NAME, open_models, python_domains, python_model, with_classes
 from epibench.runs.train import Machine
 
 
@@ -76,7 +76,7 @@ def evaluate(
         before = _modes(given)
         stack.callback(_restore, before)
         domains = python_domains(data, in_domain, task, ignore_index, table)
-        question = Question(
+        question = GivenSettings(
             None if members is None else tuple(members),
             draws,
             seed,

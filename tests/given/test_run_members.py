@@ -11,8 +11,8 @@ from small_dense_recipe import small_dense
 
 from epibench.errors import InputError
 from epibench.recipes import DenseRecipe
-from epibench.runs.asked import run_models
 from epibench.runs.folder import RunFolder
+from epibench.runs.given_inputs import run_models
 from epibench.runs.train import Machine, Run, train_networks
 
 MACHINE = Machine(torch.device("cpu"), jobs=1, workers=0)

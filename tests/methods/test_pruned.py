@@ -24,9 +24,9 @@ from epibench.methods import METHODS
 from epibench.methods.pruned import KeepZeros, Pruned
 from epibench.networks.shaping import shape_like
 from epibench.recipes import RECIPES, DenseRecipe, Recipe
-from epibench.runs.asked import run_models
 from epibench.runs.domains import ImageData
 from epibench.runs.folder import RunFolder
+from epibench.runs.given_inputs import run_models
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.needs import Needs
 from epibench.runs.toy_training import toy_network, toy_problem

@@ -66,7 +66,7 @@ class GivenDomain:
 
 
 @dataclass(frozen=True)
-class Question:
+class GivenSettings:
     """What is asked of given models. members: the M that are drawn, by default powers of two and all.
 
     mc_dropout: passes of each model with its own dropout; rate: of that, None for what it has. views: of every image
@@ -91,7 +91,7 @@ class GivenEvaluation:
 
     models: Mapping[str, Sequence[GivenModel]]
     domains: Mapping[str, GivenDomain]
-    question: Question
+    question: GivenSettings
     folder: RunFolder
     machine: Machine
     reporter: Reporter
