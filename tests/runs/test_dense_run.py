@@ -26,7 +26,7 @@ from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.methods import METHODS
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DenseRecipe
-from epibench.runs import images, trainers
+from epibench.runs import image_evaluation, trainers
 from epibench.runs.checkpoints import Checkpoints, save_tensors
 from epibench.runs.folder import RunFolder
 from epibench.runs.train_job import TrainJob
@@ -451,7 +451,7 @@ def stopped(stored, tmp_path_factory) -> tuple[Path, Silent]:
                 raise Killed
             save_tensors(place, tensors, notes)
 
-        patch.setattr(images, "save_tensors", save_once)
+        patch.setattr(image_evaluation, "save_tensors", save_once)
         with pytest.raises(Killed):
             carry_out(recipe, path)
     carry_out(recipe, path, reporter=reporter)

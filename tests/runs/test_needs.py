@@ -22,7 +22,7 @@ from epibench.runs.checks import STEPS
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
 from epibench.runs.folder import RunFolder
-from epibench.runs.images import DomainTask
+from epibench.runs.image_evaluation import DomainTask
 from epibench.runs.needs import Need, Needs, Resource
 from epibench.runs.train import Machine, Run
 

@@ -29,7 +29,7 @@ from epibench.recipes import Recipe
 from epibench.recipes.only import networks_of_shard
 from epibench.runs import run, stretches
 from epibench.runs.folder import RunFolder
-from epibench.runs.images import DomainTask
+from epibench.runs.image_evaluation import DomainTask
 from epibench.runs.shards import EvaluationJobs, Stretch, evaluate_job, in_parts
 from epibench.runs.stretches import Stretches, packed, unpacked
 from epibench.runs.train import Machine, Run
@@ -114,8 +114,8 @@ def test_a_shard_evaluates_its_part_and_nothing_twice(trained, monkeypatch) -> N
         return outputs(pool, inputs, members, images, size)
 
     monkeypatch.setattr(NetworkPool, "outputs", counted)
-    monkeypatch.setattr("epibench.runs.images.cost_per_image", lambda *given: {})
-    monkeypatch.setattr("epibench.runs.images.count_flops", lambda *given: None)
+    monkeypatch.setattr("epibench.runs.image_evaluation.cost_per_image", lambda *given: {})
+    monkeypatch.setattr("epibench.runs.image_evaluation.count_flops", lambda *given: None)
     counts = []
     for number in (1, 2, 2, 3):
         passes.clear()

@@ -70,8 +70,8 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
     monkeypatch.setattr(trainers, "train_large", counted_training)
     monkeypatch.setattr(NetworkPool, "outputs", counted_outputs)
-    monkeypatch.setattr("epibench.runs.images.cost_per_image", lambda *given: {})
-    monkeypatch.setattr("epibench.runs.images.count_flops", lambda *given: None)
+    monkeypatch.setattr("epibench.runs.image_evaluation.cost_per_image", lambda *given: {})
+    monkeypatch.setattr("epibench.runs.image_evaluation.count_flops", lambda *given: None)
     monkeypatch.setattr(train.Machine, "of", classmethod(lambda cls, device, *others: cls(device, 1, 0)))
     return done
 

@@ -10,8 +10,8 @@ from epibench.files import fingerprint
 from epibench.members.maps import GroupedMaps
 from epibench.results import Picture
 from epibench.runs.domains import DomainData
+from epibench.runs.image_evaluation import DrawnMethod
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.images import DrawnMethod
 from epibench.runs.observers import Gallery
 from epibench.runs.train import collect_trained, jobs_of
 

@@ -31,7 +31,7 @@ from epibench.results import Counted, MethodFacts, RunResults
 from epibench.runs.domains import DomainData
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
-from epibench.runs.images import (
+from epibench.runs.image_evaluation import (
     DrawnMethod,
     EvaluationDomain,
     ImageEvaluation,

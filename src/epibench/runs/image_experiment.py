@@ -19,7 +19,7 @@ from epibench.recipes.dense import DenseRecipe
 from epibench.runs.checks import FEW_FRAMES, STEPS, Check, RunStep, further_checks, image_checks, needed_to
 from epibench.runs.class_weights import prepare_weights
 from epibench.runs.domains import ImageData, draw_scenes
-from epibench.runs.images import (
+from epibench.runs.image_evaluation import (
     DrawnMethod,
     EvaluationDomain,
     ImageEvaluation,

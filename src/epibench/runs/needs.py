@@ -28,8 +28,8 @@ from epibench.recipes import DenseRecipe
 from epibench.runs.checks import Check, RunStep
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
+from epibench.runs.image_evaluation import suite_settings
 from epibench.runs.image_training import augment_of, network_as_trained, precision_of
-from epibench.runs.images import suite_settings
 from epibench.runs.train import Run, draws_of, jobs_of, waves
 from epibench.runs.train_job import TrainJob
 

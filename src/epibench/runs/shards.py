@@ -20,8 +20,8 @@ from epibench.plans import equal_parts
 from epibench.progress import Silent
 from epibench.recipes.dense import DenseRecipe
 from epibench.runs.folder import RunFolder
+from epibench.runs.image_evaluation import DomainTask
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.images import DomainTask
 from epibench.runs.processes import Send
 from epibench.runs.train import Machine, Run, collect_trained, memory_of_job
 
