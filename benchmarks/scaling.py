@@ -33,7 +33,7 @@ IMPORTS = {
     "none": (),
     "torch": ("torch",),
     "training": ("epibench.runs.trainers", "lightning.fabric"),  # what the training of a large network imports
-    "evaluation": ("epibench.runs.shards",),
+    "evaluation": ("epibench.runs.evaluate_job",),
 }
 
 

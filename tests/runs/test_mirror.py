@@ -24,7 +24,7 @@ from epibench.cli import main
 from epibench.errors import InputError
 from epibench.recipes import Recipe
 from epibench.runs.checkpoints import Checkpoints, save_tensors
-from epibench.runs.shards import EvaluateJob
+from epibench.runs.evaluate_job import EvaluateJob
 from epibench.runs.train_job import TrainJob
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'epibench[cloud]'")

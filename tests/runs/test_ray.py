@@ -23,7 +23,7 @@ from small_recipes import small
 from epibench import mirror, stopping
 from epibench.errors import InputError
 from epibench.recipes import Recipe
-from epibench.runs import ray_executor, shards, train
+from epibench.runs import evaluate_job, ray_executor, train
 from epibench.runs import run as steps
 from epibench.runs.executors import JobResources, open_executor
 from epibench.runs.folder import RunFolder
@@ -267,7 +267,7 @@ def test_nodes_may_be_lost(cluster, cache: Path, tmp_path: Path, monkeypatch) ->
     cluster.wait_for_nodes()
     monkeypatch.setattr(Machine, "job_resources", lambda *given, **named: JobResources(cpus=2))  # one task on each node
     monkeypatch.setattr(train, "train_job", ray_jobs.train_at_gate)
-    monkeypatch.setattr(shards, "evaluate_job", ray_jobs.evaluate_at_gate)
+    monkeypatch.setattr(evaluate_job, "evaluate_job", ray_jobs.evaluate_at_gate)
     losses, said = Losses(cluster, tmp_path, ["train", "evaluate"]), list[str]()
     losses.start()
     results = run_on_ray(tmp_path / "run", recipe, said)

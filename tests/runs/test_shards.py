@@ -28,9 +28,9 @@ from epibench.plans import consecutive
 from epibench.recipes import Recipe
 from epibench.recipes.only import networks_of_shard
 from epibench.runs import run, stretches
+from epibench.runs.evaluate_job import EvaluationJobs, Stretch, evaluate_job, in_parts
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_evaluation import DomainTask
-from epibench.runs.shards import EvaluationJobs, Stretch, evaluate_job, in_parts
 from epibench.runs.stretches import Stretches, packed, unpacked
 from epibench.runs.train import Machine, Run
 

@@ -19,9 +19,9 @@ from epibench.errors import InputError
 from epibench.recipes import DenseRecipe, changes
 from epibench.results import RunResults
 from epibench.runs.checks import STEPS, Check, RunStep
+from epibench.runs.evaluate_job import EvaluationJobs, evaluate_remotely
 from epibench.runs.evaluations import keep_results
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.shards import EvaluationJobs, evaluate_remotely
 from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import Machine, MethodResults, Run, Trained, collect_trained, num_missing, train_networks
 
