@@ -27,8 +27,8 @@ from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_training import large_training, make_fabric, open_training_data
+from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
-from epibench.runs.train import Machine, Run
 from epibench.street import StreetDataset
 from epibench.street.export import LAYOUTS, save
 from epibench.training.network import NetworkKeys, train_network

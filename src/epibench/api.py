@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from epibench.plans import Plan
     from epibench.recipes import Recipe
     from epibench.results import RunResults, ScoreResults
-    from epibench.runs.train import Run
+    from epibench.runs.machine import Run
 
 AnyPath = str | os.PathLike[str]
 Settings = Mapping[str, Any] | Sequence[str]
@@ -104,7 +104,7 @@ def opened_run(
             f"out {out}: give a local folder; runs at a URL are for the command, as epibench run --out URL"
         )
     from epibench.recipes import Recipe, apply_settings, find_recipe
-    from epibench.runs.train import open_run
+    from epibench.runs.machine import open_run
 
     chosen = recipe if isinstance(recipe, Recipe) else find_recipe(os.fspath(recipe))
     chosen = apply_settings(chosen, as_texts(settings))

@@ -24,7 +24,7 @@ from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import GivenEvaluation, GivenSettings, check_folder, evaluation_options
 from epibench.runs.given_inputs import DEFAULT_NAME, open_models, python_domains, python_model, with_classes
-from epibench.runs.train import Machine
+from epibench.runs.machine import Machine
 
 
 def evaluate(

@@ -20,8 +20,8 @@ from epibench.metrics import ece
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
+from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
-from epibench.runs.train import Machine, Run
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers

@@ -13,7 +13,8 @@ from epibench.errors import InputError
 from epibench.recipes import DenseRecipe
 from epibench.runs.folder import RunFolder
 from epibench.runs.given_inputs import run_models
-from epibench.runs.train import Machine, Run, train_networks
+from epibench.runs.machine import Machine, Run
+from epibench.runs.train import train_networks
 
 MACHINE = Machine(torch.device("cpu"), jobs=1, workers=0)
 

@@ -16,8 +16,8 @@ from small_recipes import small
 
 from epibench.recipes import Recipe, apply_settings
 from epibench.runs.folder import RunFolder
+from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
-from epibench.runs.train import Machine, Run
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "methods.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -27,8 +27,9 @@ from epibench.recipes.dense import SegmentationNetwork
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
+from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
-from epibench.runs.train import Machine, Run, collect_trained, train_networks
+from epibench.runs.train import collect_trained, train_networks
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trained_views import view_of as view_in_run
 

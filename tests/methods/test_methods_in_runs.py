@@ -26,8 +26,9 @@ from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.image_training import augment_of, open_training_data
+from epibench.runs.machine import Machine, Run
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Machine, Run, Trained, collect_trained, train_networks
+from epibench.runs.train import Trained, collect_trained, train_networks
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trained_views import view_of
 from epibench.runs.trainers import train_job

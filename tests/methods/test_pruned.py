@@ -28,9 +28,10 @@ from epibench.runs.domains import ImageData
 from epibench.runs.folder import RunFolder
 from epibench.runs.given_inputs import run_models
 from epibench.runs.image_experiment import ImageExperiment
+from epibench.runs.machine import Machine, Run
 from epibench.runs.needs import Needs
 from epibench.runs.toy_training import toy_network, toy_problem
-from epibench.runs.train import Machine, Run, collect_trained, train_networks
+from epibench.runs.train import collect_trained, train_networks
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trainers import train_job
 from epibench.training import network, stacked

@@ -38,7 +38,8 @@ from epibench.recipes import Recipe, apply_settings
 from epibench.runs.dry_run import step_memory
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.train import Machine, Run, Trained, collect_trained, train_networks
+from epibench.runs.machine import Machine, Run
+from epibench.runs.train import Trained, collect_trained, train_networks
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trainers import train_job
 from epibench.training import network as network_training

@@ -26,7 +26,8 @@ from epibench.recipes.only import networks_of_shard
 from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.train import Machine, Run, Trained, TrainingProgress, collect_trained, jobs_of, train_networks, waves
+from epibench.runs.machine import Machine, Run
+from epibench.runs.train import Trained, TrainingProgress, collect_trained, jobs_of, train_networks, waves
 from epibench.runs.train_job import TrainJob, source_jobs
 from epibench.runs.trainers import train_job
 from epibench.training import network

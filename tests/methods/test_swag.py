@@ -33,8 +33,9 @@ from epibench.results import RunResults
 from epibench.runs.checkpoints import save_tensors
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_training import augment_of, open_training_data
+from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
-from epibench.runs.train import Machine, Run, collect_trained
+from epibench.runs.train import collect_trained
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trained_views import view_of
 from epibench.runs.trainers import train_job

@@ -12,8 +12,8 @@ import torch
 
 from epibench.recipes import Recipe
 from epibench.runs.folder import RunFolder
+from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
-from epibench.runs.train import Machine, Run
 
 
 class Silent:

@@ -19,9 +19,10 @@ from epibench.recipes.only import networks_asked_for
 from epibench.runs import run as steps
 from epibench.runs.executors import JobResources, LocalExecutor
 from epibench.runs.folder import RunFolder
+from epibench.runs.machine import Machine, Run
 from epibench.runs.ray_executor import environment
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Machine, Run, collect_trained
+from epibench.runs.train import collect_trained
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_evaluation import DomainTask
+from epibench.runs.machine import Machine, Run
 from epibench.runs.needs import Need, Needs, Resource
-from epibench.runs.train import Machine, Run
 
 Usage = namedtuple("Usage", "free")
 

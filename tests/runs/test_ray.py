@@ -27,8 +27,8 @@ from epibench.runs import evaluate_job, ray_executor, train
 from epibench.runs import run as steps
 from epibench.runs.executors import JobResources, open_executor
 from epibench.runs.folder import RunFolder
+from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
-from epibench.runs.train import Machine, Run
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'epibench[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray's sockets and pipes

@@ -31,8 +31,8 @@ from epibench.runs import run, stretches
 from epibench.runs.evaluate_job import EvaluationJobs, Stretch, evaluate_job, in_parts
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_evaluation import DomainTask
+from epibench.runs.machine import Machine, Run
 from epibench.runs.stretches import Stretches, packed, unpacked
-from epibench.runs.train import Machine, Run
 
 NUMBERS = ("methods", "summary", "curves", "draws", "overlap", "domains", "pictures", "training")
 KINDS = ("segmentation", "depth")

@@ -20,7 +20,7 @@ from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.members.networks import NetworkPool
 from epibench.recipes import Recipe, apply_settings, read_recipe
 from epibench.results import load_results
-from epibench.runs import train, trainers
+from epibench.runs import machine, trainers
 from epibench.runs.evaluations import all_results, settings_name
 from epibench.street import StreetDataset
 
@@ -72,7 +72,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     monkeypatch.setattr(NetworkPool, "outputs", counted_outputs)
     monkeypatch.setattr("epibench.runs.image_evaluation.cost_per_image", lambda *given: {})
     monkeypatch.setattr("epibench.runs.image_evaluation.count_flops", lambda *given: None)
-    monkeypatch.setattr(train.Machine, "of", classmethod(lambda cls, device, *others: cls(device, 1, 0)))
+    monkeypatch.setattr(machine.Machine, "of", classmethod(lambda cls, device, *others: cls(device, 1, 0)))
     return done
 
 

@@ -17,7 +17,7 @@ from epibench.recipes.settings import parse_setting
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import GivenEvaluation, GivenSettings, check_folder, evaluation_options
 from epibench.runs.given_inputs import parse_given_domains, parse_models
-from epibench.runs.train import Machine
+from epibench.runs.machine import Machine
 
 
 def evaluate_models(

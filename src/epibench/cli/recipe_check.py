@@ -23,8 +23,8 @@ def run_recipe_check(name: str, settings: Sequence[str], out: str | None, every:
     from epibench.runs.checks import ask_all
     from epibench.runs.domains import ImageData
     from epibench.runs.folder import RunFolder
+    from epibench.runs.machine import Machine, Run
     from epibench.runs.run import experiment_of
-    from epibench.runs.train import Machine, Run
 
     reporter = ConsoleReporter()
     folder = RunFolder(folder_of(name, recipe, out))

@@ -18,7 +18,7 @@ from epibench.errors import InputError
 if TYPE_CHECKING:
     from epibench.recipes import Recipe
     from epibench.results import RunResults
-    from epibench.runs.train import Run
+    from epibench.runs.machine import Run
 
 RUNS = Path("runs")
 
@@ -92,7 +92,7 @@ def opened_run(
     """The run of a recipe in a folder, on a device, by an executor; says what and where it is."""
     reporter = ConsoleReporter()
     reporter.say(f"{recipe.name} in {folder}")
-    from epibench.runs.train import open_run
+    from epibench.runs.machine import open_run
 
     with open_run(recipe, folder, reporter, device, jobs, executor, "--device") as opened:
         yield opened

@@ -51,7 +51,7 @@ def video(
     from epibench.runs.folder import RunFolder
     from epibench.runs.frames import FrameSequence
     from epibench.runs.image_experiment import ImageExperiment
-    from epibench.runs.train import Machine, Run
+    from epibench.runs.machine import Machine, Run
 
     folder = RunFolder(run.parent if run.name == RESULTS_NAME else run)
     results = load_results(folder.results_file)

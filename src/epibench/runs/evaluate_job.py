@@ -22,8 +22,9 @@ from epibench.recipes.dense import DenseRecipe
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_evaluation import DomainTask
 from epibench.runs.image_experiment import ImageExperiment
+from epibench.runs.machine import Machine, Run
 from epibench.runs.processes import Send
-from epibench.runs.train import Machine, Run, collect_trained, memory_of_job
+from epibench.runs.train import collect_trained, memory_of_job
 
 JOBS_PER_PLACE = 2  # where one job can run at a time: faster machines do more of them
 

@@ -40,8 +40,8 @@ from epibench.runs.image_evaluation import (
     dtype_of,
     pictures_on,
 )
+from epibench.runs.machine import Machine
 from epibench.runs.run import collected
-from epibench.runs.train import Machine
 from epibench.standard_errors import points_backwards
 from epibench.views import View, parse_views
 

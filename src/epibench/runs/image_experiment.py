@@ -28,8 +28,9 @@ from epibench.runs.image_evaluation import (
     dtype_of,
     pictures_on,
 )
+from epibench.runs.machine import Run
 from epibench.runs.needs import check_needs, needs_checks
-from epibench.runs.train import Run, Trained, draws_of, method_facts
+from epibench.runs.train import Trained, draws_of, method_facts
 
 
 @dataclass(frozen=True)
