@@ -46,9 +46,9 @@ from epibench.runs.checkpoints import load_tensors, save_tensors
 from epibench.runs.domains import DomainData
 from epibench.runs.folder import RunFolder, locked, share_work
 from epibench.runs.machine import Machine
+from epibench.runs.method_results import MethodResults
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
 from epibench.runs.stretches import Stretches, stretch_length, totals_of
-from epibench.runs.train import MethodResults
 from epibench.stopping import in_steps
 from epibench.training.state import Pacer
 

@@ -29,8 +29,9 @@ from epibench.runs.image_evaluation import (
     pictures_on,
 )
 from epibench.runs.machine import Run
+from epibench.runs.method_results import draws_of, method_facts
 from epibench.runs.needs import check_needs, needs_checks
-from epibench.runs.train import Trained, draws_of, method_facts
+from epibench.runs.train import Trained
 
 
 @dataclass(frozen=True)

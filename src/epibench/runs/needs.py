@@ -31,7 +31,8 @@ from epibench.runs.dry_run import pass_memory, step_memory
 from epibench.runs.image_evaluation import suite_settings
 from epibench.runs.image_training import augment_of, network_as_trained, precision_of
 from epibench.runs.machine import Run
-from epibench.runs.train import draws_of, jobs_of, waves
+from epibench.runs.method_results import draws_of
+from epibench.runs.train import jobs_of, waves
 from epibench.runs.train_job import TrainJob
 
 Value = TypeVar("Value")

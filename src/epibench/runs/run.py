@@ -23,8 +23,9 @@ from epibench.runs.evaluate_job import EvaluationJobs, evaluate_remotely
 from epibench.runs.evaluations import keep_results
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.machine import Machine, Run
+from epibench.runs.method_results import MethodResults
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import MethodResults, Trained, collect_trained, num_missing, train_networks
+from epibench.runs.train import Trained, collect_trained, num_missing, train_networks
 
 Done = TypeVar("Done")
 

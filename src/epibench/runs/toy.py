@@ -34,8 +34,9 @@ from epibench.reference.predictions import Reference, check_fits, load_reference
 from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
 from epibench.runs.checks import Check, RunStep, further_checks
 from epibench.runs.machine import Run
+from epibench.runs.method_results import MethodResults, draws_of, method_facts
 from epibench.runs.toy_training import stacked_training, toy_network, toy_problem
-from epibench.runs.train import MethodResults, Trained, draws_of, method_facts
+from epibench.runs.train import Trained
 from epibench.training.stacked import OBJECTIVES, Keys, trained
 
 EVERY = 4  # of the 1,000 grid points of regression; a line needs no more

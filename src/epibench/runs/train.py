@@ -1,4 +1,4 @@
-"""Train the networks of a method as independent jobs, several at once, none twice; what every evaluation shares."""
+"""Train the networks of a method as independent jobs, several at once, none twice."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from epibench.errors import InputError
-from epibench.members.draws import Draws, make_draws
-from epibench.members.pool import Pool
 from epibench.methods.contract import Member, Method, TrainedNetwork
 from epibench.progress import Advance, Reporter
 from epibench.recipes import DenseRecipe, Recipe
-from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary, TrainingLog
+from epibench.results import TrainingLog
 from epibench.runs.folder import share_work
 from epibench.runs.machine import Run
 from epibench.runs.train_job import TrainJob, sharing_memory, stacks
@@ -225,40 +223,3 @@ def collect_trained(run: Run, name: str) -> Trained:
             else:
                 diverged.append(f"network {number} diverged")
     return Trained(method, networks, diverged, seconds, logs)
-
-
-@dataclass(frozen=True)
-class MethodResults:
-    """What came out for one method; summary, curves and draws (their metrics) by domain."""
-
-    facts: MethodFacts
-    summary: dict[str, Summary]
-    curves: dict[str, CurveFamilies]
-    draws: dict[str, list[Draw]]
-    cost: Cost
-
-
-def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
-    """The draws from the pool of a method that a recipe asks for."""
-    method = recipe.method(name)
-    return make_draws(
-        pool.num_members,
-        method.draw_sizes(recipe.members),
-        plan=pool.plan,
-        max_draws=lambda size: method.max_draws(size, recipe.draws),
-        seed=recipe.seed,
-        group=pool.group,
-    )
-
-
-def method_facts(recipe: Recipe, name: str, num_networks: int, pool: Pool, notes: Sequence[str] = ()) -> MethodFacts:
-    """What a reader should know of a method before its numbers."""
-    return MethodFacts(
-        label=recipe.label(name),
-        method=recipe.method(name).name,
-        num_networks=num_networks,
-        num_members=pool.num_members,
-        num_groups=None if pool.group is None else len(set(pool.group)),
-        plan=pool.plan,
-        notes=list(notes),
-    )
