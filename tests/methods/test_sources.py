@@ -27,8 +27,8 @@ from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.machine import Machine, Run
-from epibench.runs.train import Trained, TrainingProgress, collect_trained, jobs_of, train_networks, waves
-from epibench.runs.train_job import TrainJob, source_jobs
+from epibench.runs.train import Trained, TrainingProgress, collect_trained, train_networks
+from epibench.runs.train_job import TrainJob, jobs_of, source_jobs, waves
 from epibench.runs.trainers import train_job
 from epibench.training import network
 from epibench.training.state import Pacer, Weights

@@ -23,8 +23,9 @@ from epibench.runs.folder import RunFolder
 from epibench.runs.image_evaluation import DomainTask
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.machine import Machine, Run
+from epibench.runs.needs import memory_of_job
 from epibench.runs.processes import Send
-from epibench.runs.train import collect_trained, memory_of_job
+from epibench.runs.train import collect_trained
 
 JOBS_PER_PLACE = 2  # where one job can run at a time: faster machines do more of them
 

@@ -13,7 +13,8 @@ from epibench.runs.domains import DomainData
 from epibench.runs.image_evaluation import DrawnMethod
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.observers import Gallery
-from epibench.runs.train import collect_trained, jobs_of
+from epibench.runs.train import collect_trained
+from epibench.runs.train_job import jobs_of
 
 
 class FrameSequence:

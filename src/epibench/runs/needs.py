@@ -24,7 +24,7 @@ from epibench.members.on_images import portion_pixels
 from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, KERNEL_MEMORY, Pool, parts_of
 from epibench.methods.contract import MemberTable, Method
 from epibench.networks.shaping import shape_like
-from epibench.recipes import DenseRecipe
+from epibench.recipes import DenseRecipe, Recipe
 from epibench.runs.checks import Check, RunStep
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
@@ -32,13 +32,14 @@ from epibench.runs.image_evaluation import suite_settings
 from epibench.runs.image_training import augment_of, network_as_trained, precision_of
 from epibench.runs.machine import Run
 from epibench.runs.method_results import draws_of
-from epibench.runs.train import jobs_of, waves
-from epibench.runs.train_job import TrainJob
+from epibench.runs.train_job import TrainJob, jobs_of, waves
 
 Value = TypeVar("Value")
 GIGABYTE = 1e9
 PROCESS_BYTES = 500_000_000  # of a process that has imported everything, before it does anything
 CONTEXT_BYTES = 500_000_000  # of a process on a GPU, for CUDA itself
+JOB_BYTES = 10**9  # of a job elsewhere: its process, libraries and data, beside the weights
+JOB_COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
 STORED_BYTES = 4  # of a number in a prediction store
 LIBRARIES = 1.3  # of a step's tensors, with what libraries take besides: benchmarks/memory.py
 SCORED_BYTES = 8  # of a number while draws are scored, in float64
@@ -349,6 +350,15 @@ class Needs:
             Need("draws that are scored at once", scored, False),
             Need("metrics while they are saved", 0 if self.on_gpu else states, False),
         ]
+
+
+def memory_of_job(recipe: Recipe) -> int:
+    """Bytes that a process takes, about, that trains a network or evaluates images."""
+    if not isinstance(recipe, DenseRecipe):
+        return JOB_BYTES
+    classes = 2 if recipe.likelihood == "categorical" else None
+    networks = (recipe.method(name).build(recipe.builder(classes, method=name)) for name in recipe.methods)
+    return JOB_BYTES + JOB_COPIES * max(sum(each.nbytes for each in network.parameters()) for network in networks)
 
 
 def has_ended(job: TrainJob) -> bool:

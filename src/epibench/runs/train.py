@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 from epibench.errors import InputError
 from epibench.methods.contract import Member, Method, TrainedNetwork
 from epibench.progress import Advance, Reporter
-from epibench.recipes import DenseRecipe, Recipe
+from epibench.recipes import DenseRecipe
 from epibench.results import TrainingLog
 from epibench.runs.folder import share_work
 from epibench.runs.machine import Run
-from epibench.runs.train_job import TrainJob, sharing_memory, stacks
+from epibench.runs.needs import memory_of_job
+from epibench.runs.train_job import TrainJob, jobs_of, sharing_memory, waves
 from epibench.runs.trained_views import finite_networks, view_of
 from epibench.runs.trainers import train_job
 from epibench.training.state import Weights
-
-PROCESS_MEMORY = 10**9  # bytes of a process: its libraries and data, beside the weights
-COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
 
 
 @dataclass(frozen=True)
@@ -55,17 +53,6 @@ class Trained:
         return self.method.weights(member, self._views[job.networks](member.network))
 
 
-def jobs_of(run: Run, name: str) -> list[TrainJob]:
-    """The trainings of a method: stacked networks are trained together, large ones each by itself."""
-    recipe, machine, number = run.recipe, run.machine, run.recipe.method(name).num_trained
-    large = isinstance(recipe, DenseRecipe)
-    parts = [(network,) for network in range(number)] if large else stacks(run.folder.members / name, number)
-    return [
-        TrainJob(recipe, name, part, run.folder.members, machine.device_of(number), machine.workers)
-        for number, part in enumerate(parts)
-    ]
-
-
 def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: dict[str, str]) -> None:
     """Train what is missing of these networks, by method, None for all of one; why methods failed goes into `failed`.
 
@@ -84,33 +71,6 @@ def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: 
             work=training.train,
             reporter=run.reporter,
         )
-
-
-def waves(
-    recipe: Recipe, asked: Mapping[str, Sequence[int] | None], together: bool
-) -> list[dict[str, Sequence[int] | None]]:
-    """The networks that are asked for, and those that they start from, in the order in which methods are trained.
-
-    together: methods that do not need each other are trained at the same time.
-    """
-    wanted = dict(asked)
-    for name, networks in asked.items():
-        for source in recipe.sources(name):
-            needed = range(recipe.method(name).num_trained) if networks is None else networks
-            others = wanted.get(source, ())
-            wanted[source] = None if others is None else sorted({*others, *needed})
-    depths = {name: len(recipe.sources(name)) for name in wanted}
-    levels = [{n: wanted[n] for n in wanted if depths[n] == depth} for depth in sorted(set(depths.values()))]
-    return levels if together else [{name: networks} for level in levels for name, networks in level.items()]
-
-
-def memory_of_job(recipe: Recipe) -> int:
-    """Bytes that a process takes, about, that trains a network or evaluates images."""
-    if not isinstance(recipe, DenseRecipe):
-        return PROCESS_MEMORY
-    classes = 2 if recipe.likelihood == "categorical" else None
-    networks = (recipe.method(name).build(recipe.builder(classes, method=name)) for name in recipe.methods)
-    return PROCESS_MEMORY + COPIES * max(sum(each.nbytes for each in network.parameters()) for network in networks)
 
 
 def num_missing(run: Run, name: str, networks: Sequence[int] | None = None) -> int:
