@@ -117,12 +117,12 @@ class _Training:
         """Train these networks, less those that another process trains. One that diverges does not stop the others."""
         run = self.run
         with ExitStack() as stack:
-            shown = TrainingProgress(run.reporter, stack, jobs)
+            progress = TrainingProgress(run.reporter, stack, jobs)
             devices = run.recipe.training.devices if isinstance(run.recipe, DenseRecipe) else 1
             memory = memory_of_job(run.recipe) if run.machine.executor.remote else 0
             resources = run.machine.job_resources(run.recipe.trained_at_once, devices, memory)
             sent = jobs if run.machine.executor.remote else sharing_memory(jobs)
-            errors = run.machine.executor.run(sent, train_job, resources, shown.receive)
+            errors = run.machine.executor.run(sent, train_job, resources, progress.receive)
         for number, text in errors.items():
             if jobs[number].files.failure() is None:
                 self.fail(jobs[number].method, text)
