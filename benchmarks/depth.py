@@ -26,7 +26,7 @@ from epibench.methods import Member, MemberTable
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.training.network import NetworkKeys, NetworkTraining, train_network
 from epibench.training.rules import Adam, constant
-from epibench.training.state import LogRow, Watch
+from epibench.training.state import LogRow, TrainingCallbacks
 
 KITTI = (352, 1216)
 TRAIN_STEPS, TRAIN_MEMBERS, DROPOUT_NETWORKS, PASSES = 40_000, 33, 16, 32
@@ -78,7 +78,9 @@ def training_speed(options: argparse.Namespace, compiled: bool, dropout: float =
         marks[row.step] = time.perf_counter()
 
     fabric = Fabric(accelerator=device.type, devices=1, precision="bf16-mixed" if device.type == "cuda" else "32-true")
-    train_network(training, NetworkKeys.of(0, "ensemble", 0), fabric, None, Watch(log=note), options.workers)
+    train_network(
+        training, NetworkKeys.of(0, "ensemble", 0), fabric, None, TrainingCallbacks(log=note), options.workers
+    )
     first, last = sorted(marks)[len(marks) // 2 - 1], max(marks)
     return (marks[last] - marks[first]) / (last - first)
 

@@ -27,12 +27,12 @@ from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_training import large_training, make_fabric, open_training_data
-from epibench.runs.run import carry_out
-from epibench.runs.train import Machine
+from epibench.runs.machine import Machine, Run
+from epibench.runs.run import train_and_evaluate
 from epibench.street import StreetDataset
 from epibench.street.export import LAYOUTS, save
 from epibench.training.network import NetworkKeys, train_network
-from epibench.training.state import LogRow, Watch
+from epibench.training.state import LogRow, TrainingCallbacks
 
 RECIPES = {"depth": "kitti-depth", "segmentation": "cityscapes-segmentation"}
 VIDEOS = 50
@@ -130,7 +130,14 @@ def step_seconds(
             marks[row.step] = time.perf_counter()
 
         run = replace(training, samples=given, augment=change)
-        train_network(run, keys, make_fabric(longer, device), None, Watch(log=note), 0 if part == "device" else workers)
+        train_network(
+            run,
+            keys,
+            make_fabric(longer, device),
+            None,
+            TrainingCallbacks(log=note),
+            0 if part == "device" else workers,
+        )
         steps = sorted(marks)
         start, end = steps[len(steps) // 3], steps[-1]
         seconds[part] = (marks[end] - marks[start]) / max(1, end - start)
@@ -172,7 +179,7 @@ def main() -> None:
     if not options.only_steps:
         # For a few steps each, networks load their data themselves: to start a loading process takes longer.
         machine = Machine(device, options.jobs, workers=0)
-        results = carry_out(recipe, RunFolder(options.out / "run"), machine, ConsoleReporter())
+        results = train_and_evaluate(Run(recipe, RunFolder(options.out / "run"), machine, ConsoleReporter()))
         print_evaluation(results)
 
 

@@ -25,15 +25,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epibench.runs.executors import JobNeeds
-from epibench.runs.jobs import Send
+from epibench.runs.executors import JobResources
+from epibench.runs.processes import Send
 from epibench.runs.ray_executor import STARTED_WITH, RayExecutor, open_ray, silence
 
 IMPORTS = {
     "none": (),
     "torch": ("torch",),
     "training": ("epibench.runs.trainers", "lightning.fabric"),  # what the training of a large network imports
-    "evaluation": ("epibench.runs.shards",),
+    "evaluation": ("epibench.runs.evaluate_job",),
 }
 
 
@@ -89,9 +89,9 @@ def measure(workers: int, tasks: Sequence[Task]) -> dict[str, Any]:
     """Seconds of all tasks together, and of their parts on average."""
     times: dict[int, tuple[float, float, float]] = {}
     with cluster(workers) as executor:
-        executor.run([Task(0, "none")], carry_out, JobNeeds(), lambda number, content: None)  # the cluster is awake
+        executor.run([Task(0, "none")], carry_out, JobResources(), lambda number, content: None)  # the cluster is awake
         begun, before = time.time(), time.process_time()
-        errors = executor.run(tasks, carry_out, JobNeeds(), times.__setitem__)
+        errors = executor.run(tasks, carry_out, JobResources(), times.__setitem__)
         wall, driver = time.time() - begun, (time.process_time() - before) / len(tasks)
     assert not errors, errors
     starts, processes, imports = zip(*times.values(), strict=True)

@@ -32,7 +32,7 @@ from epibench.free_memory import free_memory
 from epibench.parallel import silenced_torch_threads
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.runs.image_training import large_training, make_fabric, open_training_data
-from epibench.runs.train import Machine
+from epibench.runs.machine import Machine
 from epibench.street import StreetDataset
 from epibench.training.network import NetworkKeys, _Run  # its steps are measured one by one
 

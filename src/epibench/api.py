@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from epibench.plans import Plan
     from epibench.recipes import Recipe
     from epibench.results import RunResults, ScoreResults
-    from epibench.runs.train import Run
+    from epibench.runs.machine import Run
 
 AnyPath = str | os.PathLike[str]
 Settings = Mapping[str, Any] | Sequence[str]
@@ -50,15 +50,13 @@ def run(
         progress: show bars and messages as the command does, or send them to a reporter of one's own
     """
     with opened_run(recipe, out, settings, device, executor, jobs, progress) as opened:
-        from epibench.report import write_run_page
-        from epibench.runs.evaluations import all_results
-        from epibench.runs.run import carry_out
+        from epibench.report import write_folder_page
+        from epibench.runs.run import train_and_evaluate
 
-        results = carry_out(opened.recipe, opened.folder, opened.machine, opened.reporter)
+        results = train_and_evaluate(opened)
     if not results.methods:
         raise InputError("; ".join(results.failed.values()))
-    evaluations, names = all_results(opened.folder.path)
-    write_run_page(evaluations, opened.folder.report, names)
+    write_folder_page(opened.folder)
     return results
 
 
@@ -106,7 +104,7 @@ def opened_run(
             f"out {out}: give a local folder; runs at a URL are for the command, as epibench run --out URL"
         )
     from epibench.recipes import Recipe, apply_settings, find_recipe
-    from epibench.runs.train import open_run
+    from epibench.runs.machine import open_run
 
     chosen = recipe if isinstance(recipe, Recipe) else find_recipe(os.fspath(recipe))
     chosen = apply_settings(chosen, as_texts(settings))

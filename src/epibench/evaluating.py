@@ -21,11 +21,10 @@ from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.progress import Reporter
 from epibench.results import RunResults
-from epibench.runs.asked import DEFAULT_NAME, open_models, python_domains, python_model, with_classes
-from epibench.runs.evaluations import all_results
 from epibench.runs.folder import RunFolder
-from epibench.runs.given import GivenEvaluation, Question, check_folder, evaluation_options
-from epibench.runs.train import Machine
+from epibench.runs.given import GivenEvaluation, GivenSettings, check_folder, evaluation_options
+from epibench.runs.given_inputs import DEFAULT_NAME, open_models, python_domains, python_model, with_classes
+from epibench.runs.machine import Machine
 
 
 def evaluate(
@@ -77,7 +76,7 @@ def evaluate(
         before = _modes(given)
         stack.callback(_restore, before)
         domains = python_domains(data, in_domain, task, ignore_index, table)
-        question = Question(
+        question = GivenSettings(
             None if members is None else tuple(members),
             draws,
             seed,
@@ -92,10 +91,9 @@ def evaluate(
         folder_of_run, shown = RunFolder(folder), reporter_of(progress)
         results = GivenEvaluation(given, domains, question, folder_of_run, machine, shown).run()
         if out is not None:
-            from epibench.report import write_run_page
+            from epibench.report import write_folder_page
 
-            evaluations, names = all_results(folder)
-            write_run_page(evaluations, folder_of_run.report, names)
+            write_folder_page(folder_of_run)
         return results
 
 

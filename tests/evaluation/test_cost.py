@@ -102,7 +102,7 @@ def test_a_trunk_that_members_share_is_counted_once(image: dict[str, Tensor], th
     assert shared > 0
     assert rest > 0
     assert [count_flops(pool, image, SIZE, range(size)) for size in (1, 4)] == [shared + m * rest for m in (1, 4)]
-    one, two, four = (pool.weight_bytes(slice(0, size)) for size in (1, 2, 4))
+    one, two, four = (pool.weight_bytes(range(size)) for size in (1, 2, 4))
     assert four - two == 2 * (two - one)
     assert 0 < two - one < one  # a further member brings its own stages alone
 
@@ -120,7 +120,7 @@ def test_members_of_several_trunks_are_counted_with_all_of_these(image: dict[str
     assert {m: each.flops for m, each in costs.items()} == {
         m: t * shared + m * rest for m, t in ((2, 2), (3, 1), (4, 2))
     }
-    of_one, of_two = pool.weight_bytes(slice(0, 1)), pool.weight_bytes(slice(0, 2))
+    of_one, of_two = pool.weight_bytes(range(1)), pool.weight_bytes(range(2))
     assert costs[2].weight_bytes == 2 * of_one > of_two  # two trunks
 
 
@@ -153,8 +153,8 @@ def test_a_tensor_that_networks_share_is_counted_once() -> None:
     pool = replace(pool_of("ensemble"), precision=torch.bfloat16)  # nothing is folded
     kept = weights_of(Member(0, 0))
     pool.load = lambda member: kept
-    one, shared = pool.weight_bytes(slice(0, 1)), sum(each.nbytes for each in kept.values())
-    assert pool.weight_bytes(slice(0, 4)) == shared + 4 * (one - shared)  # constants are each network's own
+    one, shared = pool.weight_bytes(range(1)), sum(each.nbytes for each in kept.values())
+    assert pool.weight_bytes(range(4)) == shared + 4 * (one - shared)  # constants are each network's own
 
 
 @pytest.mark.parametrize(("name", "networks"), [("ensemble", (1, 2, 4)), ("dropout", (1, 1, 1)), ("chains", (1, 1, 1))])

@@ -20,8 +20,8 @@ from epibench.metrics import ece
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
-from epibench.runs.run import carry_out
-from epibench.runs.train import Machine
+from epibench.runs.machine import Machine, Run
+from epibench.runs.run import train_and_evaluate
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
@@ -148,7 +148,7 @@ def test_a_recipe_trains_it_as_a_network_of_one_s_own_and_evaluates_it_with_its_
     )
     assert isinstance(recipe, DenseRecipe)
     machine = Machine.of(torch.device("cpu"), 1)
-    results = carry_out(recipe, RunFolder(tmp_path / "run"), machine, Silent())
+    results = train_and_evaluate(Run(recipe, RunFolder(tmp_path / "run"), machine, Silent()))
     # The same members as given models, through a second way.
     given = evaluate(f"run:{tmp_path / 'run'}", {"pictures": text(images)}, pictures=0)
     for metric in ("brier", "nll", "miou"):

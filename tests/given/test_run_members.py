@@ -11,17 +11,18 @@ from small_dense_recipe import small_dense
 
 from epibench.errors import InputError
 from epibench.recipes import DenseRecipe
-from epibench.runs.asked import run_models
 from epibench.runs.folder import RunFolder
-from epibench.runs.train import Machine, Run, train_networks
+from epibench.runs.given_inputs import run_models
+from epibench.runs.machine import Machine, Run
+from epibench.runs.train import train_networks
 
 MACHINE = Machine(torch.device("cpu"), jobs=1, workers=0)
 
 
 def write(recipe: DenseRecipe, folder: Path) -> RunFolder:
     found = RunFolder(folder)
-    found.recipe.parent.mkdir(parents=True, exist_ok=True)
-    found.recipe.write_text(recipe.model_dump_json(), encoding="utf-8")
+    found.recipe_file.parent.mkdir(parents=True, exist_ok=True)
+    found.recipe_file.write_text(recipe.model_dump_json(), encoding="utf-8")
     return found
 
 

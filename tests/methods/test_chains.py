@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from epibench.data.batch import Batch
 from epibench.methods.chains import Chains, WarmedUp
-from epibench.methods.cyclical import Cyclical
+from epibench.methods.cyclical import Cyclical, cyclical
 from epibench.methods.sghmc import SGHMC, HamiltonianRule
 from epibench.methods.sgld import SGLD, LangevinRule
 from epibench.training.network import NetworkKeys, NetworkTraining, train_network
-from epibench.training.rules import SGD, Adam, Pace, Rule, RuleState, Step, cyclical, poly
-from epibench.training.state import Watch, Weights
+from epibench.training.rules import SGD, Adam, Pace, Rule, RuleState, Step, poly
+from epibench.training.state import TrainingCallbacks, Weights
 
 every_chain = pytest.mark.parametrize("chain", [SGLD, SGHMC, Cyclical])
 
@@ -178,8 +178,11 @@ def last_snapshot(method: Chains, scale_of_loss: float, prior_scale: float) -> W
         weight_decay=1 / (20 * prior_scale**2),
         decay_all=True,
     )
-    keys, watch = NetworkKeys.of(0, method.name, 0), Watch(keep=lambda epoch, weights: kept.append(weights))
-    train_network(training, keys, Fabric(accelerator="cpu", devices=1), watch=watch)
+    keys, callbacks = (
+        NetworkKeys.of(0, method.name, 0),
+        TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights)),
+    )
+    train_network(training, keys, Fabric(accelerator="cpu", devices=1), callbacks=callbacks)
     return kept[-1]
 
 

@@ -16,8 +16,8 @@ from small_recipes import small
 
 from epibench.recipes import Recipe, apply_settings
 from epibench.runs.folder import RunFolder
-from epibench.runs.run import carry_out
-from epibench.runs.train import Machine
+from epibench.runs.machine import Machine, Run
+from epibench.runs.run import train_and_evaluate
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "methods.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -58,7 +58,9 @@ def test_it_runs(make, name: str, options: dict[str, int], members: int, groups:
     variants = {name: {"method": f"snapshots:{name}", "options": options}}
     settings = [f"methods={json.dumps([f'snapshots:{name}'])}", f"variants={json.dumps(variants)}", "members=[1, 2]"]
     machine = Machine(torch.device("cpu"), jobs=1, workers=0)
-    results = carry_out(apply_settings(make(tmp_path), settings), RunFolder(tmp_path / "run"), machine, Silent())
+    results = train_and_evaluate(
+        Run(apply_settings(make(tmp_path), settings), RunFolder(tmp_path / "run"), machine, Silent())
+    )
     facts = results.methods[name]
     assert (results.failed, facts.num_networks, facts.num_members, facts.num_groups) == ({}, 2, members, groups)
     for draws in results.draws[name].values():

@@ -27,8 +27,9 @@ from epibench.recipes.dense import SegmentationNetwork
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.run import carry_out
-from epibench.runs.train import Machine, Run, collect_trained, train_networks
+from epibench.runs.machine import Machine, Run
+from epibench.runs.run import train_and_evaluate
+from epibench.runs.train import collect_trained, train_networks
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trained_views import view_of as view_in_run
 
@@ -161,7 +162,7 @@ class Done:
 
 def carried_out(recipe: Recipe, folder: Path) -> RunResults:
     machine = Machine(torch.device("cpu"), jobs=1, workers=0)
-    results = carry_out(recipe, RunFolder(folder / "run"), machine, Silent())
+    results = train_and_evaluate(Run(recipe, RunFolder(folder / "run"), machine, Silent()))
     assert results.failed == {}
     return results
 
@@ -240,7 +241,7 @@ def test_samples_share_all_but_the_last_stage(done: Done) -> None:
     run = Run(recipe, RunFolder(done.folder / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
     train_networks(run, {"laplace": None}, failed := {})
     trained = collect_trained(run, "laplace")
-    pool = ImageExperiment(run).make_pool("laplace", trained).pool
+    pool = ImageExperiment(run).drawn("laplace", trained).pool
     assert failed == {}
     assert pool.trunk == len(pool.skeleton.stages()) - 1
     inputs = {"image": torch.full((1, 3, 32, 64), 90, dtype=torch.uint8), "sparse_depth": torch.rand(1, 1, 32, 64)}

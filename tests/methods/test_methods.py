@@ -28,7 +28,7 @@ from epibench.runs.toy_training import stacked_training, toy_problem
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trainers import train_job
 from epibench.training import stacked
-from epibench.training.state import TrainingState, Watch, Weights
+from epibench.training.state import TrainingCallbacks, TrainingState, Weights
 
 SMALL: dict[str, dict[str, object]] = {
     "map": {"num_restarts": 3},
@@ -217,8 +217,8 @@ class TestContract:
 class TestWatch:
     def test_progress_ends_with_all_epochs(self, name: str) -> None:
         done: list[int] = []
-        method, watch = make_method(name), Watch(progress=lambda step, note: done.append(step))
-        stacked.train(training_of(method, make_problem("regression")), keys_of(method), watch=watch)
+        method, callbacks = make_method(name), TrainingCallbacks(progress=lambda step, note: done.append(step))
+        stacked.train(training_of(method, make_problem("regression")), keys_of(method), callbacks=callbacks)
         assert done[-1] == 16
         assert done == sorted(set(done))
 
@@ -236,13 +236,13 @@ class TestWatch:
 
         method = make_method(name)
         training, keys = training_of(method, make_problem("regression")), keys_of(method)
-        stacked.train(training, keys, watch=Watch(save=save, keep=keep))
+        stacked.train(training, keys, callbacks=TrainingCallbacks(save=save, keep=keep))
         whole = dict(kept)
         stop = saved[0].step
         assert stop < 16
         for epoch in [epoch for epoch in kept if epoch > stop]:
             del kept[epoch]
-        stacked.train(training, keys, saved[0], Watch(keep=keep))
+        stacked.train(training, keys, saved[0], TrainingCallbacks(keep=keep))
         assert tuple(kept) == tuple(whole) == method.keep
         assert all(torch.equal(kept[epoch], whole[epoch]) for epoch in whole)
 

@@ -26,8 +26,9 @@ from epibench.recipes import DenseRecipe, Recipe, apply_settings
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.image_training import augment_of, open_training_data
+from epibench.runs.machine import Machine, Run
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Machine, Run, Trained, collect_trained, train_networks
+from epibench.runs.train import Trained, collect_trained, train_networks
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trained_views import view_of
 from epibench.runs.trainers import train_job
@@ -101,7 +102,7 @@ def case_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ca
         assert failed == {}
         trained = collect_trained(run, name)
         if isinstance(recipe, DenseRecipe):
-            return Case(recipe, name, trained, ImageExperiment(run).make_pool(name, trained).pool)
+            return Case(recipe, name, trained, ImageExperiment(run).drawn(name, trained).pool)
         return Case(recipe, name, trained, ToyExperiment(run).pool(trained))
 
     return case

@@ -16,9 +16,9 @@ from epibench.data.loading import Stream, batches
 from epibench.errors import InputError
 from epibench.networks.batch_ensemble import member_weights
 from epibench.recipes import DenseRecipe, apply_settings
-from epibench.runs.asked import run_models
+from epibench.runs.given_inputs import run_models
 from epibench.runs.image_training import augment_of, open_training_data
-from epibench.runs.train import Machine
+from epibench.runs.machine import Machine
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trained_views import view_of
 from epibench.runs.trainers import train_job

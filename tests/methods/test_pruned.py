@@ -24,13 +24,14 @@ from epibench.methods import METHODS
 from epibench.methods.pruned import KeepZeros, Pruned
 from epibench.networks.shaping import shape_like
 from epibench.recipes import RECIPES, DenseRecipe, Recipe
-from epibench.runs.asked import run_models
 from epibench.runs.domains import ImageData
 from epibench.runs.folder import RunFolder
+from epibench.runs.given_inputs import run_models
 from epibench.runs.image_experiment import ImageExperiment
+from epibench.runs.machine import Machine, Run
 from epibench.runs.needs import Needs
 from epibench.runs.toy_training import toy_network, toy_problem
-from epibench.runs.train import Machine, Run, collect_trained, train_networks
+from epibench.runs.train import collect_trained, train_networks
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trainers import train_job
 from epibench.training import network, stacked
@@ -140,7 +141,7 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 class TestSmallerNetworks:
     def pool(self, run: Run, name: str) -> NetworkPool:
-        pool = ImageExperiment(run).make_pool(name, collect_trained(run, name)).pool
+        pool = ImageExperiment(run).drawn(name, collect_trained(run, name)).pool
         assert isinstance(pool, NetworkPool)
         return pool
 

@@ -20,10 +20,11 @@ from toy_fit import Problem, train
 
 from epibench.data.batch import Points
 from epibench.methods import METHODS, Method
+from epibench.methods.cyclical import cyclical
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.mlp import StackedMLP
-from epibench.training.rules import Pace, Rule, Step, cyclical
+from epibench.training.rules import Pace, Rule, Step
 
 Array = npt.NDArray[np.float64]
 NUM_POINTS = 50  # N: rules are given the gradient of U/N

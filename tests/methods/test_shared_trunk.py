@@ -38,7 +38,8 @@ from epibench.recipes import Recipe, apply_settings
 from epibench.runs.dry_run import step_memory
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.train import Machine, Run, Trained, collect_trained, train_networks
+from epibench.runs.machine import Machine, Run
+from epibench.runs.train import Trained, collect_trained, train_networks
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trainers import train_job
 from epibench.training import network as network_training
@@ -46,7 +47,7 @@ from epibench.training import stacked
 from epibench.training.network import FlatParameters, NetworkKeys, NetworkTraining, train_network
 from epibench.training.rules import SGD, Adam, constant, poly
 from epibench.training.stacked import Keys
-from epibench.training.state import Pacer, Watch
+from epibench.training.state import Pacer, TrainingCallbacks
 
 Weights = dict[str, Tensor]
 depth = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
@@ -104,9 +105,11 @@ def trained(task: str, **changes: Any) -> Weights:
         weight_decay=1e-3,
     )
     kept = dict[int, Weights]()
-    watch = Watch(keep=lambda epoch, weights: kept.update({epoch: {n: each.clone() for n, each in weights.items()}}))
+    callbacks = TrainingCallbacks(
+        keep=lambda epoch, weights: kept.update({epoch: {n: each.clone() for n, each in weights.items()}})
+    )
     fabric = Fabric(accelerator="cpu", devices=1)
-    train_network(replace(training, **changes), NetworkKeys.of(0, "ensemble", 3), fabric, watch=watch)
+    train_network(replace(training, **changes), NetworkKeys.of(0, "ensemble", 3), fabric, callbacks=callbacks)
     return kept[3]
 
 
@@ -301,7 +304,7 @@ class TestPool:
         assert one == network
         assert networks == 3 * network
         assert three - two == two - one < one
-        own, all_of_it = pool.weight_bytes(slice(0, 3)), plain.weight_bytes(slice(0, 3))
+        own, all_of_it = pool.weight_bytes(range(3)), plain.weight_bytes(range(3))
         first = pool.network(Member(0, 0, 0))
         tensors = [t for name in first_modules(first, 4) for t in first.get_submodule(name).parameters()]
         assert all_of_it - own == 2 * sum(each.nbytes for each in tensors)
@@ -342,8 +345,8 @@ class TestStackedNetworks:
         begun = stacked.start(training, keys).parameters.view(6, -1)
         same_batches = replace(keys, order=keys.order.repeat_interleave(3))
         kept = dict[int, Tensor]()
-        watch = Watch(keep=lambda epoch, weights: kept.update({epoch: weights["parameters"]}))
-        stacked.train(ensemble, same_batches, stacked.start(ensemble, same_batches, begun.clone()), watch)
+        callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.update({epoch: weights["parameters"]}))
+        stacked.train(ensemble, same_batches, stacked.start(ensemble, same_batches, begun.clone()), callbacks)
         assert torch.equal(found, kept[5])
         assert not torch.equal(found, begun)
 
@@ -371,8 +374,8 @@ class TestStackedNetworks:
         alone = replace(training, network=problem.network, tied=stacked.Tied())
         same = replace(keys, order=keys.order.expand(3))
         kept = list[Tensor]()
-        watch = Watch(keep=lambda epoch, weights: kept.append(weights["parameters"]))
-        stacked.train(alone, same, stacked.start(alone, same, begun.clone()), watch)
+        callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights["parameters"]))
+        stacked.train(alone, same, stacked.start(alone, same, begun.clone()), callbacks)
         for number in range(3):
             own, other = (problem.network.layers(each.contiguous())[number] for each in (found, kept[0]))
             for mine, theirs in zip(own, other, strict=True):
@@ -388,10 +391,10 @@ class TestStackedNetworks:
         begun = stacked.start(training, self.keys(), given)
         fresh = stacked.start(training, self.keys()).parameters
         kept = list[Tensor]()
-        watch = Watch(keep=lambda epoch, weights: kept.append(weights["parameters"].clone()))
+        callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights["parameters"].clone()))
         heads = [each.clone() for each in training.network.layers(begun.parameters)[2]]
         assert all(torch.equal(*pair) for pair in zip(heads, training.network.layers(fresh)[2], strict=True))
-        stacked.train(training, self.keys(), begun, watch)
+        stacked.train(training, self.keys(), begun, callbacks)
         first, _, last = training.network.layers(kept[0])
         for own, other in zip(first, plain.layers(given)[0], strict=True):
             for head in range(3):
@@ -499,7 +502,7 @@ class TestRuns:
         assert "heads.0.encoder.4.0.weight" in names
         assert "heads.1.decoder.0.0.weight" in names
         assert "heads.1.encoder.4.0.weight" not in names
-        pool = ImageExperiment(run).make_pool("shared_trunk", trained).pool
+        pool = ImageExperiment(run).drawn("shared_trunk", trained).pool
         assert pool.trunk == 6
         first, second = (pool.network(Member(1, 0, head)) for head in range(2))
         assert first.encoder[4] is second.encoder[4]
@@ -509,7 +512,7 @@ class TestRuns:
         files, reads = type(trained.jobs[0].files), list[Any]()
         load = files.load_weights
         monkeypatch.setattr(files, "load_weights", lambda self, snapshot: reads.append(self) or load(self, snapshot))
-        pool = ImageExperiment(run).make_pool("shared_trunk", trained).pool
+        pool = ImageExperiment(run).drawn("shared_trunk", trained).pool
         pool.load_all(pool.table.members)
         assert len(reads) <= 2
 

@@ -26,8 +26,9 @@ from epibench.recipes.only import networks_of_shard
 from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.train import Machine, Run, Shown, Trained, collect_trained, jobs_of, train_networks, waves
-from epibench.runs.train_job import TrainJob, source_jobs
+from epibench.runs.machine import Machine, Run
+from epibench.runs.train import Trained, TrainingProgress, collect_trained, train_networks
+from epibench.runs.train_job import TrainJob, jobs_of, source_jobs, waves
 from epibench.runs.trainers import train_job
 from epibench.training import network
 from epibench.training.state import Pacer, Weights
@@ -154,7 +155,7 @@ def test_sizes_are_read_only_of_networks_that_may_have_lost_channels(tmp_path: P
     read, load = list[Path](), Checkpoints.load_weights
     monkeypatch.setattr(Checkpoints, "load_weights", lambda own, at: read.append(own.folder) or load(own, at))
     experiment = ImageExperiment(run)
-    sizes = [experiment.drawn(name, collect_trained(run, name)).pool.sizes for name in recipe.methods]
+    sizes = [experiment.drawn_if_enough(name, collect_trained(run, name)).pool.sizes for name in recipe.methods]
     assert [folder.name for folder in read] == ["continued"]
     assert [{key: each.shape for key, each in own.items()} for own in sizes[1:]] == [
         {key: each.shape for key, each in sizes[0].items()}
@@ -208,7 +209,7 @@ def test_methods_are_shown_from_the_first_beginning_to_the_last_end(tmp_path: Pa
             seen.append(f"{name} ends")
 
     with ExitStack() as stack:
-        shown, end = Shown(Noting(), stack, jobs), recipe.training_steps("ensemble")
+        shown, end = TrainingProgress(Noting(), stack, jobs), recipe.training_steps("ensemble")
         messages = [(0, (0, "")), (0, (1, "a")), (2, (0, "")), (0, None), (1, (0, "")), (1, None), (1, None)]
         for number, message in messages:
             shown.receive(number, message)

@@ -33,8 +33,9 @@ from epibench.results import RunResults
 from epibench.runs.checkpoints import save_tensors
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_training import augment_of, open_training_data
-from epibench.runs.run import carry_out
-from epibench.runs.train import Machine, Run, collect_trained
+from epibench.runs.machine import Machine, Run
+from epibench.runs.run import train_and_evaluate
+from epibench.runs.train import collect_trained
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trained_views import view_of
 from epibench.runs.trainers import train_job
@@ -332,7 +333,7 @@ def make_recipe(request: pytest.FixtureRequest) -> Callable[..., Recipe]:
 
 def carried_out(recipe: Recipe, folder: Path, reporter: Silent | None = None) -> RunResults:
     machine = Machine(torch.device("cpu"), jobs=1, workers=0)
-    results = carry_out(recipe, RunFolder(folder / "run"), machine, reporter or Silent())
+    results = train_and_evaluate(Run(recipe, RunFolder(folder / "run"), machine, reporter or Silent()))
     assert results.failed == {}
     return results
 

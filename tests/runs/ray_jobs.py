@@ -52,7 +52,7 @@ def train_at_gate(job, send) -> None:
 
 
 def evaluate_at_gate(job, send) -> None:
-    from epibench.runs.shards import evaluate_job
+    from epibench.runs.evaluate_job import evaluate_job
 
     wait_at_gate("evaluate", job.folder.parent, str(job))
     evaluate_job(job, send)

@@ -12,8 +12,8 @@ import torch
 
 from epibench.recipes import Recipe
 from epibench.runs.folder import RunFolder
-from epibench.runs.run import carry_out
-from epibench.runs.train import Machine
+from epibench.runs.machine import Machine, Run
+from epibench.runs.run import train_and_evaluate
 
 
 class Silent:
@@ -46,7 +46,7 @@ class Silent:
 def run_in(path: Path, recipe: Recipe, jobs: int = 1, reporter: Silent | None = None) -> dict[str, Any]:
     """All results of a run in a folder, as they stand in its file."""
     machine = Machine.of(torch.device("cpu"), jobs)
-    results = carry_out(recipe, RunFolder(path), machine, reporter or Silent())
+    results = train_and_evaluate(Run(recipe, RunFolder(path), machine, reporter or Silent()))
     written: dict[str, Any] = json.loads((path / "results.json").read_text())
     assert written == results.model_dump(mode="json")
     return written

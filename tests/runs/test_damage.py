@@ -24,7 +24,7 @@ from small_segmentation_recipe import small_segmentation
 from epibench import files
 from epibench.cli import main
 from epibench.recipes import Recipe
-from epibench.runs import images
+from epibench.runs import image_evaluation
 from epibench.runs.checkpoints import Checkpoints, save_tensors, text_checksum
 from epibench.training.state import TrainingState
 
@@ -98,7 +98,7 @@ def stop_in_evaluation(folder: Path, recipe: Recipe, trained: Path) -> None:
 
     shutil.copytree(trained, folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(images, "save_tensors", save_and_die)
+        patch.setattr(image_evaluation, "save_tensors", save_and_die)
         with pytest.raises(Killed):
             run_in(folder, recipe)
 

@@ -26,7 +26,7 @@ from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.methods import METHODS
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DenseRecipe
-from epibench.runs import images, trainers
+from epibench.runs import image_evaluation, trainers
 from epibench.runs.checkpoints import Checkpoints, save_tensors
 from epibench.runs.folder import RunFolder
 from epibench.runs.train_job import TrainJob
@@ -420,9 +420,9 @@ def test_training_that_was_stopped_goes_on_from_its_state(finished, tmp_path: Pa
     recipe, _, _ = finished
     begun = []
 
-    def noting(plan, keys, fabric, state, watch, workers):
+    def noting(plan, keys, fabric, state, callbacks, workers):
         begun.append(0 if state is None else state.step)
-        return training.train_network(plan, keys, fabric, state, watch, workers)
+        return training.train_network(plan, keys, fabric, state, callbacks, workers)
 
     def save_and_die(files: Checkpoints, state: TrainingState, seconds: float, machine: str) -> None:
         save(files, state, seconds, machine)
@@ -451,7 +451,7 @@ def stopped(stored, tmp_path_factory) -> tuple[Path, Silent]:
                 raise Killed
             save_tensors(place, tensors, notes)
 
-        patch.setattr(images, "save_tensors", save_once)
+        patch.setattr(image_evaluation, "save_tensors", save_once)
         with pytest.raises(Killed):
             carry_out(recipe, path)
     carry_out(recipe, path, reporter=reporter)

@@ -17,11 +17,12 @@ from epibench import api
 from epibench.errors import InputError
 from epibench.recipes.only import networks_asked_for
 from epibench.runs import run as steps
-from epibench.runs.executors import JobNeeds, LocalExecutor
+from epibench.runs.executors import JobResources, LocalExecutor
 from epibench.runs.folder import RunFolder
+from epibench.runs.machine import Machine, Run
 from epibench.runs.ray_executor import environment
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Machine, Run, collect_trained
+from epibench.runs.train import collect_trained
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def double(job: int, send) -> None:
 
 def test_the_local_executor_does_jobs_here() -> None:
     received: list[tuple[int, int]] = []
-    errors = LocalExecutor().run([1, 3, 5], double, JobNeeds(), lambda *message: received.append(message))
+    errors = LocalExecutor().run([1, 3, 5], double, JobResources(), lambda *message: received.append(message))
     assert errors == {1: "3: give another one"}
     assert received == [(0, 2), (1, 6), (2, 10)]
 
@@ -77,23 +78,23 @@ def test_tasks_find_this_package_and_its_settings(monkeypatch) -> None:
 class Elsewhere(LocalExecutor):
     """An executor with two nodes that have GPUs."""
 
-    elsewhere, cores = True, 12
+    remote, cores = True, 12
 
     def resolve_device(self, name: str, option: str) -> str:
         return "cuda"
 
 
 @pytest.mark.parametrize(
-    ("jobs", "devices", "needs"),
+    ("jobs", "devices", "resources"),
     [
-        (None, 1, JobNeeds(1, cpus=9, gpus=1.0, memory=5)),
-        (3, 1, JobNeeds(3, cpus=4, gpus=1 / 3, memory=5)),
-        (None, 4, JobNeeds(1, cpus=36, gpus=4, memory=5)),
+        (None, 1, JobResources(1, cpus=9, gpus=1.0, memory=5)),
+        (3, 1, JobResources(3, cpus=4, gpus=1 / 3, memory=5)),
+        (None, 4, JobResources(1, cpus=36, gpus=4, memory=5)),
     ],
 )
-def test_networks_share_a_gpu_elsewhere(jobs: int | None, devices: int, needs: JobNeeds) -> None:
+def test_networks_share_a_gpu_elsewhere(jobs: int | None, devices: int, resources: JobResources) -> None:
     machine = Machine.of(torch.device("cuda"), jobs, Elsewhere())
-    assert machine.needs(devices=devices, memory=5) == needs
+    assert machine.job_resources(devices=devices, memory=5) == resources
     assert machine.device_of(7) == "cuda:0"  # it sees only what it is given
 
 
@@ -113,32 +114,32 @@ def test_a_toy_problem_is_evaluated_here_beside_gpus_elsewhere(tmp_path: Path, m
 
 def test_a_network_on_a_cpu_needs_a_core() -> None:
     machine = Machine.of(torch.device("cpu"), None, Elsewhere())
-    assert machine.needs(memory=5) == JobNeeds(12, cpus=1, gpus=0.0, memory=5)
-    assert machine.needs(at_once=1, devices=2) == JobNeeds(1, cpus=2)
+    assert machine.job_resources(memory=5) == JobResources(12, cpus=1, gpus=0.0, memory=5)
+    assert machine.job_resources(at_once=1, devices=2) == JobResources(1, cpus=2)
 
 
 class Nodes(LocalExecutor):
     """An executor with machines of its own, which are this process. lost: what it cannot do."""
 
-    elsewhere, cores = True, 1
+    remote, cores = True, 1
 
     def __init__(self, lost: str = "nothing"):
         self.lost, self.calls = lost, list[list[str]]()
 
-    def room(self, needs: JobNeeds) -> int:
+    def room(self, resources: JobResources) -> int:
         return 3
 
-    def run(self, jobs, work, needs, receive):
+    def run(self, jobs, work, resources, receive):
         self.calls.append([str(job) for job in jobs])
         kept = [number for number, job in enumerate(jobs) if not str(job).startswith(self.lost)]
-        errors = super().run([jobs[n] for n in kept], work, needs, lambda n, message: receive(kept[n], message))
+        errors = super().run([jobs[n] for n in kept], work, resources, lambda n, message: receive(kept[n], message))
         assert errors == {}
         return {number: f"{job}: lost" for number, job in enumerate(jobs) if number not in kept}
 
 
 def carry_out_by(executor: Nodes, recipe, folder: Path) -> dict[str, Any]:
     machine = Machine.of(torch.device("cpu"), 1, executor)
-    return steps.carry_out(recipe, RunFolder(folder), machine, Silent()).model_dump(mode="json")
+    return steps.train_and_evaluate(Run(recipe, RunFolder(folder), machine, Silent())).model_dump(mode="json")
 
 
 def test_machines_of_an_executor_do_everything_to_the_same_numbers(recipe, tmp_path: Path) -> None:
@@ -253,7 +254,7 @@ def test_this_process_names_its_gpu_by_number(name: str, expected: str, monkeypa
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "set_device", current.append)
     machine = Machine(torch.device(name), 1, 0)
-    assert machine.here == machine.occupied() == torch.device(expected)
+    assert machine.here == machine.make_current() == torch.device(expected)
     assert current == ([] if name == "cpu" else [torch.device(expected)])
 
 

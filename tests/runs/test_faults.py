@@ -128,7 +128,7 @@ def cut_in_half(path: Path) -> bytes:
 def test_a_broken_image_is_named_and_once_it_is_whole_the_same_command_goes_on(
     part: str, workers: int, own_images: dict[str, Any], cache: Path, tmp_path: Path, command_line, monkeypatch
 ) -> None:
-    from epibench.runs.train import Machine
+    from epibench.runs.machine import Machine
 
     few = ('methods=["ensemble"]', "ensemble.num_members=1", "members=[1]", "evaluation.batch_size=1")
     recipe = small_segmentation(cache, *few, f"{part}={json.dumps(own_images)}", "training.crop=[16, 32]")

@@ -24,7 +24,7 @@ from epibench.cli import main
 from epibench.errors import InputError
 from epibench.recipes import Recipe
 from epibench.runs.checkpoints import Checkpoints, save_tensors
-from epibench.runs.shards import EvaluateJob
+from epibench.runs.evaluate_job import EvaluateJob
 from epibench.runs.train_job import TrainJob
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'epibench[cloud]'")
@@ -362,7 +362,7 @@ def test_a_command_that_fails_pushes_what_it_has(
             write_unpushed(mirror.current().folder / "notes.json", b"{}")
         raise error
 
-    monkeypatch.setattr("epibench.runs.run.carry_out", fail)
+    monkeypatch.setattr("epibench.runs.run.train_and_evaluate", fail)
     command = ("run", tmp_path / "recipe.json", "--out", f"file://{tmp_path}/storage", "--device", "cpu")
     found, said = on_machine("one", *command)
     assert found == status
@@ -378,7 +378,7 @@ def test_its_error_is_not_hidden(unreachable, recipe, on_machine, tmp_path: Path
         write_unpushed(mirror.current().folder / "notes.json", b"{}")
         raise InputError("no such thing")
 
-    monkeypatch.setattr("epibench.runs.run.carry_out", fail)
+    monkeypatch.setattr("epibench.runs.run.train_and_evaluate", fail)
     command = ("run", tmp_path / "recipe.json", "--out", f"file://{tmp_path}/storage", "--device", "cpu")
     with away:
         status, said = on_machine("one", *command)

@@ -18,13 +18,13 @@ from epibench.errors import InputError
 from epibench.free_memory import free_memory
 from epibench.recipes.dense import DenseRecipe
 from epibench.runs import needs
+from epibench.runs.checks import STEPS
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
 from epibench.runs.folder import RunFolder
-from epibench.runs.images import DomainTask
+from epibench.runs.image_evaluation import DomainTask
+from epibench.runs.machine import Machine, Run
 from epibench.runs.needs import Need, Needs, Resource
-from epibench.runs.run import STEPS
-from epibench.runs.train import Machine, Run
 
 Usage = namedtuple("Usage", "free")
 

@@ -23,12 +23,12 @@ from small_recipes import small
 from epibench import mirror, stopping
 from epibench.errors import InputError
 from epibench.recipes import Recipe
-from epibench.runs import ray_executor, shards, train
+from epibench.runs import evaluate_job, ray_executor, train
 from epibench.runs import run as steps
-from epibench.runs.executors import JobNeeds, open_executor
+from epibench.runs.executors import JobResources, open_executor
 from epibench.runs.folder import RunFolder
-from epibench.runs.run import carry_out
-from epibench.runs.train import Machine, Run
+from epibench.runs.machine import Machine, Run
+from epibench.runs.run import train_and_evaluate
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'epibench[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray's sockets and pipes
@@ -83,7 +83,7 @@ def notes(folder: Path, what: str) -> list[tuple[str, int]]:
 
 def test_jobs_that_fail_leave_the_others(executor, said: list[str], tmp_path: Path) -> None:
     jobs, received = ["good", "bad", "broken", "dead", "dead-at-first"], []
-    errors = executor.run(jobs, ray_jobs.work, JobNeeds(memory=10**8), lambda *message: received.append(message))
+    errors = executor.run(jobs, ray_jobs.work, JobResources(memory=10**8), lambda *message: received.append(message))
     assert errors == {
         1: "bad: give another one",
         2: "broken: failed 2 times, the last time because ZeroDivisionError: of all things; the same command tries it "
@@ -103,7 +103,7 @@ def test_jobs_that_fail_leave_the_others(executor, said: list[str], tmp_path: Pa
 
 def test_the_cluster_is_described_in_a_line(executor, said: list[str]) -> None:
     assert said[0].startswith("Ray: 1 node, 2 cores")
-    assert executor.run([], ray_jobs.work, JobNeeds(), lambda *message: None) == {}
+    assert executor.run([], ray_jobs.work, JobResources(), lambda *message: None) == {}
 
 
 def test_gpus_are_those_of_the_cluster(executor) -> None:
@@ -131,29 +131,29 @@ def test_an_interruption_fetches_nothing(executor, monkeypatch) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        executor.run(["good"], ray_jobs.work, JobNeeds(), interrupt)
+        executor.run(["good"], ray_jobs.work, JobResources(), interrupt)
     assert fetched == []
-    assert executor.run(["good"], ray_jobs.work, JobNeeds(), lambda *message: None) == {}
+    assert executor.run(["good"], ray_jobs.work, JobResources(), lambda *message: None) == {}
     assert fetched == [True]
 
 
 def test_nobody_asks_for_more_than_a_node_has(executor, said: list[str]) -> None:
-    options = executor.options(JobNeeds(cpus=64, memory=10**15))
+    options = executor.options(JobResources(cpus=64, memory=10**15))
     assert options["num_cpus"] == 2
     assert options["memory"] < 10**15
-    thirds = executor.options(JobNeeds(gpus=1 / 3))["num_gpus"]
+    thirds = executor.options(JobResources(gpus=1 / 3))["num_gpus"]
     assert 0.333 < thirds <= 1 / 3
 
 
 def test_how_many_tasks_fit(executor) -> None:
-    assert executor.room(JobNeeds()) == 2
-    assert executor.room(JobNeeds(cpus=2)) == 1
-    assert executor.room(JobNeeds(gpus=0.5)) == 1  # or else nobody would begin
+    assert executor.room(JobResources()) == 2
+    assert executor.room(JobResources(cpus=2)) == 1
+    assert executor.room(JobResources(gpus=0.5)) == 1  # or else nobody would begin
 
 
 def test_a_node_must_see_the_folders(executor, tmp_path: Path) -> None:
     executor.folder = tmp_path / "elsewhere"
-    errors = executor.run(["good"], ray_jobs.work, JobNeeds(), lambda *message: None)
+    errors = executor.run(["good"], ray_jobs.work, JobResources(), lambda *message: None)
     assert errors[0].startswith(f"{tmp_path}/elsewhere: node ")
     assert "give --out on storage that all nodes have" in errors[0]
     assert notes(tmp_path, "good") == []
@@ -167,13 +167,13 @@ from pathlib import Path
 import ray
 import ray_jobs
 
-from epibench.runs.executors import JobNeeds, open_executor
+from epibench.runs.executors import JobResources, open_executor
 
 # What is started in the background of a shell ignores Ctrl-C; this one is not to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 ray.cloudpickle.register_pickle_by_value(ray_jobs)
 with open_executor("ray", Path.cwd(), print) as executor:
-    executor.run(["endless", "endless", "endless"], ray_jobs.work, JobNeeds(), lambda *message: None)
+    executor.run(["endless", "endless", "endless"], ray_jobs.work, JobResources(), lambda *message: None)
 """
 
 
@@ -205,7 +205,7 @@ def run_on_ray(path: Path, recipe: Recipe, said: list[str] | None = None) -> dic
     reporter = Silent()
     with open_executor("ray", path, reporter.say) as executor:
         machine = Machine.of(torch.device("cpu"), None, executor)
-        results = carry_out(recipe, RunFolder(path), machine, reporter)
+        results = train_and_evaluate(Run(recipe, RunFolder(path), machine, reporter))
     if said is not None:
         said += reporter.said
     return results.model_dump(mode="json")
@@ -265,9 +265,9 @@ def test_nodes_may_be_lost(cluster, cache: Path, tmp_path: Path, monkeypatch) ->
     for _ in range(2):
         cluster.add_node(num_cpus=2)
     cluster.wait_for_nodes()
-    monkeypatch.setattr(Machine, "needs", lambda *given, **named: JobNeeds(cpus=2))  # one task on each node
+    monkeypatch.setattr(Machine, "job_resources", lambda *given, **named: JobResources(cpus=2))  # one task on each node
     monkeypatch.setattr(train, "train_job", ray_jobs.train_at_gate)
-    monkeypatch.setattr(shards, "evaluate_job", ray_jobs.evaluate_at_gate)
+    monkeypatch.setattr(evaluate_job, "evaluate_job", ray_jobs.evaluate_at_gate)
     losses, said = Losses(cluster, tmp_path, ["train", "evaluate"]), list[str]()
     losses.start()
     results = run_on_ray(tmp_path / "run", recipe, said)

@@ -46,11 +46,11 @@ def claimed(tmp_path: Path, recipe: ToyRecipe) -> RunFolder:
 def test_networks_of_a_version_that_lacked_a_setting_are_refused_as_such(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     folder.claim(small_dense(tmp_path))
-    content = json.loads(folder.recipe.read_text())
+    content = json.loads(folder.recipe_file.read_text())
     del content["network"]["dropout_places"]
-    folder.recipe.write_text(json.dumps(content))
+    folder.recipe_file.write_text(json.dumps(content))
     folder.claim(small_dense(tmp_path))  # nothing was trained yet
-    folder.recipe.write_text(json.dumps(content))
+    folder.recipe_file.write_text(json.dumps(content))
     (folder.members / "mc_dropout").mkdir(parents=True)
     (folder.members / "mc_dropout" / "0000.safetensors").touch()
     with pytest.raises(InputError, match=r"recipe\.json: an earlier version of epibench wrote it"):
@@ -62,15 +62,15 @@ def test_networks_of_a_version_that_lacked_a_method_can_be_used(tmp_path: Path) 
     recipe = small_dense(tmp_path, variants)
     folder = RunFolder(tmp_path / "run")
     folder.claim(recipe)
-    content = json.loads(folder.recipe.read_text())
+    content = json.loads(folder.recipe_file.read_text())
     del content["laplace"], content["variants"]["fast"]["network"]
-    folder.recipe.write_text(json.dumps(content))
+    folder.recipe_file.write_text(json.dumps(content))
     (folder.members / "ensemble").mkdir(parents=True)
     (folder.members / "ensemble" / "0000.safetensors").touch()
     folder.claim(recipe)
     assert folder.other_training(recipe) is None
     del content["ensemble"]["learning_rate"]
-    folder.recipe.write_text(json.dumps(content))
+    folder.recipe_file.write_text(json.dumps(content))
     with pytest.raises(InputError, match="an earlier version of epibench wrote it"):
         folder.claim(recipe)
 
@@ -87,17 +87,17 @@ def test_networks_of_a_version_that_lacked_a_method_can_be_used(tmp_path: Path) 
 )
 def test_settings_that_need_other_training_are_refused_and_named(setting: str, words: str, tmp_path: Path) -> None:
     folder = claimed(tmp_path, small())
-    before = folder.recipe.read_bytes()
+    before = folder.recipe_file.read_bytes()
     with pytest.raises(InputError, match=f"another recipe: {words}; give another --out"):
         folder.claim(small("toy-regression", setting))
-    assert folder.recipe.read_bytes() == before
+    assert folder.recipe_file.read_bytes() == before
 
 
 @pytest.mark.parametrize("setting", ["draws=2", "members=[1]", "ensemble.learning_rate=0.5", 'methods=["map"]'])
 def test_other_settings_are_taken_over(setting: str, tmp_path: Path) -> None:
     folder, wanted = claimed(tmp_path, small()), small("toy-regression", setting)
     folder.claim(wanted)
-    assert json.loads(folder.recipe.read_text()) == wanted.model_dump(mode="json")
+    assert json.loads(folder.recipe_file.read_text()) == wanted.model_dump(mode="json")
 
 
 def test_another_problem_is_refused(tmp_path: Path) -> None:

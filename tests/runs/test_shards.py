@@ -22,16 +22,17 @@ from small_recipes import small
 from small_segmentation_recipe import small_segmentation
 
 from epibench.errors import InputError
-from epibench.evaluation.loop import Progressed
+from epibench.evaluation.loop import EvaluationTotals
 from epibench.members.networks import NetworkPool
+from epibench.plans import consecutive
 from epibench.recipes import Recipe
 from epibench.recipes.only import networks_of_shard
 from epibench.runs import run, stretches
+from epibench.runs.evaluate_job import EvaluationJobs, Stretch, evaluate_job, in_parts
 from epibench.runs.folder import RunFolder
-from epibench.runs.images import DomainTask
-from epibench.runs.shards import SharedEvaluation, Stretch, cut, evaluate_job
-from epibench.runs.stretches import Stretches, in_a_row, packed, unpacked
-from epibench.runs.train import Machine, Run
+from epibench.runs.image_evaluation import DomainTask
+from epibench.runs.machine import Machine, Run
+from epibench.runs.stretches import Stretches, packed, unpacked
 
 NUMBERS = ("methods", "summary", "curves", "draws", "overlap", "domains", "pictures", "training")
 KINDS = ("segmentation", "depth")
@@ -96,7 +97,7 @@ def test_shards_in_any_order_give_what_one_process_gives(made, trained, kind, co
     random.Random(count).shuffle(order)
     for number in order:
         run.evaluate_shard(trained, number, count)
-    assert not trained.folder.results.exists()
+    assert not trained.folder.results_file.exists()
     trained.reporter.steps.clear()
     run.merge(trained)
     assert not [step for step in trained.reporter.steps if step.startswith("measure")]  # a shard has measured it
@@ -113,8 +114,8 @@ def test_a_shard_evaluates_its_part_and_nothing_twice(trained, monkeypatch) -> N
         return outputs(pool, inputs, members, images, size)
 
     monkeypatch.setattr(NetworkPool, "outputs", counted)
-    monkeypatch.setattr("epibench.runs.images.cost_per_image", lambda *given: {})
-    monkeypatch.setattr("epibench.runs.images.count_flops", lambda *given: None)
+    monkeypatch.setattr("epibench.runs.image_evaluation.cost_per_image", lambda *given: {})
+    monkeypatch.setattr("epibench.runs.image_evaluation.count_flops", lambda *given: None)
     counts = []
     for number in (1, 2, 2, 3):
         passes.clear()
@@ -141,13 +142,13 @@ def test_evaluate_takes_what_shards_have_evaluated_and_does_the_rest(made, train
 
 
 def test_jobs_as_plain_data_do_the_same(made, trained, kind) -> None:
-    jobs = SharedEvaluation(trained).jobs(5)
+    jobs = EvaluationJobs(trained).jobs(5)
     assert len(jobs) >= 5
     done: dict[int, int] = {}
     for number, job in reversed([*enumerate(jobs)]):
         evaluate_job(job, partial(done.__setitem__, number))  # each message says how many images are done
     assert sum(done.values()) == sum(job.num_images for job in jobs) == 2 * (5 + 3)
-    assert SharedEvaluation(trained).jobs(5) == []
+    assert EvaluationJobs(trained).jobs(5) == []
     run.merge(trained)
     assert numbers(trained.folder.path) == numbers(made[kind])
 
@@ -223,10 +224,10 @@ def test_models_have_no_shards(command_line) -> None:
 def test_a_store_is_refused_in_shards(trained) -> None:
     options = trained.recipe.evaluation.model_copy(update={"store": True})
     stored = Run(trained.recipe.model_copy(update={"evaluation": options}), trained.folder, trained.machine, Silent())
-    before = trained.folder.recipe.read_bytes()
+    before = trained.folder.recipe_file.read_bytes()
     with pytest.raises(InputError, match="one process writes a store; leave out --shard"):
         run.evaluate_shard(stored, 1, 2)
-    assert trained.folder.recipe.read_bytes() == before
+    assert trained.folder.recipe_file.read_bytes() == before
 
 
 def test_a_damaged_stretch_is_named(trained) -> None:
@@ -236,7 +237,7 @@ def test_a_damaged_stretch_is_named(trained) -> None:
     content[-1] ^= 1
     path.write_bytes(content)
     run.merge(trained)  # the others are there
-    results = json.loads(trained.folder.results.read_text())
+    results = json.loads(trained.folder.results_file.read_text())
     assert len(results["failed"]) == 1
     assert f"{path}: damaged: its checksum does not fit what it holds; remove it" in next(
         iter(results["failed"].values())
@@ -248,17 +249,17 @@ def test_parts_are_of_about_the_same_work_and_leave_nothing_out() -> None:
     for count in (1, 2, 7, 100):
         works = [chosen.randrange(1, 50) for _ in range(60)]
         every = [Stretch(SimpleNamespace(), number, work) for number, work in enumerate(works)]  # type: ignore[arg-type]
-        parts = cut(every, count)
+        parts = in_parts(every, count)
         assert len(parts) == count
         assert [each for part in parts for each in part] == every
         assert max(sum(each.work for each in part) for part in parts) <= sum(works) / count + max(works)
-    assert cut([], 3) == [[], [], []]
+    assert in_parts([], 3) == [[], [], []]
 
 
-def test_numbers_in_a_row() -> None:
-    assert list(in_a_row([])) == []
-    assert list(in_a_row([3])) == [range(3, 4)]
-    assert list(in_a_row([0, 1, 2, 5, 7, 8])) == [range(3), range(5, 6), range(7, 9)]
+def test_consecutive_numbers_lie_in_one_range() -> None:
+    assert list(consecutive([])) == []
+    assert list(consecutive([3])) == [range(3, 4)]
+    assert list(consecutive([7, 0, 1, 5, 2, 8])) == [range(3), range(5, 6), range(7, 9)]
 
 
 def test_states_are_packed_without_loss_and_small_where_bins_are_empty() -> None:
@@ -278,13 +279,13 @@ def test_states_are_packed_without_loss_and_small_where_bins_are_empty() -> None
 def test_the_first_complete_file_wins(tmp_path) -> None:
     files = Stretches(tmp_path, "key", 5, 2)
     assert (len(files), files.images(2), files.missing()) == (3, range(4, 5), [0, 1, 2])
-    files.save(1, {"a": torch.ones(2)}, Progressed(2, 10, 0.5, 0.25))
-    files.save(1, {"a": torch.zeros(2)}, Progressed(2, 10, 1, 1))
-    state, done = files.load(1) or ({}, Progressed())
+    files.save(1, {"a": torch.ones(2)}, EvaluationTotals(2, 10, 0.5, 0.25))
+    files.save(1, {"a": torch.zeros(2)}, EvaluationTotals(2, 10, 1, 1))
+    state, done = files.load(1) or ({}, EvaluationTotals())
     assert torch.equal(state["a"], torch.ones(2))
     assert asdict(done) == {"images": 2, "pixels": 10, "forward_seconds": 0.5, "scoring_seconds": 0.25}
     assert files.missing() == [0, 2]
-    files.save(2, {"a": torch.ones(2)}, Progressed(2, 10, 0.5, 0.25))
+    files.save(2, {"a": torch.ones(2)}, EvaluationTotals(2, 10, 0.5, 0.25))
     with pytest.raises(InputError, match=r"000002\.safetensors: its 'images' is 2, not 1; remove it"):
         files.load(2)
 

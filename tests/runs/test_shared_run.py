@@ -25,7 +25,7 @@ SCRIPT = """
 import os, sys, time
 
 from epibench.cli import main
-from epibench.runs import images, trainers
+from epibench.runs import image_evaluation, trainers
 from epibench.training import network, stacked
 from epibench.training.state import Pacer
 
@@ -55,15 +55,15 @@ def gated(function, name):
 for name in ("train_large", "train_stacked"):
     train = getattr(trainers, name)
     setattr(trainers, name, noted(train, lambda job, files, send: f"train {job.method} {job.networks[0]}"))
-images.DomainTask.carry_out = noted(
-    images.DomainTask.carry_out, lambda task: f"evaluate {task.fitted.name} {task.domain}"
+image_evaluation.DomainTask.finish = noted(
+    image_evaluation.DomainTask.finish, lambda task: f"evaluate {task.drawn.name} {task.domain}"
 )
-images.ImageEvaluation.measure_cost = noted(
-    images.ImageEvaluation.measure_cost, lambda self, fitted, sample: f"measure {fitted.name}"
+image_evaluation.ImageEvaluation.measure_cost = noted(
+    image_evaluation.ImageEvaluation.measure_cost, lambda self, drawn, sample: f"measure {drawn.name}"
 )
 network._Run.take_step = gated(network._Run.take_step, "train")
 stacked.Block.run = gated(stacked.Block.run, "train")
-images.DomainTask.evaluate = gated(images.DomainTask.evaluate, "evaluate")
+image_evaluation.DomainTask.evaluate = gated(image_evaluation.DomainTask.evaluate, "evaluate")
 if __name__ == "__main__":
     main()
 """

@@ -29,7 +29,7 @@ import os, time
 from epibench import stopping
 from epibench.cli import main
 from epibench.members import networks, on_images
-from epibench.runs import train
+from epibench.runs import machine
 from epibench.training import network, stacked, state
 
 state.SAVE_SECONDS = 0.0
@@ -67,9 +67,9 @@ def waiting_block(block, last):
 
 network._Run.take_step, networks.NetworkPool.outputs = waiting_step, waiting_outputs
 stacked.Block.run = waiting_block
-machine_of = train.Machine.of.__func__
+machine_of = machine.Machine.of.__func__
 workers = int(os.environ.get("EPIBENCH_TEST_WORKERS", "0"))
-train.Machine.of = classmethod(lambda cls, device, jobs, *_: cls(device, machine_of(cls, device, jobs).jobs, workers))
+machine.Machine.of = classmethod(lambda cls, device, jobs, *_: cls(device, machine_of(cls, device, jobs).jobs, workers))
 if __name__ == "__main__":
     main()
 """

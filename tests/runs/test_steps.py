@@ -20,8 +20,8 @@ from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.members.networks import NetworkPool
 from epibench.recipes import Recipe, apply_settings, read_recipe
 from epibench.results import load_results
-from epibench.runs import train, trainers
-from epibench.runs.evaluations import all_results, kind_of
+from epibench.runs import machine, trainers
+from epibench.runs.evaluations import all_results, settings_name
 from epibench.street import StreetDataset
 
 Call = Callable[..., tuple[int, str]]
@@ -70,9 +70,9 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
     monkeypatch.setattr(trainers, "train_large", counted_training)
     monkeypatch.setattr(NetworkPool, "outputs", counted_outputs)
-    monkeypatch.setattr("epibench.runs.images.cost_per_image", lambda *given: {})
-    monkeypatch.setattr("epibench.runs.images.count_flops", lambda *given: None)
-    monkeypatch.setattr(train.Machine, "of", classmethod(lambda cls, device, *others: cls(device, 1, 0)))
+    monkeypatch.setattr("epibench.runs.image_evaluation.cost_per_image", lambda *given: {})
+    monkeypatch.setattr("epibench.runs.image_evaluation.count_flops", lambda *given: None)
+    monkeypatch.setattr(machine.Machine, "of", classmethod(lambda cls, device, *others: cls(device, 1, 0)))
     return done
 
 
@@ -398,7 +398,7 @@ def test_an_evaluation_is_named_by_the_settings_that_decide_its_values(folder) -
 
     def kind(**options: Any) -> str:
         changed = {**results.recipe, "evaluation": {**results.recipe["evaluation"], **options}}
-        return kind_of(results.model_copy(update={"recipe": changed}))
+        return settings_name(results.model_copy(update={"recipe": changed}))
 
     assert kind(batch_size=7, pictures=0, store=True, overlap=0.5, uncertainty="entropy") == "default"
     assert kind(window=[32, 64], precision="bf16-mixed") == "precision=bf16-mixed,window=32x64"

@@ -21,7 +21,7 @@ from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.checks import check_logging
 from epibench.runs.train_job import TrainJob
 from epibench.runs.trainers import train_job
-from epibench.runs.training_log import TrainingLog
+from epibench.runs.training_log import TrainingLogger
 from epibench.training.state import LogRow
 
 LOG = (LogRow(2, 1.25, 1e-3), LogRow(4, 0.5, 1e-4))
@@ -144,7 +144,7 @@ READ: dict[str, Callable[[Path, str], dict[str, list[tuple[int, float]]]]] = {
 
 def test_the_table_is_written_whole_each_time(tmp_path: Path) -> None:
     files = make_files(tmp_path)
-    log = TrainingLog("csv", files)
+    log = TrainingLogger("csv", files)
     for end in (1, 2):
         log.write(LOG[:end])
     log.close()
@@ -153,7 +153,7 @@ def test_the_table_is_written_whole_each_time(tmp_path: Path) -> None:
 
 def test_no_log_writes_nothing(tmp_path: Path) -> None:
     files = make_files(tmp_path)
-    log = TrainingLog("none", files)
+    log = TrainingLogger("none", files)
     log.add(LOG[0])
     log.write(LOG)
     log.close()
@@ -165,7 +165,7 @@ def test_a_missing_package_is_asked_for_before_training(kind: str, tmp_path: Pat
     monkeypatch.setitem(sys.modules, KINDS[kind], None)
     wanted = rf"^training\.log={kind} needs the package {kind}: pip install {kind}, or take csv$"
     with pytest.raises(InputError, match=wanted):
-        TrainingLog(kind, make_files(tmp_path))
+        TrainingLogger(kind, make_files(tmp_path))
     with pytest.raises(InputError, match=wanted):
         check_logging(small_dense(tmp_path, f"training.log={kind}"))
     assert not (tmp_path / "members").exists()
@@ -182,7 +182,7 @@ def test_rows_arrive_and_a_log_that_is_opened_again_has_none_twice(kind: str, tm
     pytest.importorskip(KINDS[kind], reason=f"{kind} is not installed")
     folder = tmp_path / "my run"
     for rows, new in ((LOG[:1], LOG), (LOG[:1], LOG)):  # the second time step 4 was logged, but not saved
-        log = TrainingLog(kind, make_files(folder), rows, {"seed": 0})
+        log = TrainingLogger(kind, make_files(folder), rows, {"seed": 0})
         for row in new:
             log.add(row)
         log.close()
@@ -197,7 +197,7 @@ def test_a_training_with_other_settings_is_another_run(kind: str, tmp_path: Path
     pytest.importorskip(KINDS[kind], reason=f"{kind} is not installed")
     ids = []
     for fingerprint in ("mine", "other"):
-        log = TrainingLog(kind, make_files(tmp_path / "run", fingerprint))
+        log = TrainingLogger(kind, make_files(tmp_path / "run", fingerprint))
         log.add(LOG[0])
         log.close()
         ids.append(log.run_id)
@@ -236,7 +236,7 @@ def test_a_service_that_fails_later_does_not_end_the_training(tmp_path: Path, mo
 
     monkeypatch.setitem(training_log.OPENED, "mlflow", lambda log, settings: (Broken(), 0))
     monkeypatch.setattr(training_log, "check_log", lambda kind: None)
-    log = TrainingLog("mlflow", make_files(tmp_path))
+    log = TrainingLogger("mlflow", make_files(tmp_path))
     with pytest.warns(UserWarning, match=r"ensemble 0007: the server is gone; the rest of this training"):
         log.add(LOG[0])
     log.add(LOG[1])
@@ -247,7 +247,7 @@ def test_a_service_that_cannot_be_reached_is_refused_before_training(tmp_path: P
     pytest.importorskip("mlflow", reason="mlflow is not installed")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://nowhere")
     with pytest.raises(InputError, match=r"^training\.log=mlflow: .*; check MLFLOW_TRACKING_URI, or take csv$"):
-        TrainingLog("mlflow", make_files(tmp_path))
+        TrainingLogger("mlflow", make_files(tmp_path))
 
 
 def test_an_online_run_goes_on_from_the_step_that_the_service_has(tmp_path: Path, alone: None, monkeypatch) -> None:
@@ -272,7 +272,7 @@ def test_an_online_run_goes_on_from_the_step_that_the_service_has(tmp_path: Path
     monkeypatch.setattr(wandb, "init", Online)
     for rows in ((), LOG[:1]):
         logged.clear()
-        log = TrainingLog("wandb", make_files(tmp_path / "run"), rows)
+        log = TrainingLogger("wandb", make_files(tmp_path / "run"), rows)
         log.add(LOG[1])
         log.close()
     assert begun[0]["id"] == begun[1]["id"]
@@ -287,4 +287,4 @@ def test_a_service_that_asks_for_a_login_is_refused_before_training(tmp_path: Pa
 
     monkeypatch.setattr(wandb, "init", refuse)
     with pytest.raises(InputError, match=r"^training\.log=wandb: No API key configured; log in with wandb login, set "):
-        TrainingLog("wandb", make_files(tmp_path))
+        TrainingLogger("wandb", make_files(tmp_path))

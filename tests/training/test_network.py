@@ -22,6 +22,7 @@ from epibench.data.sets.street import StreetSource
 from epibench.data.source import Folders, Task
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
+from epibench.methods.cyclical import cyclical
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.depth_completion import DepthCompletion
@@ -37,8 +38,8 @@ from epibench.training.network import (
     train_network,
     upsampled,
 )
-from epibench.training.rules import SGD, Adam, constant, cyclical, poly
-from epibench.training.state import DivergedError, LogRow, TrainingState, Watch
+from epibench.training.rules import SGD, Adam, constant, poly
+from epibench.training.state import DivergedError, LogRow, TrainingCallbacks, TrainingState
 
 Weights = dict[str, Tensor]
 KEYS = NetworkKeys.of(0, "ensemble", 3)
@@ -125,9 +126,11 @@ class Followed:
         self.kept: dict[int, Weights] = {}
         self.progress: list[tuple[int, str]] = []
         self.rows: list[LogRow] = []
-        watch = Watch(lambda *progress: self.progress.append(progress), self.rows.append, self._save, self._keep)
+        callbacks = TrainingCallbacks(
+            lambda *progress: self.progress.append(progress), self.rows.append, self._save, self._keep
+        )
         fabric = fabric or Fabric(accelerator="cpu", devices=1)
-        self.log = train_network(training, keys, fabric, state, watch, workers)
+        self.log = train_network(training, keys, fabric, state, callbacks, workers)
 
     def _save(self, state: TrainingState) -> None:
         rule = {name: each.clone() for name, each in state.rule.items()}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epibench.training.rules import constant, cyclical, poly
+from epibench.methods.cyclical import cyclical
+from epibench.training.rules import constant, poly
 
 
 @pytest.mark.parametrize("step", [1, 500, 1000])

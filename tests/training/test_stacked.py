@@ -17,13 +17,14 @@ from torch import Tensor, nn
 from epibench import randomness
 from epibench.data.batch import Points
 from epibench.data.sets.toy import sample
+from epibench.methods.cyclical import cyclical
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import SGLD, LangevinRule
 from epibench.networks.mlp import StackedMLP
 from epibench.training import stacked
-from epibench.training.rules import SGD, Adam, Rule, RuleState, Step, constant, cyclical, poly
+from epibench.training.rules import SGD, Adam, Rule, RuleState, Step, constant, poly
 from epibench.training.stacked import OBJECTIVES, Block, Keys, StackedTraining, part_of, start, train, trained
-from epibench.training.state import DivergedError, TrainingState, Watch
+from epibench.training.state import DivergedError, TrainingCallbacks, TrainingState
 
 in_any_time = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PROBLEMS = ("regression", "classification")
@@ -152,15 +153,15 @@ def states_of(training: StackedTraining, monkeypatch: pytest.MonkeyPatch) -> lis
 
     with monkeypatch.context() as patch:
         one_epoch_segments(patch)
-        train(training, keys_of(range(5)), watch=Watch(save=copy))
+        train(training, keys_of(range(5)), callbacks=TrainingCallbacks(save=copy))
     return states
 
 
 def kept_after(training: StackedTraining, state: TrainingState) -> dict[int, Tensor]:
     """What is kept of a training that goes on from a state, by epoch."""
     kept: dict[int, Tensor] = {}
-    watch = Watch(keep=lambda epoch, weights: kept.update({epoch: weights["parameters"]}))
-    train(training, keys_of(range(5)), state, watch)
+    callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.update({epoch: weights["parameters"]}))
+    train(training, keys_of(range(5)), state, callbacks)
     return kept
 
 
@@ -195,10 +196,10 @@ class TestResume:
         training = make_training("regression")
         last, told = states_of(training, monkeypatch)[-1], []
         before = last.parameters.clone()
-        watch = Watch(
+        callbacks = TrainingCallbacks(
             lambda *progress: told.append(progress), told.append, told.append, lambda *kept: told.append(kept)
         )
-        train(training, keys_of(range(5)), last, watch)
+        train(training, keys_of(range(5)), last, callbacks)
         assert torch.equal(last.parameters, before)
         assert told == []
 
@@ -206,8 +207,10 @@ class TestResume:
         one_epoch_segments(monkeypatch)
         epochs: list[int] = []
         saved: list[int] = []
-        watch = Watch(progress=lambda step, note: epochs.append(step), save=lambda state: saved.append(state.step))
-        train(make_training("regression"), keys_of(range(2)), watch=watch)
+        callbacks = TrainingCallbacks(
+            progress=lambda step, note: epochs.append(step), save=lambda state: saved.append(state.step)
+        )
+        train(make_training("regression"), keys_of(range(2)), callbacks=callbacks)
         assert epochs == saved == [1, 2, 3]
 
 
@@ -233,7 +236,7 @@ class TestKept:
         """The schedule is still that of all epochs."""
         epochs: list[int] = []
         training = make_training("regression", num_epochs=6, keep=(2, 4), schedule=poly(0.01))
-        train(training, keys_of(range(2)), watch=Watch(progress=lambda step, note: epochs.append(step)))
+        train(training, keys_of(range(2)), callbacks=TrainingCallbacks(progress=lambda step, note: epochs.append(step)))
         assert epochs[-1] == 4
         longer = trained(replace(training, keep=(2, 4, 6)), keys_of(range(2)))
         assert torch.equal(trained(training, keys_of(range(2))), longer[:, :2])

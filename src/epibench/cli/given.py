@@ -14,10 +14,10 @@ from epibench.cli.run import publish
 from epibench.data.source import Task
 from epibench.errors import InputError
 from epibench.recipes.settings import parse_setting
-from epibench.runs.asked import parse_given_domains, parse_models
 from epibench.runs.folder import RunFolder
-from epibench.runs.given import GivenEvaluation, Question, check_folder, evaluation_options
-from epibench.runs.train import Machine
+from epibench.runs.given import GivenEvaluation, GivenSettings, check_folder, evaluation_options
+from epibench.runs.given_inputs import parse_given_domains, parse_models
+from epibench.runs.machine import Machine
 
 
 def evaluate_models(
@@ -40,7 +40,7 @@ def evaluate_models(
     domains, task = parse_given_domains(on, task)
     given = parse_models(models, task, machine)
     make_folder(out)
-    question = Question(sizes, depth=task == "depth", name=out.name, evaluation=options, **asked)
+    question = GivenSettings(sizes, depth=task == "depth", name=out.name, evaluation=options, **asked)
     folder = RunFolder(out)
     results = GivenEvaluation(given, domains, question, folder, machine, reporter).run()
     publish(folder, results, reporter)

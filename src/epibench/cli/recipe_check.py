@@ -23,13 +23,15 @@ def run_recipe_check(name: str, settings: Sequence[str], out: str | None, every:
     from epibench.runs.checks import ask_all
     from epibench.runs.domains import ImageData
     from epibench.runs.folder import RunFolder
-    from epibench.runs.run import all_checks
-    from epibench.runs.train import Machine, Run
+    from epibench.runs.machine import Machine, Run
+    from epibench.runs.run import experiment_of
 
     reporter = ConsoleReporter()
     folder = RunFolder(folder_of(name, recipe, out))
     run = Run(recipe, folder, Machine.of(torch.device(resolve_device("auto")), None), reporter)
-    checks = all_checks(run, every, lambda frames, part: reporter.counted(frames, f"opening {part}", len(frames)))
+    checks = experiment_of(run).all_checks(
+        every, lambda frames, part: reporter.counted(frames, f"opening {part}", len(frames))
+    )
     findings = []
     for finding in ask_all(checks):
         findings.append(finding)

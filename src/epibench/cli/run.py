@@ -39,22 +39,20 @@ def run(
     with opened_run(chosen, folder_of(recipe, chosen, out), device, jobs, executor) as opened:
         results = finished(opened)
         if results is None:
-            from epibench.runs.run import carry_out
+            from epibench.runs.run import train_and_evaluate
 
-            results = carry_out(chosen, opened.folder, opened.machine, opened.reporter)
+            results = train_and_evaluate(opened)
     publish(opened.folder, results, opened.reporter)
 
 
 def publish(folder: RunFolder, results: RunResults, reporter: Reporter) -> None:
     """Write the page of all evaluations of a run, show the tables of this one, and say where everything is."""
     from epibench.cli.report import print_run_tables
-    from epibench.report import write_run_page
-    from epibench.runs.evaluations import all_results
+    from epibench.report import write_folder_page
 
-    evaluations, names = all_results(folder.path)
-    page = write_run_page(evaluations, folder.report, names)
+    page, names = write_folder_page(folder)
     print_run_tables([results])
-    reporter.say(f"results: {folder.results}")
+    reporter.say(f"results: {folder.results_file}")
     reporter.say(f"report:  {page}{f', with {len(names)} evaluations: ' if names else ''}{'; '.join(names)}")
     if results.failed:
         raise InputError("; ".join(results.failed.values()))

@@ -18,7 +18,7 @@ from epibench.errors import InputError
 if TYPE_CHECKING:
     from epibench.recipes import Recipe
     from epibench.results import RunResults
-    from epibench.runs.train import Run
+    from epibench.runs.machine import Run
 
 RUNS = Path("runs")
 
@@ -92,7 +92,7 @@ def opened_run(
     """The run of a recipe in a folder, on a device, by an executor; says what and where it is."""
     reporter = ConsoleReporter()
     reporter.say(f"{recipe.name} in {folder}")
-    from epibench.runs.train import open_run
+    from epibench.runs.machine import open_run
 
     with open_run(recipe, folder, reporter, device, jobs, executor, "--device") as opened:
         yield opened
@@ -102,7 +102,7 @@ def finished(run: Run) -> RunResults | None:
     """The results of a run that has been carried out with these very settings."""
     from epibench.results import load_results
 
-    path = run.folder.results
+    path = run.folder.results_file
     results = load_results(path) if path.is_file() else None
     if results is not None and not results.intact:
         run.reporter.say(f"{path}: damaged, its checksum does not fit what it holds; it is made anew")

@@ -51,11 +51,11 @@ def video(
     from epibench.runs.folder import RunFolder
     from epibench.runs.frames import FrameSequence
     from epibench.runs.image_experiment import ImageExperiment
-    from epibench.runs.train import Machine, Run
+    from epibench.runs.machine import Machine, Run
 
     folder = RunFolder(run.parent if run.name == RESULTS_NAME else run)
-    results = load_results(folder.results)
-    recipe = read_dense_recipe(folder.recipe, settings or [], members)
+    results = load_results(folder.results_file)
+    recipe = read_dense_recipe(folder.recipe_file, settings or [], members)
     names = chosen_methods(method or [], results)
     if on not in recipe.data.domains:
         raise InputError(f"--on {on}: the run has no such domain; there are {', '.join(recipe.data.domains)}")

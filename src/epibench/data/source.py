@@ -207,7 +207,7 @@ class LabelledSource(FramesSource):
 
 
 Frame = tuple[Any, int]  # a data set, and the number of a frame in it
-Watch = Callable[[Sequence[Frame], str], Iterable[Frame]]  # shows how far one is
+Follow = Callable[[Sequence[Frame], str], Iterable[Frame]]  # shows how far one is
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class SplitReport:
     problems: tuple[str, ...]
 
 
-def check_split(split: CheckedSplit, every: bool, watch: Watch) -> SplitReport:
+def check_split(split: CheckedSplit, every: bool, follow: Follow) -> SplitReport:
     """Open frames, evenly spread or every one; what cannot be opened is among the problems."""
     frames: list[Frame] = []
     missing: list[str] = []
@@ -257,7 +257,7 @@ def check_split(split: CheckedSplit, every: bool, watch: Watch) -> SplitReport:
     number = len(frames) if every else 3 if split.task == "depth" else 12
     chosen = [frames[index] for index in evenly_spaced(len(frames), min(len(frames), number))]
     problems: list[str] = []
-    opened = readable(watch(chosen, split.name), problems)
+    opened = readable(follow(chosen, split.name), problems)
     content: tuple[DepthFrame, ...] | LabelledFrames | None
     if split.task == "segmentation":
         content = describe_classes(opened, chosen[0][0].classes) if chosen else None

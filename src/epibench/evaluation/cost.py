@@ -7,10 +7,9 @@ what a pool really runs, not multiplied by M.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -61,7 +60,7 @@ def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, dr
     weights = torch.full((1, size), 1 / size, dtype=torch.float64, device=pool.device)
 
     def predict() -> None:
-        parts = resident_slices(pool, drawn)
+        parts = pool.slices_of(drawn)
         maps = joined([pool.outputs(inputs, members, range(1), image_size) for members in parts])
         for rows in bands(maps.size, chunk_size(1, size, maps.num_classes, pool.device)):
             predictive = LIKELIHOODS[pool.kind].combine(maps.pixels(0, rows), weights)
@@ -79,7 +78,7 @@ def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, dr
         seconds.append(time.perf_counter() - started)
     cuda = pool.device.type == "cuda"
     most = int(torch.cuda.max_memory_allocated(pool.device)) if cuda else _status("VmHWM")
-    weight_bytes = sum(map(pool.weight_bytes, neighbours(drawn)))
+    weight_bytes = pool.weight_bytes(drawn)
     needed = None if before is None or most is None else most - before + weight_bytes
     return ImageCost(
         seconds=statistics.median(seconds),
@@ -89,19 +88,6 @@ def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, dr
     )
 
 
-def neighbours(drawn: Sequence[int]) -> Iterator[slice]:
-    """The members of a draw as slices of those that follow each other, in which what they share is computed once."""
-    ordered = sorted(drawn)
-    starts = [at for at, member in enumerate(ordered) if at == 0 or member != ordered[at - 1] + 1]
-    for start, end in itertools.pairwise([*starts, len(ordered)]):
-        yield slice(ordered[start], ordered[end - 1] + 1)
-
-
-def resident_slices(pool: ImagePool, drawn: Sequence[int]) -> Iterator[slice]:
-    """The members of a draw in slices whose weights are on the device together."""
-    return itertools.chain.from_iterable(map(pool.resident_slices, neighbours(drawn)))
-
-
 def count_flops(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, drawn: Sequence[int]) -> int | None:
     """Floating-point operations of some members on one image (a multiplication and an addition: two).
 
@@ -109,7 +95,7 @@ def count_flops(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size,
     """
     counter = FlopCounterMode(display=False)
     with in_this_thread(), pool.uncompiled(), counter:
-        for members in resident_slices(pool, drawn):
+        for members in pool.slices_of(drawn):
             pool.outputs(inputs, members, range(1), image_size)
     return int(counter.get_total_flops()) or None
 

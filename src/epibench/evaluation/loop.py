@@ -28,7 +28,7 @@ def ignore(number: int) -> None:
 
 
 @dataclass
-class Progressed:
+class EvaluationTotals:
     """How far an evaluation is: images done, valid pixels among them, seconds of members and of draws with metrics."""
 
     images: int = 0
@@ -48,7 +48,7 @@ class Evaluation:
     predictor: PoolOnData
     draws: Draws
     settings: SuiteSettings
-    done: Progressed = field(default_factory=Progressed)
+    done: EvaluationTotals = field(default_factory=EvaluationTotals)
 
     def __post_init__(self) -> None:
         self.parts = self.predictor.parts(self.draws)
@@ -91,7 +91,7 @@ class Evaluation:
 
     def start_at(self, image: int) -> None:
         """Begin with another image than the first."""
-        self.done = Progressed(images=image)
+        self.done = EvaluationTotals(images=image)
         self.stretch_start = replace(self.done)
 
     def end_stretch(self) -> None:
@@ -99,10 +99,10 @@ class Evaluation:
         self._add(self._metric_state())
         self._begin_stretch()
 
-    def cut_stretch(self) -> tuple[dict[str, Tensor], Progressed]:
+    def cut_stretch(self) -> tuple[dict[str, Tensor], EvaluationTotals]:
         """The state of this stretch alone, with how much it was; the next one begins without anything before it."""
         state, begun = self._metric_state() | self.predictor.state(), vars(self.stretch_start)
-        done = Progressed(**{name: value - begun[name] for name, value in vars(self.done).items()})
+        done = EvaluationTotals(**{name: value - begun[name] for name, value in vars(self.done).items()})
         self._begin_stretch()
         self.predictor.load_state({})
         return state, done
@@ -112,11 +112,12 @@ class Evaluation:
         for suite in self.suites:
             suite.metrics.reset()  # to new tensors: those that were there stay as they are
 
-    def add_stretch(self, state: Mapping[str, Tensor], done: Progressed) -> None:
+    def add_stretch(self, state: Mapping[str, Tensor], done: EvaluationTotals) -> None:
         """Add the next stretch as it was cut elsewhere."""
         self._add({name: state[name] for name in self._metric_state()})
         self.predictor.load_state({**self.predictor.state(), **state})
-        self.done = Progressed(**{name: value + vars(self.done)[name] for name, value in vars(done).items()})
+        self.done = EvaluationTotals(**{name: value + vars(self.done)[name] for name, value in vars(done).items()})
+        self.stretch_start = replace(self.done)
 
     def _add(self, state: Mapping[str, Tensor]) -> None:
         for name, values in state.items():
@@ -154,13 +155,14 @@ class Evaluation:
         named = {f"suite{number}": suite.state() for number, suite in enumerate(self.suites)}
         return {f"{owner}.{name}": tensor for owner, state in named.items() for name, tensor in state.items()}
 
-    def load_state(self, saved: Mapping[str, Tensor], done: Progressed) -> None:
+    def load_state(self, saved: Mapping[str, Tensor], done: EvaluationTotals) -> None:
         """Go on from a saved state."""
         self._load(saved)
         start, device = "before.", self.predictor.device
         self.before = {n.removeprefix(start): each.to(device) for n, each in saved.items() if n.startswith(start)}
         self.predictor.load_state(saved)
         self.done = done
+        self.stretch_start = replace(done)  # saved at its end, or within it
 
     def _load(self, saved: Mapping[str, Tensor]) -> None:
         for number, suite in enumerate(self.suites):

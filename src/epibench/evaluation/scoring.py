@@ -27,7 +27,7 @@ from epibench.store.formats import PredictionStore
 EXACT_PIXELS = 2**18
 # States of all metrics, and as much again to compute them.
 BYTES_PER_DRAW = 2 * 9 * 2**19
-PICTURES = 4  # images that results keep, with what the first draw of the largest M predicts
+NUM_PICTURES = 4  # images that results keep, with what the first draw of the largest M predicts
 BYTES_PER_CLASS = 2 * 20 * 2**10  # of a draw: sparsification among the pixels of the class
 
 
@@ -97,7 +97,7 @@ class Scorer:
             draws=scored_draws(sets, values),
             summary=summarise(sets, values),
             curves=summarise_curves(sets, curves),
-            pictures=stored_pictures(predictions, sets[self.draws.of_size(self.draws.sizes[-1])[0]], PICTURES, ""),
+            pictures=stored_pictures(predictions, sets[self.draws.of_size(self.draws.sizes[-1])[0]], NUM_PICTURES, ""),
         )
 
     def notes(self, tally: Tally, values: dict[str, Tensor]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from epibench.networks.resnet import fold_batch_norm
 from epibench.networks.shaping import shape_like
 from epibench.networks.stages import DropoutPasses, Parts, Staged, State, first_modules, repeated
 from epibench.parallel import in_threads
+from epibench.plans import consecutive
 from epibench.training.state import Weights
 from epibench.views import IDENTITY, View
 
@@ -38,7 +40,7 @@ PASS_PIXELS = 2**21  # passes of one network go through a GPU together, up to so
 
 
 @dataclass
-class ImagePool(Pool):
+class ImagePool(Pool, ABC):
     """Members that are networks on images, each with weights of its own or as one of several passes.
 
     seed: of dropout masks; resident: so many networks are kept on the device at once. With a `precision` of bfloat16
@@ -60,21 +62,21 @@ class ImagePool(Pool):
     in_parallel: ClassVar[bool] = True  # several passes of one network can be made at once
     _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict, init=False)
 
+    @abstractmethod
     def load_network(self, member: Member) -> nn.Module:
         """The network of a member on the device, as it predicts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plain_network(self) -> nn.Module:
         """A network on the device as it was made, whose parameters can be counted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def num_bytes(self, member: Member) -> int:
         """The memory that the weights of a member's network take up."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shares(self, member: Member) -> Member:
         """The member whose network it shares: passes of one network share theirs."""
-        raise NotImplementedError
 
     def passing(self, member: Member, images: range) -> AbstractContextManager[object]:
         """In which a member predicts images with these numbers in the data set, as a pass with dropout."""
@@ -101,10 +103,15 @@ class ImagePool(Pool):
                 start, networks = number, {loaded}
         yield slice(start, members.stop)
 
-    def weight_bytes(self, members: slice) -> int:
+    def slices_of(self, drawn: Sequence[int]) -> Iterator[slice]:
+        """The members of a draw in such slices; what those that follow each other share is computed once."""
+        for numbers in consecutive(drawn):
+            yield from self.resident_slices(slice(numbers.start, numbers.stop))
+
+    def weight_bytes(self, drawn: Sequence[int]) -> int:
         """The memory that the weights of members take up as they predict; a tensor that several share counts once."""
         total = 0
-        for part in self.resident_slices(members):
+        for part in self.slices_of(drawn):
             networks = [self.network(member) for member in self.table.members[part]]
             tensors = (each for network in networks for each in (*network.parameters(), *network.buffers()))
             total += sum({each.data_ptr(): each.nbytes for each in tensors}.values())
@@ -175,6 +182,10 @@ class ImagePool(Pool):
             self._networks[name] = self.load_network(name)
         self._networks.move_to_end(name)
         return self._networks[name]
+
+    def keep_within(self, memory: float) -> None:
+        """Keep as many networks on the device at once as have room in so many bytes, but at least one."""
+        self.resident = max(1, int(memory / max(1, self.num_bytes(self.table.members[0]))))
 
     def make_room(self, number: int) -> None:
         """Give networks back, first those that were used least recently, until so many more can be on the device."""
@@ -345,13 +356,29 @@ class NetworkPool(ImagePool):
         network = self.network(name)
         if compiled is not None:
             compiled.hold(name, network)
-        if not self.rate:
-            forward = compiled.forward if compiled else network
-            views = [self.view(member) for member in members]
-            given = [seen(view, inputs) for view in views]  # as inputs are made elsewhere: else it compiles once more
-            with self.predicting():
-                raw = [self._outputs(forward(each)) for each in given]
-                return [mapped_back(view, outputs) for view, outputs in zip(views, raw, strict=True)]
+        if self.rate:
+            return self._of_passes(network, members, inputs, images, compiled)
+        return self._of_views(compiled.forward if compiled else network, members, inputs)
+
+    def _of_views(
+        self, forward: Callable[[Inputs], Tensor], members: Sequence[Member], inputs: Inputs
+    ) -> list[Outputs]:
+        """What one network predicts for the views of its members."""
+        views = [self.view(member) for member in members]
+        given = [seen(view, inputs) for view in views]  # as inputs are made elsewhere: else it compiles once more
+        with self.predicting():
+            raw = [self._outputs(forward(each)) for each in given]
+            return [mapped_back(view, outputs) for view, outputs in zip(views, raw, strict=True)]
+
+    def _of_passes(
+        self,
+        network: nn.Module,
+        members: Sequence[Member],
+        inputs: Inputs,
+        images: range,
+        compiled: CompiledNetwork | None,
+    ) -> list[Outputs]:
+        """What passes of one network with dropout predict, which share what comes before the first dropout."""
         passes = compiled or DropoutPasses.of(network, self.rate)
         assert passes is not None
         keys = pass_keys(self.seed, self.method, members, images, self.device)

@@ -11,7 +11,7 @@ from epibench.methods.chains import Chains
 from epibench.methods.sghmc import HamiltonianRule
 from epibench.methods.sgld import LangevinRule
 from epibench.plans import evenly_spaced
-from epibench.training.rules import Rule, Schedule, cyclical
+from epibench.training.rules import Pace, Rule, Schedule
 
 
 class Cyclical(Chains):
@@ -54,3 +54,14 @@ class Cyclical(Chains):
                 kept += [start + explored + 1 + position for position in evenly_spaced(room, min(each, room))]
         kept = [epoch for epoch in kept if epoch >= self.burn_in * self.sampling_epochs] or kept[-1:]
         return tuple(kept[position] for position in evenly_spaced(len(kept), min(self.num_snapshots, len(kept))))
+
+
+def cyclical(rate: float, num_cycles: int, exploration: float) -> Schedule:
+    """Cosine cycles; the first part of each explores without noise (Zhang et al. 2019, Equation 1 and Algorithm 1)."""
+
+    def pace(step: int, total: int) -> Pace:
+        length = math.ceil(total / num_cycles)
+        position = ((step - 1) % length) / length
+        return Pace(rate / 2 * (math.cos(math.pi * position) + 1), 0.0 if position < exploration else 1.0)
+
+    return pace

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from epibench.errors import InputError
-from epibench.recipes import images, methods, toy
+from epibench.recipes import comparisons, images, toy
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.experiment import Recipe, fixed_start
 from epibench.recipes.settings import apply_settings, differences, fixed, validated
@@ -28,10 +28,10 @@ RECIPES: dict[str, Recipe] = {
         *(each for full in toy.all_recipes() for each in (full, toy.quick(full))),
         *(*DEPTH, *SEGMENTATION, images.quick(DEPTH[0]), images.quick(SEGMENTATION[0])),
         *(fixed_start(street, minutes=8) for street in (DEPTH[0], SEGMENTATION[0])),
-        *(each for full in map(methods.toy_methods, toy.published()) for each in (full, toy.quick(full))),
-        *(methods.street_depth_methods(), methods.street_depth_methods_large()),
-        *(methods.street_segmentation_methods(), methods.street_segmentation_methods_large()),
-        *(methods.folder_segmentation_methods(), methods.folder_segmentation_methods_small()),
+        *(each for full in map(comparisons.toy_methods, toy.published()) for each in (full, toy.quick(full))),
+        *(comparisons.street_depth_methods(), comparisons.street_depth_methods_large()),
+        *(comparisons.street_segmentation_methods(), comparisons.street_segmentation_methods_large()),
+        *(comparisons.folder_segmentation_methods(), comparisons.folder_segmentation_methods_small()),
     )
 }
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from epibench.errors import InputError
+from epibench.plans import equal_parts
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.experiment import Recipe
 
@@ -56,10 +57,10 @@ def networks_of_shard(recipe: Recipe, number: int, count: int) -> dict[str, tupl
         steps = recipe.training_steps(name) * (recipe.method(name).num_trained if together else 1)
         first = (_first(recipe, name), network)
         works[first] = works.get(first, 0) + max(1, steps)
-    shards = dict(zip(works, shards_of(list(works.values()), count), strict=True))
+    parts = dict(zip(works, equal_parts(list(works.values()), count), strict=True))
     chosen: dict[str, tuple[int, ...] | None] = {}
     for name, network in units:
-        if shards[_first(recipe, name), network] == number:
+        if parts[_first(recipe, name), network] == number - 1:
             chosen[name] = None if together else (*(chosen.get(name) or ()), network)
     return chosen
 
@@ -72,15 +73,6 @@ def _first(recipe: Recipe, name: str) -> str:
 def every_network(recipe: Recipe) -> list[tuple[str, int]]:
     """All networks of a recipe, by method and number."""
     return [(name, network) for name in recipe.methods for network in range(recipe.method(name).num_trained)]
-
-
-def shards_of(works: Sequence[int], count: int) -> list[int]:
-    """The shard, from 1, of each piece of work: neighbours together, about the same work for each of `count`."""
-    shards, total, done = list[int](), sum(works), 0
-    for work in works:
-        shards.append(min(count, 1 + count * (2 * done + work) // (2 * total)))
-        done += work
-    return shards
 
 
 def parse_shard(text: str) -> tuple[int, int]:

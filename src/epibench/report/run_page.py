@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epibench.files import write_text
 from epibench.published import PublishedCell, compare, grounds_of, totals, warnings_of
@@ -46,12 +46,23 @@ from epibench.report.tables import kl_table
 from epibench.report.verdicts import kl_verdict
 from epibench.results import RunResults
 
+if TYPE_CHECKING:  # a page of scores is written without it
+    from epibench.runs.folder import RunFolder
+
 REGION_TITLES = {"inside": "Inside the training region", "outside": "Outside the training region"}
 FIRST_METRICS = {
     "gaussian": ("nll", "auce", "ause", "rmse"),
     "categorical": ("nll", "ece", "ause", "accuracy"),
     "ranking": ("ause", "rmse", "accuracy"),
 }
+
+
+def write_folder_page(folder: RunFolder) -> tuple[Path, list[str]]:
+    """Write the page of all evaluations in a folder; returns its path, and what tells evaluations apart."""
+    from epibench.runs.evaluations import all_results
+
+    evaluations, names = all_results(folder.path)
+    return write_run_page(evaluations, folder.report_file, names), names
 
 
 def write_run_page(results: Sequence[RunResults], path: Path, names: Sequence[str] = ()) -> Path:

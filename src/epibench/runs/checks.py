@@ -14,7 +14,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from epibench.data.batch import Samples
 from epibench.data.images import Frames
-from epibench.data.source import Watch, readable
+from epibench.data.source import Follow, readable
 from epibench.errors import InputError
 from epibench.evaluation.cost import num_parameters
 from epibench.imported import error_in_words
@@ -30,7 +30,8 @@ from epibench.runs.training_log import check_log
 from epibench.street import StreetDataset
 
 FEW_FRAMES = 5  # of each data set, when all that a recipe needs is checked
-Step = Literal["train", "evaluate"]
+RunStep = Literal["train", "evaluate"]
+STEPS: tuple[RunStep, ...] = ("train", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Check:
     about: str
     ask: Callable[[], str]
     required: bool = True
-    step: Step | None = None
+    step: RunStep | None = None
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,15 @@ def ask_all(checks: Iterable[Check]) -> Iterator[Finding]:
                 yield Finding(check.about, "waits", f"cannot be checked without what {told[text]} lacks")
 
 
-def image_checks(data: ImageData, num_frames: int | None = 1, watch: Watch | None = None) -> list[Check]:
+def image_checks(data: ImageData, num_frames: int | None = 1, follow: Follow | None = None) -> list[Check]:
     """What a run on images needs. num_frames: so many of each data set are opened, None for all."""
     recipe, to_train = data.recipe, partial(Check, step="train")
     weights = to_train("training.class_weights", partial(check_class_weights, data))
     return [
-        *(Check(key, partial(check_frames, data, key, num_frames, watch), step=needed_to(key)) for key in data.sources),
+        *(
+            Check(key, partial(check_frames, data, key, num_frames, follow), step=needed_to(key))
+            for key in data.sources
+        ),
         to_train("training.crop", partial(check_crop, data)),
         to_train("network", partial(check_network, data)),
         *(
@@ -96,7 +100,7 @@ def image_checks(data: ImageData, num_frames: int | None = 1, watch: Watch | Non
     ]
 
 
-def needed_to(key: str) -> Step:
+def needed_to(key: str) -> RunStep:
     """The step that opens a data set, by the setting that names it."""
     return "train" if key == ImageData.TRAIN else "evaluate"
 
@@ -123,7 +127,7 @@ def check_out(recipe: Recipe, folder: RunFolder) -> str:
     """The folder is free, or holds a run that can go on."""
     folder.check_version()
     folder.check_free(recipe)
-    return f"{folder.path} holds a run that can go on" if folder.recipe.exists() else f"{folder.path} is free"
+    return f"{folder.path} holds a run that can go on" if folder.recipe_file.exists() else f"{folder.path} is free"
 
 
 def check_apart(data: ImageData, key: str) -> str:
@@ -142,14 +146,14 @@ def images_of(samples: Samples) -> set[str]:
     return {frame.image for frame in frames}
 
 
-def check_frames(data: ImageData, key: str, num_frames: int | None, watch: Watch | None = None) -> str:
+def check_frames(data: ImageData, key: str, num_frames: int | None, follow: Follow | None = None) -> str:
     """A data set is there, its classes have a place among those that are predicted, and some frames can be opened."""
     samples, source = data.samples(key), data.sources[key]
     about = None if key == ImageData.TRAIN else data.domain(key.removeprefix(ImageData.DOMAIN)).about
     number = len(samples) if num_frames is None else min(num_frames, len(samples))
     chosen = [(samples, index) for index in (evenly_spaced(len(samples), number) if number > 1 else [0])]
     problems: list[str] = []
-    opened = readable(chosen if watch is None else watch(chosen, key), problems)
+    opened = readable(chosen if follow is None else follow(chosen, key), problems)
     sizes = sorted({tuple(batch.target.shape) for _, batch in opened})
     if problems:
         more = f" (and {len(problems) - 1} more of {number} that were opened)" if len(problems) > 1 else ""

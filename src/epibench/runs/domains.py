@@ -34,6 +34,11 @@ class DomainData:
     class_groups: tuple[tuple[int, ...], ...] | None = None
     about: str | None = None  # what is common, and what is left out
 
+    @property
+    def num_classes(self) -> int | None:
+        """How many classes it is scored in; None: it has none."""
+        return None if self.classes is None else self.classes.num_classes
+
 
 @dataclass(frozen=True)
 class ImageData:

@@ -1,6 +1,6 @@
-"""Several evaluations of one run: the latest in `results.json`, the newest of every other kind in `evaluations/`.
+"""Several evaluations of one run: the latest in `results.json`, others by their settings in `evaluations/`.
 
-Evaluations are of one kind if the same settings decide the values: precision, convention, uncertainty, window.
+Evaluations are told apart by the settings that decide values: precision, convention, uncertainty, window …
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from epibench.recipes.settings import differences, fixed
 from epibench.results import RESULTS_NAME, RunResults, load_results
 
 FOLDER = "evaluations"
-PLAIN = "default"  # the kind without any other than the default settings
+PLAIN = "default"  # the name of the default settings
 DECIDING = ("precision", "convention", "uncertainty", "window", "overlap", "compile", "cuda_graphs")
-SHOWN = ("evaluation", "methods", "members", "draws", "name", "data.domains")  # on a page, or by the kind
+SHOWN = ("evaluation", "methods", "members", "draws", "name", "data.domains")  # on a page, or in the name
 
 
-def kind_of(results: RunResults) -> str:
+def settings_name(results: RunResults) -> str:
     """The settings that decide values and are not the default ones, as `precision=bf16-mixed`; a name for a file."""
     return ",".join(f"{key}={word}" for key, word in _deciding(results).items()) or PLAIN
 
@@ -36,26 +36,26 @@ def label_of(results: RunResults, latest: RunResults) -> str:
 
 
 def keep_results(folder: Path, results: RunResults) -> None:
-    """Write results.json; results of another kind that were there are kept beside it."""
-    latest, kind = folder / RESULTS_NAME, kind_of(results)
+    """Write results.json; results with other settings that were there are kept beside it."""
+    latest, name = folder / RESULTS_NAME, settings_name(results)
     former = _readable(latest)
-    if former is not None and kind_of(former) != kind:
-        write_text(_file(folder, kind_of(former)), former.as_json())
+    if former is not None and settings_name(former) != name:
+        write_text(_file(folder, settings_name(former)), former.as_json())
     write_text(latest, results.as_json())
-    remove(_file(folder, kind))
+    remove(_file(folder, name))
 
 
 def all_results(folder: Path) -> tuple[list[RunResults], list[str]]:
-    """The latest results of a run and those of other kinds, with what tells them apart; no names where there is one."""
+    """The latest results of a run, those with other settings, and what tells them apart: nothing where there is one."""
     latest = load_results(folder)
-    kinds = {kind_of(latest): latest}
+    evaluations = {settings_name(latest): latest}
     for path in sorted((folder / FOLDER).glob("*.json")):
         other = _readable(path)
         if other is not None and other.problem == latest.problem:
-            kinds.setdefault(kind_of(other), other)
-    if len(kinds) == 1:
+            evaluations.setdefault(settings_name(other), other)
+    if len(evaluations) == 1:
         return [latest], []
-    return list(kinds.values()), [label_of(each, latest) for each in kinds.values()]
+    return list(evaluations.values()), [label_of(each, latest) for each in evaluations.values()]
 
 
 def _other(latest: RunResults, results: RunResults) -> Iterator[str]:
@@ -81,8 +81,8 @@ def _word(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _file(folder: Path, kind: str) -> Path:
-    return folder / FOLDER / f"{kind}.json"
+def _file(folder: Path, name: str) -> Path:
+    return folder / FOLDER / f"{name}.json"
 
 
 def _readable(path: Path) -> RunResults | None:

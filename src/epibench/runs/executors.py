@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from epibench import devices
-from epibench.runs.jobs import Job, Send, run_jobs
+from epibench.runs.processes import Job, Send, run_jobs
 
 Receive = Callable[[int, Any], None]
 
 
 @dataclass(frozen=True)
-class JobNeeds:
-    """What one job needs. at_once: how many may run on this machine; gpus: 0.5 shares one; memory: bytes."""
+class JobResources:
+    """What one job takes. at_once: how many may run on this machine; gpus: 0.5 shares one; memory: bytes."""
 
     at_once: int = 1
     cpus: int = 1
@@ -30,9 +30,9 @@ class JobNeeds:
 
 
 class Executor(Protocol):
-    """Carries out jobs. elsewhere: on machines of its own, so that what this one has does not limit them."""
+    """Carries out jobs. remote: on machines of its own, so that what this one has does not limit them."""
 
-    elsewhere: bool
+    remote: bool
 
     @property
     def cores(self) -> int:
@@ -41,11 +41,11 @@ class Executor(Protocol):
     def resolve_device(self, name: str, option: str) -> str:
         """The kind of device that jobs run on: `auto` takes a GPU if there is one."""
 
-    def room(self, needs: JobNeeds) -> int:
+    def room(self, resources: JobResources) -> int:
         """How many such jobs can run at a time."""
 
     def run(
-        self, jobs: Sequence[Job], work: Callable[[Job, Send], None], needs: JobNeeds, receive: Receive
+        self, jobs: Sequence[Job], work: Callable[[Job, Send], None], resources: JobResources, receive: Receive
     ) -> dict[int, str]:
         """Do all jobs; returns what went wrong, by the number of the job. `receive` gets their numbers and messages.
 
@@ -57,7 +57,7 @@ class Executor(Protocol):
 class LocalExecutor:
     """Processes of this machine; a single one at once is this process."""
 
-    elsewhere = False
+    remote = False
 
     @property
     def cores(self) -> int:
@@ -68,15 +68,15 @@ class LocalExecutor:
         """The device of this machine."""
         return devices.resolve_device(name, option)
 
-    def room(self, needs: JobNeeds) -> int:
+    def room(self, resources: JobResources) -> int:
         """As many as were asked for."""
-        return needs.at_once
+        return resources.at_once
 
     def run(
-        self, jobs: Sequence[Job], work: Callable[[Job, Send], None], needs: JobNeeds, receive: Receive
+        self, jobs: Sequence[Job], work: Callable[[Job, Send], None], resources: JobResources, receive: Receive
     ) -> dict[int, str]:
         """Do all jobs, as many at once as they may be."""
-        return run_jobs(jobs, work, needs.at_once, receive)
+        return run_jobs(jobs, work, resources.at_once, receive)
 
 
 @contextmanager

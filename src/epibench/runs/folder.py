@@ -40,17 +40,17 @@ class RunFolder:
     path: Path
 
     @property
-    def results(self) -> Path:
+    def results_file(self) -> Path:
         """Every number of the run."""
         return self.path / RESULTS_NAME
 
     @property
-    def report(self) -> Path:
+    def report_file(self) -> Path:
         """The page."""
         return self.path / "report.html"
 
     @property
-    def recipe(self) -> Path:
+    def recipe_file(self) -> Path:
         """All that was fixed."""
         return self.path / RECIPE_NAME
 
@@ -63,8 +63,8 @@ class RunFolder:
         """Write the recipe; where there is one already, it must train the same networks: then the run goes on."""
         with self._usable():
             self._check_free(recipe)
-            if not self.recipe.exists() or self._read_recipe(type(recipe)) != recipe:
-                write_json(self.recipe, recipe.model_dump(mode="json"))
+            if not self.recipe_file.exists() or self._read_recipe(type(recipe)) != recipe:
+                write_json(self.recipe_file, recipe.model_dump(mode="json"))
             for path in (self.members, self.path / "evaluation", self.path / "predictions"):
                 if path.exists() and not path.is_dir():
                     raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
@@ -98,7 +98,7 @@ class RunFolder:
             self._check_free(recipe)
 
     def _check_free(self, recipe: Recipe) -> None:
-        if self.recipe.exists():
+        if self.recipe_file.exists():
             if (difference := self.other_training(recipe)) is not None:
                 raise InputError(f"{self.path} holds a run of another recipe: {difference}; give another --out")
         elif self.path.exists() and not self.path.is_dir():
@@ -108,11 +108,11 @@ class RunFolder:
 
     def _read_recipe(self, kind: type[Recipe]) -> Recipe:
         try:
-            content: Any = json.loads(self.recipe.read_text(encoding="utf-8"))
+            content: Any = json.loads(self.recipe_file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.recipe}: not a readable recipe ({error}); give another --out") from None
+            raise InputError(f"{self.recipe_file}: not a readable recipe ({error}); give another --out") from None
         if not isinstance(content, dict):
-            raise InputError(f"{self.recipe}: not a recipe; give another --out")
+            raise InputError(f"{self.recipe_file}: not a recipe; give another --out")
         try:
             recipe = validated(kind, content)
         except InputError as error:
@@ -121,7 +121,7 @@ class RunFolder:
         new -= {f"training.{key}" for key in NOT_DECIDING} | {key for key in new if key.startswith("evaluation.")}
         new = {key for key in new if not _of_new_method(key, content)}
         if new and any(self.members.glob("*/*.safetensors")):
-            raise self._earlier(self.recipe)
+            raise self._earlier(self.recipe_file)
         return recipe
 
     def other_training(self, wanted: Recipe) -> str | None:

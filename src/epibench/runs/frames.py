@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.files import fingerprint
-from epibench.members.draws import Members
 from epibench.members.maps import GroupedMaps
 from epibench.results import Picture
 from epibench.runs.domains import DomainData
+from epibench.runs.image_evaluation import DrawnMethod
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.images import DrawnMethod
 from epibench.runs.observers import Gallery
-from epibench.runs.train import collect_trained, jobs_of
+from epibench.runs.train import collect_trained
+from epibench.runs.train_job import jobs_of
 
 
 class FrameSequence:
@@ -32,7 +32,7 @@ class FrameSequence:
             raise InputError(
                 f"{name}: its networks are not trained to the end with these settings; run the recipe again"
             )
-        return self.experiment.make_pool(name, collect_trained(run, name), share)
+        return self.experiment.drawn(name, collect_trained(run, name), share)
 
     @property
     def fingerprint(self) -> str:
@@ -54,19 +54,10 @@ class FrameSequence:
             for method in self.methods:
                 on_device = batch.to(method.pool.device)
                 gallery = Gallery([image], method.shown, self.experiment.recipe.likelihood)
-                for stretch in stretches(method.shown):
-                    for members in method.pool.resident_slices(stretch):
-                        maps = method.pool.outputs(on_device.inputs, members, place)
-                        groups = self.data.class_groups
-                        gallery.see(on_device, place, members, maps if groups is None else GroupedMaps(maps, groups))
+                for members in method.pool.slices_of(method.shown):
+                    maps = method.pool.outputs(on_device.inputs, members, place)
+                    groups = self.data.class_groups
+                    gallery.see(on_device, place, members, maps if groups is None else GroupedMaps(maps, groups))
                 pictures += gallery.pictures(method.name)
             predicted = {name: each for picture in pictures for name, each in picture.methods.items()}
             yield pictures[0].model_copy(update={"methods": predicted})
-
-
-def stretches(members: Members) -> Iterator[slice]:
-    """Members that follow each other in the pool, together: so that only these are run, and as many at once as can."""
-    numbers = sorted(members)
-    ends = [place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1] + 1]
-    for first, end in zip([0, *ends], [*ends, len(numbers)], strict=True):
-        yield slice(numbers[first], numbers[end - 1] + 1)

@@ -11,8 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-
 from epibench.conventions import check_uncertainty
 from epibench.data.batch import LabelledSamples, Samples, stack
 from epibench.data.class_mapping import Relabelled, common_classes
@@ -33,17 +31,17 @@ from epibench.results import Counted, MethodFacts, RunResults
 from epibench.runs.domains import DomainData
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
-from epibench.runs.images import (
-    SHARE_OF_MEMORY,
+from epibench.runs.image_evaluation import (
     DrawnMethod,
-    EvaluatedDomain,
+    EvaluationDomain,
     ImageEvaluation,
-    ImagesEvaluated,
+    ImageMethodResults,
     class_facts,
+    dtype_of,
     pictures_on,
 )
+from epibench.runs.machine import Machine
 from epibench.runs.run import collected
-from epibench.runs.train import Machine
 from epibench.standard_errors import points_backwards
 from epibench.views import View, parse_views
 
@@ -68,7 +66,7 @@ class GivenDomain:
 
 
 @dataclass(frozen=True)
-class Question:
+class GivenSettings:
     """What is asked of given models. members: the M that are drawn, by default powers of two and all.
 
     mc_dropout: passes of each model with its own dropout; rate: of that, None for what it has. views: of every image
@@ -93,7 +91,7 @@ class GivenEvaluation:
 
     models: Mapping[str, Sequence[GivenModel]]
     domains: Mapping[str, GivenDomain]
-    question: Question
+    question: GivenSettings
     folder: RunFolder
     machine: Machine
     reporter: Reporter
@@ -115,7 +113,7 @@ class GivenEvaluation:
         settings = self.settings()
         check_same(self.folder.path / SETTINGS_NAME, settings)
         write_json(self.folder.path / SETTINGS_NAME, settings)
-        failed, evaluated, evaluations = dict[str, str](), dict[str, ImagesEvaluated](), dict[str, ImageEvaluation]()
+        failed, evaluated, evaluations = dict[str, str](), dict[str, ImageMethodResults](), dict[str, ImageEvaluation]()
         for drawn, evaluation in pools:
             try:
                 evaluated[drawn.name] = evaluation.evaluate(drawn, failed)
@@ -253,7 +251,7 @@ class GivenEvaluation:
             self.kind,
             "m" if self.question.depth else self.question.unit,
             self.options,
-            {key: self.evaluated_domain(key, domain, classes) for key, domain in self.domains.items()},
+            {key: self.evaluation_domain(key, domain, classes) for key, domain in self.domains.items()},
             self.maps,
         )
         views = parse_views(self.question.views)
@@ -288,8 +286,8 @@ class GivenEvaluation:
             given_members(len(models), max(1, passes, len(views))),
             models,
             seed=question.seed,
-            device=self.machine.occupied(),
-            precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
+            device=self.machine.make_current(),
+            precision=dtype_of(options),
             window=options.window,
             overlap=options.overlap,
             passes=passes,
@@ -297,8 +295,7 @@ class GivenEvaluation:
             classes=self.classes,
             views=views,
         )
-        size = max(1, pool.num_bytes(pool.table.members[0]))
-        pool.resident = max(1, int(SHARE_OF_MEMORY * self.machine.memory / size))
+        pool.keep_within(self.machine.memory_for_weights)
         return pool
 
     def checked(self, pool: GivenPool) -> ClassTable | None:
@@ -325,7 +322,7 @@ class GivenEvaluation:
         own = getattr(next(iter(self.domains.values())).samples, "classes", None)
         return next(iter(said.values()), own if isinstance(own, ClassTable) else None)
 
-    def evaluated_domain(self, name: str, domain: GivenDomain, classes: ClassTable | None) -> EvaluatedDomain:
+    def evaluation_domain(self, name: str, domain: GivenDomain, classes: ClassTable | None) -> EvaluationDomain:
         """A domain in the classes that it shares with what models predict."""
         exact = len(domain.samples) * domain.samples[0].target.numel() <= EXACT_PIXELS
         identity = [uuid.uuid4().hex] if domain.identity is None else list(domain.identity)
@@ -333,22 +330,22 @@ class GivenEvaluation:
         about = (domain.label, domain.role, identity, domain.severity, exact)
         own = getattr(domain.samples, "classes", None)
         if classes is None:
-            return EvaluatedDomain(DomainData(domain.samples), *about)
+            return EvaluationDomain(DomainData(domain.samples), *about)
         if not isinstance(own, ClassTable):  # its targets are numbers of the classes that models predict
             if isinstance(domain.samples, GivenSamples):
                 domain.samples.num_classes = classes.num_classes
-            return EvaluatedDomain(DomainData(domain.samples, classes), *about)
+            return EvaluationDomain(DomainData(domain.samples, classes), *about)
         try:
             common = common_classes(classes, own, domain.mapping)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         if common.identity:
-            return EvaluatedDomain(DomainData(domain.samples, own), *about)
+            return EvaluationDomain(DomainData(domain.samples, own), *about)
         if self.kind == "ranking":
             raise InputError(f"{name}: has other classes than the models; those of a ranking cannot be put together")
         self.reporter.say(f"{name}: {common.about}")
         relabelled = Relabelled(cast(LabelledSamples, domain.samples), common)
-        return EvaluatedDomain(DomainData(relabelled, relabelled.classes, common.groups, common.about), *about)
+        return EvaluationDomain(DomainData(relabelled, relabelled.classes, common.groups, common.about), *about)
 
     def scored_classes(self, evaluation: ImageEvaluation) -> ClassTable | None:
         """The classes of the first domain."""
@@ -394,7 +391,7 @@ class GivenEvaluation:
         return []
 
 
-def backwards(evaluated: ImagesEvaluated, domains: Mapping[str, GivenDomain]) -> list[str]:
+def backwards(evaluated: ImageMethodResults, domains: Mapping[str, GivenDomain]) -> list[str]:
     """Where an uncertainty of unknown scale ranks errors better when it is turned round, in words."""
     notes = []
     for domain in domains:

@@ -5,35 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-
-import torch
+from typing import Any, ClassVar
 
 from epibench.data.named import Role
+from epibench.data.source import Follow
 from epibench.errors import InputError
 from epibench.members.compiled import Speed
 from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Method
+from epibench.mirror import current
 from epibench.recipes.dense import DenseRecipe
-from epibench.runs.checks import Check, Step, image_checks, needed_to
+from epibench.runs.checks import FEW_FRAMES, STEPS, Check, RunStep, further_checks, image_checks, needed_to
 from epibench.runs.class_weights import prepare_weights
 from epibench.runs.domains import ImageData, draw_scenes
-from epibench.runs.images import (
-    SHARE_OF_MEMORY,
+from epibench.runs.image_evaluation import (
     DrawnMethod,
-    EvaluatedDomain,
+    EvaluationDomain,
     ImageEvaluation,
-    ImagesEvaluated,
+    ImageMethodResults,
     class_facts,
+    dtype_of,
     pictures_on,
 )
-from epibench.runs.train import Run, Trained, draws_of, method_facts
+from epibench.runs.machine import Run
+from epibench.runs.method_results import draws_of, method_facts
+from epibench.runs.needs import check_needs, needs_checks
+from epibench.runs.train import Trained
 
 
 @dataclass(frozen=True)
 class ImageExperiment:
     """The data of a run with images, and how methods are evaluated on its domains."""
+
+    in_stretches: ClassVar[bool] = True
 
     run: Run
 
@@ -52,7 +57,19 @@ class ImageExperiment:
         """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
         return image_checks(self.data)
 
-    def prepare(self, steps: Sequence[Step]) -> None:
+    def all_checks(self, every: bool, follow: Follow) -> list[Check]:
+        """All that is worth knowing before a run. every: open all frames, not some; follow: shows how far one is."""
+        checks = image_checks(self.data, None if every else FEW_FRAMES, follow)
+        further = further_checks(self.recipe, self.run.folder, self.data)
+        return [*checks, *further, *needs_checks(self.run, self.data, STEPS)]
+
+    def check_room(self, steps: Sequence[RunStep]) -> None:
+        """Refuse these steps where disk and memory cannot suffice, and say what they need."""
+        if self.recipe.evaluation.store and current() is not None:
+            raise InputError("evaluation.store: predictions are kept in a local folder alone; give one as --out")
+        check_needs(self.run, self.data, steps)
+
+    def prepare(self, steps: Sequence[RunStep]) -> None:
         """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""
         run, data = self.run, self.data
         draw_scenes(data, [key for key in data.sources if needed_to(key) in steps], run.reporter)
@@ -62,33 +79,33 @@ class ImageExperiment:
         if "train" in steps:
             prepare_weights(self.recipe, run.folder.members, data.train, run.machine.workers, run.reporter)
 
-    def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImagesEvaluated:
+    def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImageMethodResults:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
-        return self.evaluation.evaluate(self.drawn(name, trained), failed)
+        return self.evaluation.evaluate(self.drawn_if_enough(name, trained), failed)
 
-    def drawn(self, name: str, trained: Trained) -> DrawnMethod:
+    def drawn_if_enough(self, name: str, trained: Trained) -> DrawnMethod:
         """A method's members and draws, unless too many of its networks have failed."""
         method = trained.method
         if trained.diverged and (method.diverged == "stop" or not trained.networks):
             raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
-        return self.make_pool(name, trained)
+        return self.drawn(name, trained)
 
     @cached_property
     def evaluation(self) -> ImageEvaluation:
         """The domains of the recipe, and how members are evaluated on them."""
         run, recipe = self.run, self.recipe
-        domains = {name: self.evaluated_domain(name) for name in self.data.domains}
+        domains = {name: self.evaluation_domain(name) for name in self.data.domains}
         machine = (run.folder, run.machine, run.reporter)
         return ImageEvaluation(*machine, recipe.likelihood, recipe.unit, recipe.evaluation, domains)
 
-    def evaluated_domain(self, name: str) -> EvaluatedDomain:
+    def evaluation_domain(self, name: str) -> EvaluationDomain:
         """A domain; one with the origin of the training data is not shifted."""
         data, source = self.data.domains[name], self.recipe.data.domains[name]
         settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
         role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
-        return EvaluatedDomain(data, source.label, role, [settings, source.version, len(data.samples)], source.shift)
+        return EvaluationDomain(data, source.label, role, [settings, source.version, len(data.samples)], source.shift)
 
-    def make_pool(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
+    def drawn(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
         recipe, machine, method = self.recipe, self.run.machine, trained.method
         options = recipe.evaluation
@@ -102,8 +119,8 @@ class ImageExperiment:
             rate=method.dropout,
             shared_stages=method.shared_stages,
             pruned=method.source is not None,
-            device=machine.occupied(),
-            precision=torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32,
+            device=machine.make_current(),
+            precision=dtype_of(options),
             window=options.window,
             overlap=options.overlap,
             views=method.member_views,
@@ -111,8 +128,7 @@ class ImageExperiment:
             # What a method computes for a member may need processes of its own; plain files can be read at once.
             loaded_at_once=machine.workers if type(method).weights is Method.weights else 1,
         )
-        size = pool.num_bytes(pool.table.members[0])
-        pool.resident = max(1, int(share * SHARE_OF_MEMORY * machine.memory / size))
+        pool.keep_within(share * machine.memory_for_weights)
         try:
             draws = draws_of(recipe, name, pool)
         except InputError as error:
@@ -147,7 +163,7 @@ class ImageExperiment:
             notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
         return notes
 
-    def results(self, evaluated: Mapping[str, ImagesEvaluated]) -> dict[str, Any]:
+    def results(self, evaluated: Mapping[str, ImageMethodResults]) -> dict[str, Any]:
         """What a run writes that only problems with images have."""
         recipe = self.recipe
         return {

@@ -16,28 +16,30 @@ from typing import TypeVar
 
 import torch
 
-from epibench.conventions import check_uncertainty
 from epibench.errors import InputError
-from epibench.evaluation.suite import SuiteSettings, make_suite
+from epibench.evaluation.suite import make_suite
 from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.members.on_images import portion_pixels
 from epibench.members.pool import CHUNK, CHUNKS_AT_ONCE, KERNEL_MEMORY, Pool, parts_of
 from epibench.methods.contract import MemberTable, Method
 from epibench.networks.shaping import shape_like
-from epibench.recipes import DenseRecipe
-from epibench.runs.checks import Check, Step
+from epibench.recipes import DenseRecipe, Recipe
+from epibench.runs.checks import Check, RunStep
 from epibench.runs.domains import ImageData
 from epibench.runs.dry_run import pass_memory, step_memory
+from epibench.runs.image_evaluation import suite_settings
 from epibench.runs.image_training import augment_of, network_as_trained, precision_of
-from epibench.runs.images import SHARE_OF_MEMORY
-from epibench.runs.train import Run, draws_of, jobs_of, waves
-from epibench.runs.train_job import TrainJob
+from epibench.runs.machine import Run
+from epibench.runs.method_results import draws_of
+from epibench.runs.train_job import TrainJob, jobs_of, waves
 
 Value = TypeVar("Value")
 GIGABYTE = 1e9
 PROCESS_BYTES = 500_000_000  # of a process that has imported everything, before it does anything
 CONTEXT_BYTES = 500_000_000  # of a process on a GPU, for CUDA itself
+JOB_BYTES = 10**9  # of a job elsewhere: its process, libraries and data, beside the weights
+JOB_COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
 STORED_BYTES = 4  # of a number in a prediction store
 LIBRARIES = 1.3  # of a step's tensors, with what libraries take besides: benchmarks/memory.py
 SCORED_BYTES = 8  # of a number while draws are scored, in float64
@@ -95,7 +97,7 @@ class Resource:
         return "suffices by this estimate"
 
 
-def check_needs(run: Run, data: ImageData, steps: Sequence[Step]) -> None:
+def check_needs(run: Run, data: ImageData, steps: Sequence[RunStep]) -> None:
     """Say in one line what a run needs; refuse it where that cannot be, warn where it may not be."""
     resources = Needs(run, data, steps).resources
     run.reporter.say(f"needs {' and '.join(resource.line for resource in resources)}; an estimate")
@@ -108,7 +110,7 @@ def check_needs(run: Run, data: ImageData, steps: Sequence[Step]) -> None:
             run.reporter.say(str(error))
 
 
-def needs_checks(run: Run, data: ImageData, steps: Sequence[Step]) -> list[Check]:
+def needs_checks(run: Run, data: ImageData, steps: Sequence[RunStep]) -> list[Check]:
     """The same as checks, with every part."""
     needs, on_gpu = Needs(run, data, steps), run.machine.device.type == "cuda"
 
@@ -125,7 +127,7 @@ def needs_checks(run: Run, data: ImageData, steps: Sequence[Step]) -> list[Check
 class Needs:
     """What the steps of a run on images need, as far as they are not done."""
 
-    def __init__(self, run: Run, data: ImageData, steps: Sequence[Step]):
+    def __init__(self, run: Run, data: ImageData, steps: Sequence[RunStep]):
         recipe = run.recipe
         assert isinstance(recipe, DenseRecipe)
         self.run, self.recipe, self.data, self.steps = run, recipe, data, steps
@@ -136,7 +138,7 @@ class Needs:
     @property
     def resources(self) -> list[Resource]:
         """Disk, memory, and that of the GPU if one is used; the memory of machines elsewhere is not known here."""
-        return [self.disk] if self.run.machine.executor.elsewhere else [self.disk, *self.memories]
+        return [self.disk] if self.run.machine.executor.remote else [self.disk, *self.memories]
 
     @cached_property
     def disk(self) -> Resource:
@@ -222,16 +224,7 @@ class Needs:
         if (name, domain) in self._metric_states:
             return self._metric_states[name, domain]
         recipe, data, pool = self.recipe, self.data.domain(domain), self.pool(name)
-        settings = SuiteSettings(
-            recipe.likelihood,
-            recipe.evaluation.convention,
-            check_uncertainty(recipe.likelihood, recipe.evaluation.uncertainty),
-            exact=False,
-            num_images=len(data.samples),
-            num_classes=None if data.classes is None else data.classes.num_classes,
-            published=recipe.evaluation.convention == "pooled",
-            depth=recipe.task == "depth",
-        )
+        settings = suite_settings(recipe.likelihood, recipe.evaluation, data, recipe.task == "depth")
         parts = parts_of(pool, draws_of(recipe, name, pool))
         with torch.device("meta"):
             suites = [make_suite(part.weights.to("meta"), settings) for part in parts]
@@ -346,7 +339,7 @@ class Needs:
         shared = method.dropout or method.member_views or trunk  # then a network is there once for all its members
         networks = len({(m.network, m.snapshot, 0 if shared else m.number) for m in pool.table.members})
         largest = self.weights(name) if trunk else weights  # as it was trained: with all heads
-        loaded = min(networks * largest, int(SHARE_OF_MEMORY * self.run.machine.memory))
+        loaded = min(networks * largest, int(self.run.machine.memory_for_weights))
         maps = part * images * torch.Size(shape[1:]).numel() * 4
         return [
             Need(f"metrics of all draws of {name}, of a stretch of images and of those before", 2 * states),
@@ -357,6 +350,15 @@ class Needs:
             Need("draws that are scored at once", scored, False),
             Need("metrics while they are saved", 0 if self.on_gpu else states, False),
         ]
+
+
+def memory_of_job(recipe: Recipe) -> int:
+    """Bytes that a process takes, about, that trains a network or evaluates images."""
+    if not isinstance(recipe, DenseRecipe):
+        return JOB_BYTES
+    classes = 2 if recipe.likelihood == "categorical" else None
+    networks = (recipe.method(name).build(recipe.builder(classes, method=name)) for name in recipe.methods)
+    return JOB_BYTES + JOB_COPIES * max(sum(each.nbytes for each in network.parameters()) for network in networks)
 
 
 def has_ended(job: TrainJob) -> bool:

@@ -21,8 +21,8 @@ from typing import Any
 import epibench
 from epibench import devices, mirror
 from epibench.errors import InputError
-from epibench.runs.executors import JobNeeds, Receive
-from epibench.runs.jobs import Job, Send
+from epibench.runs.executors import JobResources, Receive
+from epibench.runs.processes import Job, Send
 
 RETRIES = 3  # after which a job that still fails is left
 POLL_SECONDS = 0.5
@@ -188,7 +188,7 @@ def go_to(here: str, folder: str) -> None:
 class RayExecutor:
     """Every job is a task in a process of its own. say: receives messages of one line."""
 
-    elsewhere = True
+    remote = True
 
     def __init__(self, ray: Any, folder: Path, say: Callable[[str], None]):
         self.ray, self.folder, self.say = ray, folder, say
@@ -231,9 +231,9 @@ class RayExecutor:
             raise InputError(f"{option} cuda: no node of the Ray cluster has a GPU; give cpu or auto")
         return "cuda" if has_gpus and name != "cpu" else "cpu"
 
-    def room(self, needs: JobNeeds) -> int:
+    def room(self, resources: JobResources) -> int:
         """How many tasks fit onto the nodes."""
-        asked = self.options(needs)
+        asked = self.options(resources)
         amounts = {"CPU": asked["num_cpus"], "GPU": asked["num_gpus"], "memory": asked["memory"] or 0}
 
         def fits(node: Mapping[str, float]) -> int:
@@ -242,14 +242,15 @@ class RayExecutor:
         return max(1, sum(fits(node) for node in self.nodes))
 
     def run(
-        self, jobs: Sequence[Job], work: Callable[[Job, Send], None], needs: JobNeeds, receive: Receive
+        self, jobs: Sequence[Job], work: Callable[[Job, Send], None], resources: JobResources, receive: Receive
     ) -> dict[int, str]:
         """Do all jobs as tasks. One that fails in whatever way is tried again, then left; the others go on."""
         if not jobs:
             return {}
-        if not any(node.get("GPU", 0) >= needs.gpus and node.get("CPU", 0) >= 1 for node in self.nodes):
-            self.say(f"no node has a core{f' and {needs.gpus:g} GPUs' if needs.gpus else ''}: waiting for one to join")
-        call = _Call(self, jobs, work, needs, receive)
+        if not any(node.get("GPU", 0) >= resources.gpus and node.get("CPU", 0) >= 1 for node in self.nodes):
+            gpus = f" and {resources.gpus:g} GPUs" if resources.gpus else ""
+            self.say(f"no node has a core{gpus}: waiting for one to join")
+        call = _Call(self, jobs, work, resources, receive)
         try:
             errors = call.run()
         finally:
@@ -257,14 +258,14 @@ class RayExecutor:
         mirror.fetch_current()  # what tasks have written
         return errors
 
-    def options(self, needs: JobNeeds) -> dict[str, Any]:
+    def options(self, resources: JobResources) -> dict[str, Any]:
         """What a task asks for; never more cores or memory than the largest node has, where nobody could serve it."""
         nodes = self.nodes
         largest = {name: max(node.get(name, 0) for node in nodes) for name in ("CPU", "memory")}
         return {
-            "num_cpus": max(1, min(needs.cpus, int(largest["CPU"]))),
-            "num_gpus": int(needs.gpus * 1e4) / 1e4,  # as fine as Ray's fractions are: three thirds fit
-            "memory": min(needs.memory, int(largest["memory"])) or None,
+            "num_cpus": max(1, min(resources.cpus, int(largest["CPU"]))),
+            "num_gpus": int(resources.gpus * 1e4) / 1e4,  # as fine as Ray's fractions are: three thirds fit
+            "memory": min(resources.memory, int(largest["memory"])) or None,
             "max_calls": 1,  # a process for each job: nothing of another one is left in memory or on the GPU
             "max_retries": 0,  # Ray's own are silent, and without end where memory is short
         }
@@ -278,12 +279,12 @@ class _Call:
         executor: RayExecutor,
         jobs: Sequence[Any],
         work: Callable[[Any, Send], None],
-        needs: JobNeeds,
+        resources: JobResources,
         receive: Receive,
     ):
         self.executor, self.ray, self.jobs, self.work, self.receive = executor, executor.ray, jobs, work, receive
-        self.number, self.threads = next(executor.calls), needs.cpus if not needs.gpus else 1
-        self.task = self.ray.remote(**executor.options(needs))(carry_out)
+        self.number, self.threads = next(executor.calls), resources.cpus if not resources.gpus else 1
+        self.task = self.ray.remote(**executor.options(resources))(carry_out)
         self.attempts: dict[int, int] = {}
         self.pending: dict[Any, int] = {}
         self.taking: Any = None

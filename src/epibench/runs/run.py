@@ -9,33 +9,60 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 
 from epibench import __version__
-from epibench.data.source import Watch
+from epibench.data.source import Follow
 from epibench.errors import InputError
-from epibench.mirror import current
-from epibench.progress import Reporter
-from epibench.recipes import DenseRecipe, Recipe, changes
+from epibench.recipes import DenseRecipe, changes
 from epibench.results import RunResults
-from epibench.runs.checks import FEW_FRAMES, Check, Step, further_checks, image_checks
+from epibench.runs.checks import STEPS, Check, RunStep
+from epibench.runs.evaluate_job import EvaluationJobs, evaluate_remotely
 from epibench.runs.evaluations import keep_results
-from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.needs import check_needs, needs_checks
-from epibench.runs.shards import SharedEvaluation, evaluate_elsewhere
+from epibench.runs.machine import Machine, Run
+from epibench.runs.method_results import MethodResults
 from epibench.runs.toy import ToyExperiment
-from epibench.runs.train import Evaluated, Machine, Run, Trained, collect_trained, num_missing, train_networks
+from epibench.runs.train import Trained, collect_trained, num_missing, train_networks
 
-STEPS: tuple[Step, ...] = ("train", "evaluate")
 Done = TypeVar("Done")
 
 
-def carry_out(recipe: Recipe, folder: RunFolder, machine: Machine, reporter: Reporter) -> RunResults:
-    """The whole run: train, then evaluate."""
-    run = Run(recipe, folder, machine, reporter)
+class Experiment(Protocol):
+    """What differs between kinds of problems: their data, and how a method is evaluated on it.
+
+    in_stretches: whether several processes can evaluate a method, in stretches of images.
+    """
+
+    in_stretches: ClassVar[bool]
+
+    @property
+    def run(self) -> Run:
+        """What is carried out."""
+
+    def checks(self) -> list[Check]:
+        """What every run needs."""
+
+    def all_checks(self, every: bool, follow: Follow) -> list[Check]:
+        """All that is worth knowing before a run. every: open all frames, not some; follow: shows how far one is."""
+
+    def check_room(self, steps: Sequence[RunStep]) -> None:
+        """Refuse these steps where disk and memory cannot suffice."""
+
+    def prepare(self, steps: Sequence[RunStep]) -> None:
+        """Make what these steps start from."""
+
+    def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> MethodResults:
+        """Every draw of a method; parts that fail are noted in `failed`."""
+
+    def results(self, evaluated: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run writes that only this kind of problem has."""
+
+
+def train_and_evaluate(run: Run) -> RunResults:
+    """The whole run."""
     failed, experiment = dict[str, str](), begin(run, STEPS)
     begun = time.perf_counter()
     train_networks(run, dict.fromkeys(run.recipe.methods), failed)
@@ -73,16 +100,16 @@ def evaluate_shard(run: Run, number: int, count: int) -> None:
         )
     check_trained(run)
     experiment = begin(run, ("evaluate",))
-    if isinstance(experiment, ToyExperiment):
+    if not experiment.in_stretches:
         run.reporter.say("a toy problem is evaluated at once, when shards are merged: there is nothing to do")
         return
-    shared = SharedEvaluation(run)
-    jobs = shared.shard(number, count)
-    failed = dict(shared.failed)
+    evaluation = EvaluationJobs(run)
+    jobs = evaluation.shard(number, count)
+    failed = dict(evaluation.failed)
     for job in jobs:
         try:
             with run.reporter.step(f"evaluate {job.name}", job.num_images) as advance:
-                shared.carry_out(job, advance)
+                evaluation.evaluate(job, advance)
         except InputError as error:
             failed[job.name] = str(error)
             run.reporter.say(f"{job.name} failed: {error}")
@@ -93,7 +120,7 @@ def evaluate_shard(run: Run, number: int, count: int) -> None:
 def merge(run: Run) -> RunResults:
     """The results of a run all of whose shards were evaluated; if some are missing, it says so and stops."""
     check_trained(run)
-    if isinstance(run.recipe, DenseRecipe) and (missing := SharedEvaluation(run).missing()):
+    if isinstance(run.recipe, DenseRecipe) and (missing := EvaluationJobs(run).missing()):
         some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         raise InputError(
             f"{run.folder.path}: not evaluated are {some}; epibench evaluate {run.folder.path} with the "
@@ -102,7 +129,7 @@ def merge(run: Run) -> RunResults:
     return evaluate(run)
 
 
-def begin(run: Run, steps: Sequence[Step]) -> ImageExperiment | ToyExperiment:
+def begin(run: Run, steps: Sequence[RunStep]) -> Experiment:
     """Check what these steps need, take the folder, and prepare the data."""
     experiment = experiment_of(run)
     for check in experiment.checks():
@@ -110,10 +137,7 @@ def begin(run: Run, steps: Sequence[Step]) -> ImageExperiment | ToyExperiment:
             check.ask()
     run.folder.check_version()
     run.folder.check_free(run.recipe)
-    if isinstance(experiment, ImageExperiment):
-        if experiment.recipe.evaluation.store and current() is not None:
-            raise InputError("evaluation.store: predictions are kept in a local folder alone; give one as --out")
-        check_needs(run, experiment.data, steps)
+    experiment.check_room(steps)
     run.folder.claim(run.recipe)
     experiment.prepare(steps)
     return experiment
@@ -125,7 +149,7 @@ def check_trained(run: Run) -> None:
     if (difference := run.folder.other_training(run.recipe)) is not None:
         raise InputError(
             f"{path}: its networks were trained with another {difference}, and evaluate trains none; leave that "
-            f"setting out, or train with it in another folder (epibench run {run.folder.recipe} --out FOLDER)"
+            f"setting out, or train with it in another folder (epibench run {run.folder.recipe_file} --out FOLDER)"
         )
     counts = {name: num_missing(run, name) for name in run.recipe.methods}
     if total := sum(counts.values()):
@@ -157,12 +181,12 @@ def collect_all(run: Run, failed: dict[str, str]) -> dict[str, Trained]:
 
 
 def evaluate_trained(
-    experiment: ImageExperiment | ToyExperiment, trained: Mapping[str, Trained], failed: dict[str, str], begun: float
+    experiment: Experiment, trained: Mapping[str, Trained], failed: dict[str, str], begun: float
 ) -> RunResults:
     """Evaluate every method whose networks are trained, and keep the results. begun: when the clock was started."""
     run = experiment.run
-    if run.machine.executor.elsewhere and isinstance(experiment, ImageExperiment):
-        evaluate_elsewhere(run, failed)
+    if run.machine.executor.remote and experiment.in_stretches:
+        evaluate_remotely(run, failed)
     evaluated: dict[str, Any] = of_each(
         run, trained, lambda name: experiment.evaluate(name, trained[name], failed), failed
     )
@@ -173,7 +197,7 @@ def evaluate_trained(
 
 
 def collected(
-    machine: Machine, evaluated: Mapping[str, Evaluated], failed: dict[str, str], begun: float, **own: Any
+    machine: Machine, evaluated: Mapping[str, MethodResults], failed: dict[str, str], begun: float, **own: Any
 ) -> RunResults:
     """Results of what was evaluated, whatever it was, with where and when. own: what its kind of problem adds."""
     device = machine.here
@@ -195,19 +219,9 @@ def collected(
     ).with_checksum()
 
 
-def experiment_of(run: Run) -> ImageExperiment | ToyExperiment:
-    """What differs between kinds of problems: their data, and how a method is evaluated on it."""
+def experiment_of(run: Run) -> Experiment:
+    """The experiment of a run, by its recipe."""
     return ImageExperiment(run) if isinstance(run.recipe, DenseRecipe) else ToyExperiment(run)
-
-
-def all_checks(run: Run, every: bool, watch: Watch) -> list[Check]:
-    """All that is worth knowing before a run. every: open all frames, not only some; watch: shows how far one is."""
-    experiment = experiment_of(run)
-    if isinstance(experiment, ToyExperiment):
-        return [*experiment.checks(), *further_checks(run.recipe, run.folder, None)]
-    checks = image_checks(experiment.data, None if every else FEW_FRAMES, watch)
-    further = further_checks(run.recipe, run.folder, experiment.data)
-    return [*checks, *further, *needs_checks(run, experiment.data, STEPS)]
 
 
 def commit() -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from epibench.data.batch import Samples
 from epibench.data.given import LoadedBatches
-from epibench.evaluation.loop import Progressed
+from epibench.evaluation.loop import EvaluationTotals
 from epibench.files import remove
 from epibench.runs.checkpoints import TensorFile, load_tensors, save_tensors
 
@@ -57,17 +57,17 @@ class Stretches:
         """The stretches that have no file."""
         return [number for number in range(len(self)) if not self.path(number).exists()]
 
-    def save(self, number: int, state: Mapping[str, Tensor], done: Progressed) -> None:
+    def save(self, number: int, state: Mapping[str, Tensor], done: EvaluationTotals) -> None:
         """Keep the states of a stretch, unless somebody else was faster. done: of this stretch alone."""
         if not self.path(number).exists():
             save_tensors(self.path(number), packed(state), {"fingerprint": self.key, **asdict(done)})
 
-    def load(self, number: int) -> tuple[dict[str, Tensor], Progressed] | None:
+    def load(self, number: int) -> tuple[dict[str, Tensor], EvaluationTotals] | None:
         """The states of a stretch, if they are there; what is damaged is an error that names the file."""
         saved = load_tensors(self.path(number), self.key)
         if saved is None:
             return None
-        done = progressed(saved)
+        done = totals_of(saved)
         if done.images != len(self.images(number)):
             raise saved.complaint(f"its 'images' is {done.images}, not {len(self.images(number))}")
         return unpacked(saved.tensors), done
@@ -79,10 +79,10 @@ class Stretches:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def progressed(saved: TensorFile) -> Progressed:
+def totals_of(saved: TensorFile) -> EvaluationTotals:
     """How far an evaluation was, as the notes of a file say."""
-    images, pixels, *seconds = (saved.number(each.name) for each in fields(Progressed))
-    return Progressed(int(images), int(pixels), *seconds)
+    images, pixels, *seconds = (saved.number(each.name) for each in fields(EvaluationTotals))
+    return EvaluationTotals(int(images), int(pixels), *seconds)
 
 
 def stretch_length(samples: Samples, batch_size: int) -> int:
@@ -91,15 +91,6 @@ def stretch_length(samples: Samples, batch_size: int) -> int:
         return max(1, len(samples))
     images = max(STRETCH_IMAGES, STRETCH_PIXELS // samples[0].target.numel())
     return -(-images // batch_size) * batch_size
-
-
-def in_a_row(numbers: Sequence[int]) -> Iterator[range]:
-    """Rising numbers as ranges that leave none out."""
-    first = 0
-    for position in range(1, len(numbers) + 1):
-        if position == len(numbers) or numbers[position] != numbers[position - 1] + 1:
-            yield range(numbers[first], numbers[position - 1] + 1)
-            first = position
 
 
 def packed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

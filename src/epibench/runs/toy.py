@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 from epibench.conventions import CONVENTIONS, check_uncertainty
 from epibench.data.batch import Points
 from epibench.data.sets.toy import GRID_SIDE, ToyProblem, in_region, sample, true_class, true_mean, true_std
+from epibench.data.source import Follow
 from epibench.errors import InputError
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
@@ -31,9 +32,11 @@ from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergence
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
 from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
-from epibench.runs.checks import Check, Step
+from epibench.runs.checks import Check, RunStep, further_checks
+from epibench.runs.machine import Run
+from epibench.runs.method_results import MethodResults, draws_of, method_facts
 from epibench.runs.toy_training import stacked_training, toy_network, toy_problem
-from epibench.runs.train import Evaluated, Run, Trained, draws_of, method_facts
+from epibench.runs.train import Trained
 from epibench.training.stacked import OBJECTIVES, Keys, trained
 
 EVERY = 4  # of the 1,000 grid points of regression; a line needs no more
@@ -42,7 +45,7 @@ DRAWS_AT_ONCE = 128  # whose metrics are in memory together
 
 
 @dataclass(frozen=True)
-class ToyEvaluated(Evaluated):
+class ToyMethodResults(MethodResults):
     """What came out for one method. examples: by M, what some draws predict on the grid."""
 
     examples: dict[int, list[Columns]]
@@ -53,6 +56,8 @@ class ToyEvaluated(Evaluated):
 @dataclass(frozen=True)
 class ToyExperiment:
     """A toy problem, its reference, and how methods are evaluated on it."""
+
+    in_stretches: ClassVar[bool] = False
 
     run: Run
 
@@ -82,6 +87,13 @@ class ToyExperiment:
         """Open everything, so that what is wrong shows before anything is trained."""
         return [Check("data", self.check_data), Check("reference", self.check_reference, step="evaluate")]
 
+    def all_checks(self, every: bool, follow: Follow) -> list[Check]:
+        """All that is worth knowing before a run."""
+        return [*self.checks(), *further_checks(self.recipe, self.run.folder, None)]
+
+    def check_room(self, steps: Sequence[RunStep]) -> None:
+        """Points and small networks have room anywhere."""
+
     def check_data(self) -> str:
         """The training data can be made or read."""
         return f"{len(self.toy.train.target):,} points"
@@ -90,10 +102,10 @@ class ToyExperiment:
         """The reference, if the recipe has one, is of this problem."""
         return "none: no KL is measured" if self.reference is None else f"{self.recipe.reference.path}: fits"
 
-    def prepare(self, steps: Sequence[Step]) -> None:
+    def prepare(self, steps: Sequence[RunStep]) -> None:
         """There is nothing to prepare."""
 
-    def evaluate(self, name: str, networks: Trained, failed: dict[str, str]) -> ToyEvaluated:
+    def evaluate(self, name: str, networks: Trained, failed: dict[str, str]) -> ToyMethodResults:
         """Every draw of a method: KLs, and metrics on fresh points inside and outside of the training region."""
         lost = len(networks.diverged)
         number = len(networks.networks) + lost
@@ -110,7 +122,7 @@ class ToyExperiment:
             self.run.reporter.say(f"{name}: {note}")
         return evaluated
 
-    def _evaluate(self, name: str, networks: Trained) -> ToyEvaluated:
+    def _evaluate(self, name: str, networks: Trained) -> ToyMethodResults:
         recipe, toy, begun = self.recipe, self.toy, time.perf_counter()
         pool = self.pool(networks)
         draws = draws_of(recipe, name, pool)
@@ -134,7 +146,7 @@ class ToyExperiment:
             predictive = self.reference.predictive()
             kl = {each: divergences(predictive, grid, toy.inside, each) for each in CONVENTIONS}
         parameters = pool.network.num_parameters
-        return ToyEvaluated(
+        return ToyMethodResults(
             facts=method_facts(recipe, name, len(networks.networks), pool),
             summary=summary,
             curves=curves,
@@ -163,7 +175,7 @@ class ToyExperiment:
             rate=method.dropout,
         )
 
-    def results(self, evaluated: Mapping[str, ToyEvaluated]) -> dict[str, Any]:
+    def results(self, evaluated: Mapping[str, ToyMethodResults]) -> dict[str, Any]:
         """What a run writes that only toy problems have."""
         path, reference, facts = self.recipe.reference.path, self.reference, None
         if reference is not None:
@@ -178,7 +190,7 @@ class ToyExperiment:
             "pictures": self.pictures(evaluated),
         }
 
-    def pictures(self, evaluated: Mapping[str, ToyEvaluated]) -> ToyPictures:
+    def pictures(self, evaluated: Mapping[str, ToyMethodResults]) -> ToyPictures:
         """Grid, truth, data, reference, direct regression and, for each method and M, some draws."""
         toy, reference = self.toy, self.reference
         inputs, target, direct = toy.train.inputs, toy.train.target, None

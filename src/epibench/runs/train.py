@@ -1,116 +1,23 @@
-"""Train the networks of a method as independent jobs, several at once, none twice; what every evaluation shares."""
+"""Train the networks of a method as independent jobs, several at once, none twice."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-
-import torch
 
 from epibench.errors import InputError
-from epibench.members.draws import Draws, make_draws
-from epibench.members.pool import Pool
 from epibench.methods.contract import Member, Method, TrainedNetwork
 from epibench.progress import Advance, Reporter
-from epibench.recipes import DenseRecipe, Recipe
-from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary, TrainingLog
-from epibench.runs.executors import Executor, JobNeeds, LocalExecutor, open_executor
-from epibench.runs.folder import RunFolder, share_work
-from epibench.runs.train_job import TrainJob, sharing_memory, stacks
+from epibench.recipes import DenseRecipe
+from epibench.results import TrainingLog
+from epibench.runs.folder import share_work
+from epibench.runs.machine import Run
+from epibench.runs.needs import memory_of_job
+from epibench.runs.train_job import TrainJob, jobs_of, sharing_memory, waves
 from epibench.runs.trained_views import finite_networks, view_of
 from epibench.runs.trainers import train_job
 from epibench.training.state import Weights
-
-PROCESS_MEMORY = 10**9  # bytes of a process: its libraries and data, beside the weights
-COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Where a run happens. jobs: networks that are trained at once; workers: processes that load data for each.
-
-    device: of this process, and of jobs; where an executor has GPUs elsewhere, this process may have none. share: of
-    the machine's memory that this process may take.
-    """
-
-    device: torch.device
-    jobs: int
-    workers: int
-    executor: Executor = field(default_factory=LocalExecutor)
-    share: float = 1.0
-
-    @classmethod
-    def of(cls, device: torch.device, jobs: int | None, executor: Executor | None = None) -> Machine:
-        """By default one network per core on a CPU, and one on a GPU, whose data is loaded by the cores."""
-        executor = executor or LocalExecutor()
-        cores = executor.cores
-        if device.type == "cpu":
-            return cls(device, jobs or cores, 0, executor)
-        return cls(device, jobs or 1, max(1, min(8, (cores - 1) // (jobs or 1))), executor)
-
-    @property
-    def here(self) -> torch.device:
-        """The device of this process; a GPU by its number, as each thread has a current one of its own."""
-        if self.device.type == "cpu" or not torch.cuda.is_available():
-            return torch.device("cpu")
-        return torch.device("cuda", self.device.index or 0)
-
-    def occupied(self) -> torch.device:
-        """The same, and from now on the current one of this thread: training may have left another."""
-        if self.here.type == "cuda":
-            torch.cuda.set_device(self.here)
-        return self.here
-
-    @property
-    def memory(self) -> int:
-        """Bytes of the device's memory that this process may take."""
-        if self.here.type == "cuda":
-            return int(self.share * torch.cuda.get_device_properties(self.here).total_memory)
-        return int(self.share * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-
-    def device_of(self, number: int) -> str:
-        """The device of a job: jobs take turns on the GPUs; elsewhere one sees only those that it is given."""
-        named = str(self.device)
-        if named != "cuda":
-            return named
-        return "cuda:0" if self.executor.elsewhere else f"cuda:{number % torch.cuda.device_count()}"
-
-    def needs(self, at_once: int | None = None, devices: int = 1, memory: int = 0) -> JobNeeds:
-        """What a job on so many devices needs; at_once: how many run at once here, if not as many as can."""
-        at_once = at_once or self.jobs
-        if self.device.type == "cpu":
-            return JobNeeds(at_once, cpus=devices, memory=memory)
-        gpus = devices if devices > 1 else 1 / self.jobs
-        return JobNeeds(at_once, devices * (1 + self.workers), gpus, memory)
-
-
-@dataclass(frozen=True)
-class Run:
-    """A recipe that is carried out: in a folder, on a machine, followed by a reporter."""
-
-    recipe: Recipe
-    folder: RunFolder
-    machine: Machine
-    reporter: Reporter
-
-
-@contextmanager
-def open_run(
-    recipe: Recipe,
-    folder: Path,
-    reporter: Reporter,
-    device: str,
-    jobs: int | None = None,
-    executor: str = "local",
-    option: str = "device",
-) -> Iterator[Run]:
-    """The run of a recipe in a folder, on a device, by an executor; nothing is done yet. option: names the device."""
-    with open_executor(executor, folder, reporter.say) as chosen:
-        machine = Machine.of(torch.device(chosen.resolve_device(device, option)), jobs, chosen)
-        yield Run(recipe, RunFolder(folder), machine, reporter)
 
 
 @dataclass(frozen=True)
@@ -146,24 +53,13 @@ class Trained:
         return self.method.weights(member, self._views[job.networks](member.network))
 
 
-def jobs_of(run: Run, name: str) -> list[TrainJob]:
-    """The trainings of a method: stacked networks are trained together, large ones each by itself."""
-    recipe, machine, number = run.recipe, run.machine, run.recipe.method(name).num_trained
-    large = isinstance(recipe, DenseRecipe)
-    parts = [(network,) for network in range(number)] if large else stacks(run.folder.members / name, number)
-    return [
-        TrainJob(recipe, name, part, run.folder.members, machine.device_of(number), machine.workers)
-        for number, part in enumerate(parts)
-    ]
-
-
 def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: dict[str, str]) -> None:
     """Train what is missing of these networks, by method, None for all of one; why methods failed goes into `failed`.
 
     Large networks of all methods together, so that nobody waits for the last one of a method, but for those that start
     from others' networks; stacked ones take a whole machine, and are trained one method after another on this one.
     """
-    together = isinstance(run.recipe, DenseRecipe) or run.machine.executor.elsewhere
+    together = isinstance(run.recipe, DenseRecipe) or run.machine.executor.remote
     for wave in waves(run.recipe, asked, together):
         training = _Training(run, failed)
         jobs = [job for name, networks in wave.items() for job in training.jobs_of(name, networks)]
@@ -175,33 +71,6 @@ def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: 
             work=training.train,
             reporter=run.reporter,
         )
-
-
-def waves(
-    recipe: Recipe, asked: Mapping[str, Sequence[int] | None], together: bool
-) -> list[dict[str, Sequence[int] | None]]:
-    """The networks that are asked for, and those that they start from, in the order in which methods are trained.
-
-    together: methods that do not need each other are trained at the same time.
-    """
-    wanted = dict(asked)
-    for name, networks in asked.items():
-        for source in recipe.sources(name):
-            needed = range(recipe.method(name).num_trained) if networks is None else networks
-            others = wanted.get(source, ())
-            wanted[source] = None if others is None else sorted({*others, *needed})
-    depths = {name: len(recipe.sources(name)) for name in wanted}
-    levels = [{n: wanted[n] for n in wanted if depths[n] == depth} for depth in sorted(set(depths.values()))]
-    return levels if together else [{name: networks} for level in levels for name, networks in level.items()]
-
-
-def memory_of_job(recipe: Recipe) -> int:
-    """Bytes that a process takes, about, that trains a network or evaluates images."""
-    if not isinstance(recipe, DenseRecipe):
-        return PROCESS_MEMORY
-    classes = 2 if recipe.likelihood == "categorical" else None
-    networks = (recipe.method(name).build(recipe.builder(classes, method=name)) for name in recipe.methods)
-    return PROCESS_MEMORY + COPIES * max(sum(each.nbytes for each in network.parameters()) for network in networks)
 
 
 def num_missing(run: Run, name: str, networks: Sequence[int] | None = None) -> int:
@@ -248,12 +117,12 @@ class _Training:
         """Train these networks, less those that another process trains. One that diverges does not stop the others."""
         run = self.run
         with ExitStack() as stack:
-            shown = Shown(run.reporter, stack, jobs)
+            progress = TrainingProgress(run.reporter, stack, jobs)
             devices = run.recipe.training.devices if isinstance(run.recipe, DenseRecipe) else 1
-            memory = memory_of_job(run.recipe) if run.machine.executor.elsewhere else 0
-            needs = run.machine.needs(run.recipe.trained_at_once, devices, memory)
-            sent = jobs if run.machine.executor.elsewhere else sharing_memory(jobs)
-            errors = run.machine.executor.run(sent, train_job, needs, shown.receive)
+            memory = memory_of_job(run.recipe) if run.machine.executor.remote else 0
+            resources = run.machine.job_resources(run.recipe.trained_at_once, devices, memory)
+            sent = jobs if run.machine.executor.remote else sharing_memory(jobs)
+            errors = run.machine.executor.run(sent, train_job, resources, progress.receive)
         for number, text in errors.items():
             if jobs[number].files.failure() is None:
                 self.fail(jobs[number].method, text)
@@ -261,7 +130,7 @@ class _Training:
                 run.reporter.say(text)
 
 
-class Shown:
+class TrainingProgress:
     """How far the trainings of each method are, shown from when the first of them begins to when the last has ended."""
 
     def __init__(self, reporter: Reporter, stack: ExitStack, jobs: Sequence[TrainJob]):
@@ -314,40 +183,3 @@ def collect_trained(run: Run, name: str) -> Trained:
             else:
                 diverged.append(f"network {number} diverged")
     return Trained(method, networks, diverged, seconds, logs)
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """What came out for one method; summary, curves and draws (their metrics) by domain."""
-
-    facts: MethodFacts
-    summary: dict[str, Summary]
-    curves: dict[str, CurveFamilies]
-    draws: dict[str, list[Draw]]
-    cost: Cost
-
-
-def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
-    """The draws from the pool of a method that a recipe asks for."""
-    method = recipe.method(name)
-    return make_draws(
-        pool.num_members,
-        method.draw_sizes(recipe.members),
-        plan=pool.plan,
-        max_draws=lambda size: method.max_draws(size, recipe.draws),
-        seed=recipe.seed,
-        group=pool.group,
-    )
-
-
-def method_facts(recipe: Recipe, name: str, num_networks: int, pool: Pool, notes: Sequence[str] = ()) -> MethodFacts:
-    """What a reader should know of a method before its numbers."""
-    return MethodFacts(
-        label=recipe.label(name),
-        method=recipe.method(name).name,
-        num_networks=num_networks,
-        num_members=pool.num_members,
-        num_groups=None if pool.group is None else len(set(pool.group)),
-        plan=pool.plan,
-        notes=list(notes),
-    )

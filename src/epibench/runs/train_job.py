@@ -1,9 +1,9 @@
-"""A training job: what a process needs to know, which files are its own, and what it starts from."""
+"""Training jobs: what a process needs to know, which files are its own, what it starts from, and which come first."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from epibench.files import fingerprint
 from epibench.recipes import DenseRecipe, Recipe
 from epibench.runs.checkpoints import Checkpoints, OtherSettingsError, TensorFile, load_tensors
 from epibench.runs.image_training import decoded_memory
+from epibench.runs.machine import Run
 from epibench.runs.toy_training import toy_problem
 from epibench.training.state import DivergedError, Weights
 
@@ -117,6 +118,35 @@ def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
         parts.append(tuple(range(first, end)))
         first = end
     return parts
+
+
+def jobs_of(run: Run, name: str) -> list[TrainJob]:
+    """The trainings of a method: stacked networks are trained together, large ones each by itself."""
+    recipe, machine, number = run.recipe, run.machine, run.recipe.method(name).num_trained
+    large = isinstance(recipe, DenseRecipe)
+    parts = [(network,) for network in range(number)] if large else stacks(run.folder.members / name, number)
+    return [
+        TrainJob(recipe, name, part, run.folder.members, machine.device_of(number), machine.workers)
+        for number, part in enumerate(parts)
+    ]
+
+
+def waves(
+    recipe: Recipe, asked: Mapping[str, Sequence[int] | None], together: bool
+) -> list[dict[str, Sequence[int] | None]]:
+    """The networks that are asked for, and those that they start from, in the order in which methods are trained.
+
+    together: methods that do not need each other are trained at the same time.
+    """
+    wanted = dict(asked)
+    for name, networks in asked.items():
+        for source in recipe.sources(name):
+            needed = range(recipe.method(name).num_trained) if networks is None else networks
+            others = wanted.get(source, ())
+            wanted[source] = None if others is None else sorted({*others, *needed})
+    depths = {name: len(recipe.sources(name)) for name in wanted}
+    levels = [{n: wanted[n] for n in wanted if depths[n] == depth} for depth in sorted(set(depths.values()))]
+    return levels if together else [{name: networks} for level in levels for name, networks in level.items()]
 
 
 def source_jobs(job: TrainJob) -> list[TrainJob]:

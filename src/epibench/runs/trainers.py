@@ -22,15 +22,23 @@ from epibench.runs.checkpoints import MADE_ANEW, Checkpoints, save_tensors
 from epibench.runs.class_weights import class_weights
 from epibench.runs.folder import locked
 from epibench.runs.image_training import decoded_memory, large_training, make_fabric, open_training_data, precision_of
-from epibench.runs.jobs import JobFailedError, Send, end_with
+from epibench.runs.processes import JobFailedError, Send, end_with
 from epibench.runs.toy_training import stacked_training, toy_problem
 from epibench.runs.train_job import SourceFailedError, TrainJob, started_from
 from epibench.runs.trained_views import finite_networks, view_of
-from epibench.runs.training_log import TrainingLog
+from epibench.runs.training_log import TrainingLogger
 from epibench.training import stacked
 from epibench.training.network import NetworkKeys, train_network
 from epibench.training.stacked import Keys, StackedTraining
-from epibench.training.state import DivergedError, LogRow, Pacer, StateMismatchError, TrainingState, Watch, Weights
+from epibench.training.state import (
+    DivergedError,
+    LogRow,
+    Pacer,
+    StateMismatchError,
+    TrainingCallbacks,
+    TrainingState,
+    Weights,
+)
 
 if TYPE_CHECKING:  # takes seconds to import, and toy problems and evaluations do without
     from lightning.fabric import Fabric
@@ -97,13 +105,13 @@ def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
             with pacer:
                 files.save_state(state, seconds(), device.type)
 
-    watch = Watch(
+    callbacks = TrainingCallbacks(
         progress=lambda epoch, note: send((epoch, note)),
         save=save,
         keep=lambda epoch, weights: files.save_weights(epoch, weights, (), seconds()),
     )
     try:
-        stacked.train(training, keys, state, watch)
+        stacked.train(training, keys, state, callbacks)
     except DivergedError as error:
         some = ", ".join(str(job.networks[number]) for number in error.networks[:5])
         some += " …" if len(error.networks) > 5 else ""
@@ -187,7 +195,7 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
     begun = time.perf_counter()
     rows: list[LogRow] = [] if state is None else list(state.log)
     kind = recipe.training.log if fabric.is_global_zero else "none"
-    log = TrainingLog(kind, files, rows, recipe.training_settings(job.method))
+    log = TrainingLogger(kind, files, rows, recipe.training_settings(job.method))
 
     def add(row: LogRow) -> None:
         rows.append(row)
@@ -205,7 +213,7 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
             log.write(rows)  # first: with the last network training is finished
             files.save_weights(epoch, weights, rows, seconds())
 
-    watch = Watch(lambda step, note: send((step, note)), add, save, keep)
+    callbacks = TrainingCallbacks(lambda step, note: send((step, note)), add, save, keep)
     try:
         begins = started_from(job)
         if begins is not None and before is None:
@@ -220,7 +228,7 @@ def train_with(fabric: Fabric, job: TrainJob, send: Send) -> None:
         # With one thread: on a CPU numbers must not depend on it, and several networks are trained at once instead;
         # beside a GPU there is little for more threads to do.
         with silenced_torch_threads():
-            train_network(training, keys, fabric, state, watch, job.workers)
+            train_network(training, keys, fabric, state, callbacks, job.workers)
     except StateMismatchError as error:
         raise InputError(f"{files.unfinished}: {error}; {MADE_ANEW}") from None
     except DivergedError as error:

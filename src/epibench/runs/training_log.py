@@ -38,7 +38,7 @@ def check_log(kind: str) -> None:
         raise InputError(f"training.log={kind} needs the package {kind}: pip install {kind}, or take csv")
 
 
-class TrainingLog:
+class TrainingLogger:
     """The log of one network.
 
     rows: of the training so far, where it goes on; settings: of the training, for those who compare runs. A log gets
@@ -107,7 +107,7 @@ class TrainingLog:
 Opened = tuple[Any, int]  # a logger, and the last step that it has
 
 
-def _tensorboard(log: TrainingLog, settings: Mapping[str, Any]) -> Opened:
+def _tensorboard(log: TrainingLogger, settings: Mapping[str, Any]) -> Opened:
     """All rows are written anew: those that a killed process had not yet written are in no file."""
     from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 
@@ -117,7 +117,7 @@ def _tensorboard(log: TrainingLog, settings: Mapping[str, Any]) -> Opened:
     return TensorBoardLogger(log.files.folder, name="", version=version), 0
 
 
-def _wandb(log: TrainingLog, settings: Mapping[str, Any]) -> Opened:
+def _wandb(log: TrainingLogger, settings: Mapping[str, Any]) -> Opened:
     """Offline, what a killed process has left is incomplete and made anew, unless it was uploaded meanwhile."""
     import wandb
     from lightning.pytorch.loggers import WandbLogger
@@ -143,7 +143,7 @@ def _wandb(log: TrainingLog, settings: Mapping[str, Any]) -> Opened:
     return WandbLogger(experiment=run), int(run.summary.get(WANDB_STEP, 0)) if run.resumed else 0
 
 
-def _mlflow(log: TrainingLog, settings: Mapping[str, Any]) -> Opened:
+def _mlflow(log: TrainingLogger, settings: Mapping[str, Any]) -> Opened:
     """Where MLFLOW_TRACKING_URI says, by default in a file of the run."""
     for name in ("mlflow", "alembic", "lightning.pytorch.loggers.mlflow"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -166,7 +166,7 @@ def _mlflow(log: TrainingLog, settings: Mapping[str, Any]) -> Opened:
     return logger, max(steps, default=0)
 
 
-OPENED: dict[str, Callable[[TrainingLog, Mapping[str, Any]], Opened]] = {
+OPENED: dict[str, Callable[[TrainingLogger, Mapping[str, Any]], Opened]] = {
     "tensorboard": _tensorboard,
     "wandb": _wandb,
     "mlflow": _mlflow,

@@ -33,9 +33,9 @@ from epibench.training.state import (
     LogRow,
     Pacer,
     StateMismatchError,
+    TrainingCallbacks,
     TrainingPlan,
     TrainingState,
-    Watch,
     Weights,
 )
 
@@ -115,15 +115,15 @@ def train_network(
     keys: NetworkKeys,
     fabric: Fabric,
     state: TrainingState | None = None,
-    watch: Watch | None = None,
+    callbacks: TrainingCallbacks | None = None,
     workers: int = 0,
 ) -> tuple[LogRow, ...]:
     """Train to the end, from the start or from a saved state; returns the log."""
-    watch = Watch() if watch is None else watch
+    callbacks = TrainingCallbacks() if callbacks is None else callbacks
     run = _Run(training, keys, fabric, state)
     pacer = Pacer(stops=False)  # processes of one training stop together
     if run.step == 0 and 0 in training.keep:
-        watch.keep(0, run.weights())
+        callbacks.keep(0, run.weights())
     if not training.last_step:
         return ()
     for batch in run.batches(workers):
@@ -131,15 +131,15 @@ def train_network(
         noted = run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0
         if noted:
             row = run.note()
-            watch.log(row)
-            watch.progress(row.step, f"loss {row.loss:.3g}, rate {row.rate:.2g}")
+            callbacks.log(row)
+            callbacks.progress(row.step, f"loss {row.loss:.3g}, rate {row.rate:.2g}")
         if run.step % training.epoch_steps == 0 and run.step // training.epoch_steps in training.keep:
-            watch.keep(run.step // training.epoch_steps, run.weights())
+            callbacks.keep(run.step // training.epoch_steps, run.weights())
         stops = run.step < training.last_step and run.stops(noted)
         due = run.step % LOG_EVERY == 0 and run.step < training.last_step and pacer.due()
         if fabric.is_global_zero and (stops or due):
             with pacer:
-                watch.save(run.state())
+                callbacks.save(run.state())
         if stops:
             raise stopping.Stopped
     return tuple(run.log)

@@ -39,17 +39,6 @@ def poly(rate: float, power: float = POWER) -> Schedule:
     return lambda step, total: Pace(rate * (1 - step / total) ** power)
 
 
-def cyclical(rate: float, num_cycles: int, exploration: float) -> Schedule:
-    """Cosine cycles; the first part of each explores without noise (Zhang et al. 2019, Equation 1 and Algorithm 1)."""
-
-    def pace(step: int, total: int) -> Pace:
-        length = math.ceil(total / num_cycles)
-        position = ((step - 1) % length) / length
-        return Pace(rate / 2 * (math.cos(math.pi * position) + 1), 0.0 if position < exploration else 1.0)
-
-    return pace
-
-
 class Step(NamedTuple):
     """What a rule may ask about the step it takes."""
 

@@ -21,7 +21,7 @@ from epibench.likelihoods import categorical, gaussian
 from epibench.networks.mlp import StackedMLP
 from epibench.parallel import in_threads
 from epibench.training.rules import Step, decay
-from epibench.training.state import DivergedError, TrainingPlan, TrainingState, Watch
+from epibench.training.state import DivergedError, TrainingCallbacks, TrainingPlan, TrainingState
 
 BLOCK = 256  # networks of a block: what they compute at once fits into the cache
 SEGMENT_SECONDS = 1.0
@@ -158,10 +158,13 @@ def start(training: StackedTraining, keys: Keys, parameters: Tensor | None = Non
 
 
 def train(
-    training: StackedTraining, keys: Keys, state: TrainingState | None = None, watch: Watch | None = None
+    training: StackedTraining,
+    keys: Keys,
+    state: TrainingState | None = None,
+    callbacks: TrainingCallbacks | None = None,
 ) -> None:
-    """Train all networks to the end, from the start or from a saved state; what is kept goes to `watch.keep`."""
-    watch = Watch() if watch is None else watch
+    """Train all networks to the end, from the start or from a saved state; what is kept goes to `callbacks.keep`."""
+    callbacks = TrainingCallbacks() if callbacks is None else callbacks
     state = start(training, keys) if state is None else state
     device = state.parameters.device
     data = Points(training.data.inputs.to(device), training.data.target.to(device))
@@ -169,7 +172,7 @@ def train(
     blocks = block_slices(len(state.parameters), training.network.heads, device)
     epochs = 1
     if state.step == 0 and 0 in training.keep:
-        watch.keep(0, {"parameters": state.parameters})
+        callbacks.keep(0, {"parameters": state.parameters})
     while state.step < training.last_epoch:
         last = min(state.step + epochs, training.last_epoch)
         begun = time.perf_counter()
@@ -182,16 +185,16 @@ def train(
         state = replace(state, step=last)
         check_finite(state, training.drop_diverged)
         for epoch, parameters in kept.items():
-            watch.keep(epoch, {"parameters": parameters})
-        watch.progress(state.step, "")
-        watch.save(state)
+            callbacks.keep(epoch, {"parameters": parameters})
+        callbacks.progress(state.step, "")
+        callbacks.save(state)
         epochs = next_segment(epochs, time.perf_counter() - begun)
 
 
 def trained(training: StackedTraining, keys: Keys) -> Tensor:
     """Train from the start and return what was kept, (network, snapshot, parameter)."""
     kept: list[Tensor] = []
-    train(training, keys, watch=Watch(keep=lambda epoch, weights: kept.append(weights["parameters"])))
+    train(training, keys, callbacks=TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights["parameters"])))
     return torch.stack(kept, 1)
 
 

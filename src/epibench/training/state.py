@@ -62,7 +62,7 @@ class TrainingState:
 
 
 @dataclass(frozen=True)
-class Watch:
+class TrainingCallbacks:
     """Receives what happens in a training: progress with a note, states to go on from, and weights that are kept."""
 
     progress: Callable[[int, str], None] = lambda step, note: None

@@ -8,7 +8,7 @@ import torch
 from epibench.evaluation.cost import network_cost
 from epibench.methods import METHODS
 from epibench.recipes import RECIPES, DenseRecipe, ToyRecipe
-from epibench.recipes.methods import TIMES
+from epibench.recipes.comparisons import TIMES
 
 ON_IMAGES = [
     *(f"street-{task}-methods{size}" for task in ("depth", "segmentation") for size in ("", "-large")),

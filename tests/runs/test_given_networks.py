@@ -6,8 +6,8 @@ import torch
 from silent_reporter import run_in
 from small_dense_recipe import small_dense
 
-from epibench.runs.asked import run_models
-from epibench.runs.train import Machine
+from epibench.runs.given_inputs import run_models
+from epibench.runs.machine import Machine
 
 SMALL = (
     'methods=["laplace"]',

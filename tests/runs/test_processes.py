@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from epibench.errors import InputError
-from epibench.runs.jobs import run_jobs
+from epibench.runs.processes import run_jobs
 
 SCRIPT = """
 import json, os, signal, sys, time, types
@@ -30,7 +30,7 @@ package.__path__ = [str(Path(epibench.__file__).parent / "runs")]
 sys.modules["epibench.runs"] = package
 
 from epibench.errors import InputError
-from epibench.runs.jobs import run_jobs
+from epibench.runs.processes import run_jobs
 
 
 def work(job, send):

@@ -29,7 +29,7 @@ from epibench.files import fingerprint, read_json, remove, write_json
 from epibench.members.draws import Draws, Members
 from epibench.members.networks import ImagePool
 from epibench.members.on_images import NetworksOnImages, Observer
-from epibench.plans import centres
+from epibench.plans import centres, consecutive
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
 from epibench.results import (
@@ -45,21 +45,21 @@ from epibench.results import (
 from epibench.runs.checkpoints import load_tensors, save_tensors
 from epibench.runs.domains import DomainData
 from epibench.runs.folder import RunFolder, locked, share_work
+from epibench.runs.machine import Machine
+from epibench.runs.method_results import MethodResults
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
-from epibench.runs.stretches import Stretches, in_a_row, progressed, stretch_length
-from epibench.runs.train import Evaluated, Machine
+from epibench.runs.stretches import Stretches, stretch_length, totals_of
 from epibench.stopping import in_steps
 from epibench.training.state import Pacer
 
 EVALUATION = "3"  # grows with every change that makes other results of the same members
 COST = "2"  # grows with every change of what is measured as cost
-SHARE_OF_MEMORY = 0.3  # for the weights of members
 SHORT = 8  # letters of a fingerprint that tell files of different settings apart
 Kept = TypeVar("Kept", Cost, DomainResults)
 
 
 @dataclass(frozen=True)
-class ImagesEvaluated(Evaluated):
+class ImageMethodResults(MethodResults):
     """What came out for one method, by domain."""
 
     domains: dict[str, DomainResults]
@@ -108,7 +108,7 @@ class DrawnMethod:
 
 
 @dataclass(frozen=True)
-class EvaluatedDomain:
+class EvaluationDomain:
     """A domain, and what results say of it. identity: what decides its samples, as plain data."""
 
     data: DomainData
@@ -129,29 +129,29 @@ class ImageEvaluation:
     kind: str
     unit: str | None
     options: EvaluationOptions
-    domains: Mapping[str, EvaluatedDomain]
+    domains: Mapping[str, EvaluationDomain]
     maps: bool = True  # targets are maps of pixels, not single numbers
 
-    def evaluate(self, fitted: DrawnMethod, failed: dict[str, str]) -> ImagesEvaluated:
+    def evaluate(self, drawn: DrawnMethod, failed: dict[str, str]) -> ImageMethodResults:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
-        scored = self.evaluate_domains(fitted, failed)
-        return ImagesEvaluated(
-            facts=fitted.facts,
+        scored = self.evaluate_domains(drawn, failed)
+        return ImageMethodResults(
+            facts=drawn.facts,
             summary={domain: each.summary for domain, each in scored.items()},
             curves={domain: each.curves for domain, each in scored.items()},
             draws={domain: each.draws for domain, each in scored.items()},
-            cost=self.cost(fitted, scored),
+            cost=self.cost(drawn, scored),
             domains=scored,
-            overlap={size: fitted.draws.overlap(size) for size in fitted.draws.sizes},
-            training=list(fitted.training),
+            overlap={size: drawn.draws.overlap(size) for size in drawn.draws.sizes},
+            training=list(drawn.training),
         )
 
-    def evaluate_domains(self, fitted: DrawnMethod, failed: dict[str, str]) -> dict[str, DomainResults]:
+    def evaluate_domains(self, drawn: DrawnMethod, failed: dict[str, str]) -> dict[str, DomainResults]:
         """Every domain: read from the folder, or evaluated to the end, here or by another process on this folder.
 
         failed: a domain that has failed elsewhere is not tried again.
         """
-        tasks = {name: DomainTask(self, fitted, name) for name in self.domains}
+        tasks = {name: DomainTask(self, drawn, name) for name in self.domains}
         for task in tasks.values():
             if task.results() is not None:
                 self.reporter.say(f"{task.name}: evaluated already")
@@ -162,7 +162,7 @@ class ImageEvaluation:
                 with locked(task.lock) as mine:
                     if mine and task.results() is None:
                         try:
-                            task.carry_out()
+                            task.finish()
                         except InputError as error:
                             broken[task.domain] = str(error)
                             self.reporter.say(f"{task.name} failed: {error}")
@@ -179,19 +179,19 @@ class ImageEvaluation:
         failed |= {tasks[domain].name: text for domain, text in broken.items()}
         return {name: each for name, task in tasks.items() if name not in broken and (each := task.results())}
 
-    def cost(self, fitted: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
+    def cost(self, drawn: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
         """What one image costs, and what training and every domain took."""
         passes = {domain: each.cost for domain, each in scored.items()}
-        training = {"train_seconds": fitted.train_seconds, "training": fitted.training_cost}
-        return self.image_cost(fitted).model_copy(update={**training, "evaluation": passes})
+        training = {"train_seconds": drawn.train_seconds, "training": drawn.training_cost}
+        return self.image_cost(drawn).model_copy(update={**training, "evaluation": passes})
 
-    def image_cost(self, fitted: DrawnMethod) -> Cost:
+    def image_cost(self, drawn: DrawnMethod) -> Cost:
         """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
         first = next(iter(self.domains))
-        device = fitted.pool.device
+        device = drawn.pool.device
         where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        key = fitted.fingerprint(self.options, self.domains[first].identity, COST, where)
-        file = self.folder.path / "evaluation" / f"{fitted.name}-{key[:SHORT]}.cost.json"
+        key = drawn.fingerprint(self.options, self.domains[first].identity, COST, where)
+        file = self.folder.path / "evaluation" / f"{drawn.name}-{key[:SHORT]}.cost.json"
 
         def done(lock: Path) -> bool:
             return read_checked(file, key, Cost) is not None
@@ -199,8 +199,8 @@ class ImageEvaluation:
         def work(todo: Sequence[Path]) -> None:
             with locked(lock) as mine:
                 if mine and not done(lock):
-                    with self.reporter.step(f"measure the cost of {fitted.name}", 1) as advance:
-                        write_checked(file, key, self.measure_cost(fitted, self.domains[first].data.samples[0]))
+                    with self.reporter.step(f"measure the cost of {drawn.name}", 1) as advance:
+                        write_checked(file, key, self.measure_cost(drawn, self.domains[first].data.samples[0]))
                         advance(1)
 
         lock = file.with_suffix(".lock")
@@ -209,14 +209,14 @@ class ImageEvaluation:
         assert cost is not None
         return cost
 
-    def measure_cost(self, fitted: DrawnMethod, sample: Batch) -> Cost:
+    def measure_cost(self, drawn: DrawnMethod, sample: Batch) -> Cost:
         """What one image costs."""
-        pool = fitted.pool
+        pool = drawn.pool
         if not self.maps:  # of a table, nobody asks what one row costs
             return Cost(parameters=num_parameters(pool.plain_network()), train_seconds=0.0)
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
         height, width = sample.target.shape
-        per_image = cost_per_image(pool, inputs, (height, width), fitted.draws)
+        per_image = cost_per_image(pool, inputs, (height, width), drawn.draws)
         one = per_image[1].flops if 1 in per_image else count_flops(pool, inputs, (height, width), (0,))
         return Cost(
             parameters=num_parameters(pool.plain_network()),
@@ -226,7 +226,7 @@ class ImageEvaluation:
             train_seconds=0.0,
         )
 
-    def domain_facts(self, name: str, evaluated: Mapping[str, ImagesEvaluated]) -> DomainFacts:
+    def domain_facts(self, name: str, evaluated: Mapping[str, ImageMethodResults]) -> DomainFacts:
         """What a reader should know of a domain before its numbers."""
         domain, data = self.domains[name], self.domains[name].data
         shared = [each.label for each in self.domains.values()].count(domain.label) > 1
@@ -249,7 +249,7 @@ def class_facts(classes: ClassTable | None) -> dict[str, Any]:
     return {"class_names": list(classes.names), "class_colours": list(classes.colours)}
 
 
-def pictures_on(domain: str, evaluated: Mapping[str, ImagesEvaluated]) -> list[Picture]:
+def pictures_on(domain: str, evaluated: Mapping[str, ImageMethodResults]) -> list[Picture]:
     """The pictures of a domain with what each method predicts."""
     pictures: dict[int, Picture] = {}
     for each in evaluated.values():
@@ -265,22 +265,21 @@ class DomainTask:
     Its images may be evaluated in one go, or in stretches by several processes, whose states are merged at the end.
     """
 
-    def __init__(self, evaluation: ImageEvaluation, fitted: DrawnMethod, domain: str):
+    def __init__(self, evaluation: ImageEvaluation, drawn: DrawnMethod, domain: str):
         self.evaluation, self.options, self.about = evaluation, evaluation.options, evaluation.domains[domain]
-        self.data, self.fitted, self.domain = self.about.data, fitted, domain
-        self.classes = None if self.data.classes is None else self.data.classes.num_classes
-        self.key = fitted.fingerprint(evaluation.options, *self.about.identity)
-        folder = evaluation.folder.path / "evaluation" / fitted.name
+        self.data, self.drawn, self.domain = self.about.data, drawn, domain
+        self.key = drawn.fingerprint(evaluation.options, *self.about.identity)
+        folder = evaluation.folder.path / "evaluation" / drawn.name
         self.file = folder / f"{domain}-{self.key[:SHORT]}.json"  # what other settings gave stays beside it
         self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
-        self.store = evaluation.folder.path / "predictions" / fitted.name / f"{domain}.zarr"
+        self.store = evaluation.folder.path / "predictions" / drawn.name / f"{domain}.zarr"
         self.stored = folder / f"{domain}.stored"  # says which settings the one store is of
         self.finished: DomainResults | None = None
 
     @property
     def name(self) -> str:
         """The method and the domain, in words."""
-        return f"{self.fitted.name} on {self.domain}"
+        return f"{self.drawn.name} on {self.domain}"
 
     @cached_property
     def stretches(self) -> Stretches:
@@ -301,9 +300,9 @@ class DomainTask:
         return self.store.exists() and (read_json(self.stored) or {}).get("fingerprint") == self.key
 
     @in_steps()
-    def carry_out(self) -> None:
+    def finish(self) -> None:
         """Go through all images that are left, and keep what comes out."""
-        options, draws = self.options, self.fitted.draws
+        options, draws = self.options, self.drawn.draws
         if options.store and not self.owns_store:
             remove(self.unfinished)  # what it says to be stored is gone
             self.stretches.remove()  # what others have evaluated was not stored
@@ -327,7 +326,7 @@ class DomainTask:
             summary=summarise(draws.sets, values),
             curves=summarise_curves(draws.sets, curves),
             draws=per_draw(draws.sets, values),
-            pictures=gallery.pictures(self.fitted.name),
+            pictures=gallery.pictures(self.drawn.name),
             cost=PassCost(forward_seconds=done.forward_seconds, scoring_seconds=done.scoring_seconds),
         )
         write_checked(self.file, self.key, results)
@@ -338,38 +337,30 @@ class DomainTask:
         """An evaluation of no image yet."""
         options = self.options
         domain = NetworksOnImages(
-            self.fitted.pool,
+            self.drawn.pool,
             self.data.samples,
             options.batch_size,
             self.evaluation.machine.workers,
             observers,
-            self.classes,
+            self.data.num_classes,
             self.data.class_groups,
             stretch=None if self.about.exact else self.stretches.length,
         )
-        settings = SuiteSettings(
-            self.evaluation.kind,
-            options.convention,
-            check_uncertainty(self.evaluation.kind, options.uncertainty),
-            exact=self.about.exact,
-            num_images=len(self.data.samples),
-            num_classes=self.classes,
-            published=options.convention == "pooled" and self.evaluation.maps,
-            depth=self.fitted.depth,
-        )
-        return Evaluation(domain, self.fitted.draws, settings)
+        kind, depth, maps, exact = self.evaluation.kind, self.drawn.depth, self.evaluation.maps, self.about.exact
+        settings = suite_settings(kind, options, self.data, depth, maps, exact)
+        return Evaluation(domain, self.drawn.draws, settings)
 
     def observers(self) -> tuple[Gallery, list[Observer]]:
         """Who keeps pictures, and everybody who sees outputs."""
-        fitted, data, kind = self.fitted, self.data, self.evaluation.kind
+        drawn, data, kind = self.drawn, self.data, self.evaluation.kind
         shown = self.options.pictures if can_be_shown(data.samples[0]) else 0
         images = centres(len(data.samples), shown)
-        gallery = Gallery(images, fitted.shown, kind)
+        gallery = Gallery(images, drawn.shown, kind)
         if not self.options.store:
             return gallery, [gallery]
         size = largest_size(data.samples, self.evaluation.machine.workers, self.evaluation.reporter)
-        labels = (fitted.facts.label, self.about.label, self.evaluation.unit)
-        store = StoreObserver(self.store, labels, fitted.pool, data, size, begun=self.unfinished.exists())
+        labels = (drawn.facts.label, self.about.label, self.evaluation.unit)
+        store = StoreObserver(self.store, labels, drawn.pool, data, size, begun=self.unfinished.exists())
         write_json(self.stored, {"fingerprint": self.key})
         return gallery, [gallery, store]
 
@@ -430,10 +421,10 @@ class DomainTask:
 
     def evaluate_stretches(self, numbers: Sequence[int], advance: Progress) -> None:
         """Evaluate some stretches by themselves, and leave their states for whoever merges them."""
-        for left in in_a_row([number for number in numbers if not self.stretches.path(number).exists()]):
-            self._evaluate_in_a_row(left, advance)
+        for left in consecutive(number for number in numbers if not self.stretches.path(number).exists()):
+            self._evaluate_consecutive(left, advance)
 
-    def _evaluate_in_a_row(self, numbers: range, advance: Progress) -> None:
+    def _evaluate_consecutive(self, numbers: range, advance: Progress) -> None:
         evaluation, left = self.new_evaluation(self.observers()[1]), iter(numbers)
         images = self.stretches.images
         evaluation.start_at(images(numbers[0]).start)
@@ -445,13 +436,34 @@ class DomainTask:
         saved = load_tensors(self.unfinished, self.key)
         if saved is None:
             return
-        done = progressed(saved)
+        done = totals_of(saved)
         if not 0 < done.images < len(self.data.samples):
             raise saved.complaint(f"its 'images' is {done.images}, of {len(self.data.samples)}")
         try:
             evaluation.load_state(saved.tensors, done)
         except KeyError as error:
             raise saved.complaint(f"it lacks {error}") from None
+
+
+def suite_settings(
+    kind: str, options: EvaluationOptions, data: DomainData, depth: bool, maps: bool = True, exact: bool = False
+) -> SuiteSettings:
+    """What the metrics on a domain depend on. maps: targets are maps of pixels; exact: pixels are kept and sorted."""
+    return SuiteSettings(
+        kind,
+        options.convention,
+        check_uncertainty(kind, options.uncertainty),
+        exact=exact,
+        num_images=len(data.samples),
+        num_classes=data.num_classes,
+        published=options.convention == "pooled" and maps,
+        depth=depth,
+    )
+
+
+def dtype_of(options: EvaluationOptions) -> torch.dtype:
+    """The precision in which members predict."""
+    return torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32
 
 
 def write_checked(file: Path, key: str, content: Cost | DomainResults) -> None:

@@ -43,7 +43,7 @@ METHODS_OF_THE_FIELD = (
 )
 
 
-def field(
+def comparison_options(
     trained: Mapping[str, Any],
     wide: Mapping[str, Any],
     narrow: Mapping[str, Any] | None,
@@ -90,7 +90,7 @@ def street_depth_methods() -> DenseRecipe:
     """Clean to wild on two cores, with every method."""
     trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 4e-3}
     # Networks of the recipe are as narrow as can be: there are none that cost less.
-    options = field(trained, {"width": 16}, None, **SMALL, shared=ENCODER)
+    options = comparison_options(trained, {"width": 16}, None, **SMALL, shared=ENCODER)
     data = clean_to_wild(256, 16, (128, 256), without=EXACT)
     return named(street_depth(), "Depth completion", 15).changed(
         {"training": {"epoch_steps": 25}, **ONE_PICTURE}, **{**options, "members": (1, 2, 4), "data": data}
@@ -101,7 +101,7 @@ def street_segmentation_methods() -> DenseRecipe:
     """Clean to wild on two cores, with every method."""
     trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 1e-2}
     narrow, wide = ({"width": width, "head_width": 2 * width} for width in (8, 32))
-    options = field(trained, wide, narrow, **SMALL)
+    options = comparison_options(trained, wide, narrow, **SMALL)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
     return named(street_segmentation(), "Segmentation", 15).changed(
         {"training": {"epoch_steps": 50}, **ONE_PICTURE}, **{**options, "members": (1, 2, 4)}
@@ -112,7 +112,7 @@ def street_depth_methods_large() -> DenseRecipe:
     """The same question with networks that have learnt the task, on a GPU."""
     trained = {"num_epochs": 20, "batch_size": 16, "learning_rate": 2e-3}
     numbers: dict[str, Any] = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.2, "shared": ENCODER}
-    options = field(trained, {"width": 32}, {"width": 8}, **numbers)
+    options = comparison_options(trained, {"width": 32}, {"width": 8}, **numbers)
     return named(street_depth_large(), "Depth completion").changed(ONE_PICTURE, **options)
 
 
@@ -121,7 +121,7 @@ def street_segmentation_methods_large() -> DenseRecipe:
     trained = {"num_epochs": 20, "batch_size": 16, "learning_rate": 2e-3}
     numbers: dict[str, Any] = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.5}
     narrow, wide = ({"width": width, "head_width": 2 * width} for width in (32, 128))
-    options = field(trained, wide, narrow, **numbers)
+    options = comparison_options(trained, wide, narrow, **numbers)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
     return named(segmentation_large(), "Segmentation").changed(ONE_PICTURE, **options)
 
@@ -132,7 +132,7 @@ def folder_segmentation_methods() -> DenseRecipe:
     trained = {"num_epochs": 15, "batch_size": 16, "optimiser": "adamw", "learning_rate": 1e-3}
     numbers: dict[str, Any] = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2}
     narrow, wide = ({"width": width, "head_width": 4 * width} for width in (32, 128))
-    options = field(trained, wide, narrow, **numbers)
+    options = comparison_options(trained, wide, narrow, **numbers)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
     about = "Segmentation on folders of your own: the methods of the field against ensembling, at what each costs"
     return base.changed(
@@ -145,7 +145,7 @@ def folder_segmentation_methods_small() -> DenseRecipe:
     base = folder_segmentation_methods()
     trained = {"num_epochs": 15, "batch_size": 8, "optimiser": "adamw", "learning_rate": 1e-3}
     narrow, wide = ({"width": width, "head_width": 4 * width} for width in (8, 32))
-    options = field(trained, wide, narrow, **SMALL)
+    options = comparison_options(trained, wide, narrow, **SMALL)
     options["tta"] = options["tta"].model_copy(update={"views": SCALED})
     network = {"depth": 18, "width": 16, "head_width": 64, "rates": (1, 2, 4), "stem": "single"}
     return base.changed(

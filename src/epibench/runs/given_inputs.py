@@ -34,7 +34,8 @@ from epibench.progress import Silent
 from epibench.recipes import DenseRecipe, read_recipe
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import GivenDomain
-from epibench.runs.train import Machine, Run, collect_trained
+from epibench.runs.machine import Machine, Run
+from epibench.runs.train import collect_trained
 
 NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)=(?![=])(.+)", re.DOTALL)
 EXAMPLES = "hf:DIR, onnx:FILE, run:FOLDER, or a file of weights with network=package.module:name"
@@ -108,7 +109,7 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     from epibench.runs.domains import ImageData
 
     folder = RunFolder(path)
-    recipe = read_recipe(folder.recipe)
+    recipe = read_recipe(folder.recipe_file)
     if not isinstance(recipe, DenseRecipe):
         raise InputError(f"run:{path}: is of a toy problem, whose networks see points and no images")
     given = dict(settings)

@@ -16,14 +16,16 @@ import torch
 
 from epibench.errors import InputError
 from epibench.mirror import MEMBERS
+from epibench.plans import equal_parts
 from epibench.progress import Silent
 from epibench.recipes.dense import DenseRecipe
-from epibench.recipes.only import shards_of
 from epibench.runs.folder import RunFolder
+from epibench.runs.image_evaluation import DomainTask
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.images import DomainTask
-from epibench.runs.jobs import Send
-from epibench.runs.train import Machine, Run, collect_trained, memory_of_job
+from epibench.runs.machine import Machine, Run
+from epibench.runs.needs import memory_of_job
+from epibench.runs.processes import Send
+from epibench.runs.train import collect_trained
 
 JOBS_PER_PLACE = 2  # where one job can run at a time: faster machines do more of them
 
@@ -70,7 +72,7 @@ def evaluate_job(job: EvaluateJob, send: Send) -> None:
         send(done)
 
     machine = Machine(torch.device(job.device), 1, job.workers, share=job.share)
-    SharedEvaluation(Run(job.recipe, RunFolder(job.folder), machine, Silent())).carry_out(job, advance)
+    EvaluationJobs(Run(job.recipe, RunFolder(job.folder), machine, Silent())).evaluate(job, advance)
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class SharedEvaluation:
+class EvaluationJobs:
     """The evaluation of a run whose networks are trained, cut into jobs.
 
     failed: why methods have no members to evaluate, by their names.
@@ -103,23 +105,23 @@ class SharedEvaluation:
         evaluation, tasks = self.experiment.evaluation, dict[tuple[str, str], DomainTask]()
         for name in self.run.recipe.methods:
             try:
-                fitted = self.experiment.drawn(name, collect_trained(self.run, name))
+                drawn = self.experiment.drawn_if_enough(name, collect_trained(self.run, name))
             except InputError as error:
                 self.failed[name] = str(error)
                 continue
-            tasks |= {(name, domain): DomainTask(evaluation, fitted, domain) for domain in evaluation.domains}
+            tasks |= {(name, domain): DomainTask(evaluation, drawn, domain) for domain in evaluation.domains}
         return tasks
 
     def shard(self, number: int, count: int) -> list[EvaluateJob]:
         """The jobs of one of `count` shards, numbered from 1; they do not depend on what is evaluated already."""
         every = [stretch for task in self.tasks.values() for stretch in stretches_of(task)]
-        return list(self._jobs(cut(every, count)[number - 1]))
+        return list(self._jobs(in_parts(every, count)[number - 1]))
 
     def jobs(self, count: int) -> list[EvaluateJob]:
         """All that is left to evaluate, in about so many jobs of about the same work."""
         left = [task for task in self.tasks.values() if task.results() is None]
         stretches = [each for task in left for each in stretches_of(task, task.stretches.missing())]
-        return [job for some in cut(stretches, count) for job in self._jobs(some)]
+        return [job for some in in_parts(stretches, count) for job in self._jobs(some)]
 
     def _jobs(self, stretches: Sequence[Stretch]) -> Iterator[EvaluateJob]:
         recipe, machine = self.experiment.recipe, self.run.machine
@@ -129,7 +131,7 @@ class SharedEvaluation:
             yield EvaluateJob(
                 recipe,
                 self.run.folder.path,
-                task.fitted.name,
+                task.drawn.name,
                 task.domain,
                 numbers,
                 sum(len(task.stretches.images(number)) for number in numbers),
@@ -139,7 +141,7 @@ class SharedEvaluation:
                 cost=task.domain == first and 0 in numbers,
             )
 
-    def carry_out(self, job: EvaluateJob, advance: Callable[[int], None]) -> None:
+    def evaluate(self, job: EvaluateJob, advance: Callable[[int], None]) -> None:
         """Evaluate what is left of a job; `advance` is told of images."""
         task = self.tasks.get((job.method, job.domain))
         if task is None:
@@ -147,7 +149,7 @@ class SharedEvaluation:
         if task.results() is None:
             task.evaluate_stretches(job.stretches, advance)
         if job.cost:
-            self.experiment.evaluation.image_cost(task.fitted)
+            self.experiment.evaluation.image_cost(task.drawn)
 
     def missing(self) -> list[str]:
         """What is evaluated neither as a whole nor in stretches, in words."""
@@ -160,27 +162,29 @@ class SharedEvaluation:
 
 def stretches_of(task: DomainTask, numbers: Sequence[int] | None = None) -> list[Stretch]:
     """Some stretches of a task, or all."""
-    members, chosen = task.fitted.pool.num_members, range(len(task.stretches)) if numbers is None else numbers
+    members, chosen = task.drawn.pool.num_members, range(len(task.stretches)) if numbers is None else numbers
     return [Stretch(task, number, members * len(task.stretches.images(number))) for number in chosen]
 
 
-def cut(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
+def in_parts(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
     """Neighbouring stretches together, in so many parts of about the same work; a part may be empty."""
-    shards = shards_of([each.work for each in stretches], count)
-    return [[each for each, shard in zip(stretches, shards, strict=True) if shard == part + 1] for part in range(count)]
+    parts: list[list[Stretch]] = [[] for _ in range(count)]
+    for each, part in zip(stretches, equal_parts([each.work for each in stretches], count), strict=True):
+        parts[part].append(each)
+    return parts
 
 
-def evaluate_elsewhere(run: Run, failed: dict[str, str]) -> None:
+def evaluate_remotely(run: Run, failed: dict[str, str]) -> None:
     """Let the machines of an executor evaluate all that is left, in stretches; why any failed is noted.
 
     Who then goes on with the evaluation only merges. How many stretches a job has depends on how many jobs run at once,
     the numbers do not. A store of predictions is written by one process: with one, nothing is done elsewhere.
     """
-    shared, executor = SharedEvaluation(run), run.machine.executor
-    if shared.experiment.recipe.evaluation.store:
+    evaluation, executor = EvaluationJobs(run), run.machine.executor
+    if evaluation.experiment.recipe.evaluation.store:
         return
-    needs = run.machine.needs(memory=memory_of_job(run.recipe))
-    jobs = shared.jobs(JOBS_PER_PLACE * executor.room(needs))
+    resources = run.machine.job_resources(memory=memory_of_job(run.recipe))
+    jobs = evaluation.jobs(JOBS_PER_PLACE * executor.room(resources))
     done = [0] * len(jobs)
     with ExitStack() as stack:
         advance = {}
@@ -192,7 +196,7 @@ def evaluate_elsewhere(run: Run, failed: dict[str, str]) -> None:
             advance[jobs[number].name](max(0, images - done[number]))  # a job that was lost begins anew
             done[number] = max(done[number], images)
 
-        errors = executor.run(jobs, evaluate_job, needs, receive)
+        errors = executor.run(jobs, evaluate_job, resources, receive)
     for number, text in errors.items():
         if jobs[number].name not in failed:
             failed[jobs[number].name] = text
