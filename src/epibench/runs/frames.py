@@ -28,7 +28,7 @@ class FrameSequence:
     def _pool(self, name: str, share: float) -> DrawnMethod:
         """The members of a method, with that share of what the members of one may take of the memory."""
         run = self.experiment.run
-        if any(job.unfitted for job in jobs_of(run, name)):
+        if not all(job.ended for job in jobs_of(run, name)):
             raise InputError(
                 f"{name}: its networks are not trained to the end with these settings; run the recipe again"
             )
