@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from epibench.results import RunResults
     from epibench.runs.train import Run
 
-RUNS = Path("runs")
-
 
 def check_executor(name: str) -> str:
     """Refuse words that name no executor, without torch."""
@@ -77,12 +75,10 @@ def local_recipe(given: str) -> str:
 
 
 def folder_of(given: str, recipe: Recipe, out: str | None) -> Path:
-    """Where a run is: as it is said, in the folder that was given for a recipe, or in one of the recipe's name."""
-    from epibench.recipes import RECIPES
+    """Where a run is: as it is said, or where it is by default."""
+    from epibench.recipes import default_folder
 
-    if out is not None:
-        return local_folder(out)
-    return Path(given) if given not in RECIPES and Path(given).is_dir() else RUNS / recipe.name
+    return local_folder(out) if out is not None else default_folder(given, recipe)
 
 
 @contextmanager
