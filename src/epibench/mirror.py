@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from epibench.errors import InputError
 
 Value = TypeVar("Value")
-VARIABLE = "EPIBENCH_MIRROR"  # the folder and the URL, for this process and those that it starts
+VARIABLE = "EPIBENCH_MIRROR"  # the folder and, in a second line, the URL, for this process and those that it starts
 WAITS = (1.0, 4.0, 15.0)  # seconds before a request that failed is made again
 STATE = ".unfinished.safetensors"
 WEIGHTS = ".safetensors"
@@ -168,7 +168,7 @@ def open_mirror(url: str, cache: Path, wanted: Callable[[str], bool] = lambda na
         raise InputError(
             f"{url}: cannot be read ({_in_words(error)}); is the address right, and are you let in?"
         ) from None
-    os.environ[VARIABLE] = f"{mirror.folder} {url}"
+    os.environ[VARIABLE] = f"{mirror.folder}\n{url}"
     return mirror.folder
 
 
@@ -213,7 +213,7 @@ def forget_mirror() -> None:
 
 def current() -> Mirror | None:
     """The mirror that this process, or the one that started it, has opened."""
-    folder, _, url = os.environ.get(VARIABLE, "").rpartition(" ")
+    folder, _, url = os.environ.get(VARIABLE, "").partition("\n")
     return Mirror(Path(folder), url) if folder else None
 
 
