@@ -21,7 +21,15 @@ from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.progress import Reporter
 from epibench.results import RunResults
-from epibench.runs.asked import DEFAULT_NAME, open_models, python_domains, python_model, with_classes
+from epibench.runs.asked import (
+    DEFAULT_NAME,
+    PYTHON,
+    named_data,
+    open_models,
+    python_domains,
+    python_model,
+    with_classes,
+)
 from epibench.runs.evaluations import all_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import GivenEvaluation, Question, check_folder, evaluation_options
@@ -67,7 +75,8 @@ def evaluate(
         raise InputError(f"task: '{task}' is unknown; give {' or '.join(get_args(Task))}")
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        check_folder(folder)
+        check_folder(folder, "out")
+        named, task = named_data(data, task or ("depth" if depth else None))
         folder.mkdir(parents=True, exist_ok=True)
         machine = Machine.of(
             torch.device(_device_of(models) if device in (None, "auto") else resolve_device(str(device))), None
@@ -76,7 +85,7 @@ def evaluate(
         given = _models(models, model_format, task, machine, table)
         before = _modes(given)
         stack.callback(_restore, before)
-        domains = python_domains(data, in_domain, task, ignore_index, table)
+        domains = python_domains(named, in_domain, task, ignore_index, table)
         question = Question(
             None if members is None else tuple(members),
             draws,
@@ -85,7 +94,7 @@ def evaluate(
             rate,
             (views,) if isinstance(views, str) else tuple(views),
             unit,
-            depth or task == "depth" or any(_is_depth(domain.identity) for domain in domains.values()),
+            depth or task == "depth",
             None if out is None else Path(out).name,
             options,
         )
@@ -112,7 +121,7 @@ def _models(
             model if classes is None or model.classes is not None else with_classes(model, classes)
             for number, each in enumerate(several)
             for model in (
-                open_models(each, task, machine)
+                open_models(each, task, machine, PYTHON)
                 if isinstance(each, str)
                 else [python_model(each, number, model_format)]
             )
@@ -146,8 +155,3 @@ def _modes(given: Mapping[str, Sequence[GivenModel]]) -> list[tuple[nn.Module, b
 def _restore(modes: Sequence[tuple[nn.Module, bool]]) -> None:
     for module, mode in modes:
         module.training = mode
-
-
-def _is_depth(identity: Sequence[Any] | None) -> bool:
-    settings = identity[0] if identity else None
-    return isinstance(settings, dict) and settings.get("kind") in ("kitti", "virtual_kitti")

@@ -422,6 +422,30 @@ def test_wrong_commands_are_one_line(arguments: list[str], words: str, tmp_path:
     assert errors.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("model", "data", "words"),
+    [
+        ("what.xyz", "street:clean,num_images=1", "data: a: may have depth or classes; give task='segmentation' or"),
+        ("what.xyz", "folder:nowhere,classes=camvid", "models: what.xyz: not understood"),
+        ("x.pt,broken", "folder:nowhere,classes=camvid", "models: x.pt,broken: 'broken' is no setting"),
+        ("x.pt", "moon", "data: a=moon: there is no kind of data set 'moon'"),
+        ("x.pt,network=outside_networks:OutsideNetwork", "kitti", "data: a: where is the data?"),
+    ],
+)
+def test_complaints_in_python_name_what_was_given_there(model: str, data: str, words: str, tmp_path: Path) -> None:
+    torch.save({}, tmp_path / "x.pt")
+    with pytest.raises(InputError) as refused:
+        evaluate(model.replace("x.pt", f"{tmp_path}/x.pt"), {"a": data})
+    assert words in str(refused.value).replace(f"{tmp_path}/", "")
+    assert "--" not in str(refused.value)
+
+
+def test_a_folder_that_holds_something_else_is_named_as_it_was_given(networks: Networks, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InputError, match=f"^out {tmp_path} is not empty"):
+        evaluate(networks[0], OutsideData(1), out=tmp_path)
+
+
 def test_a_picture_is_what_a_data_set_shows() -> None:
     image, classes = make_picture(0)
     assert image.shape == (*SIZE, 3)

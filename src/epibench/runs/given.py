@@ -410,12 +410,12 @@ def backwards(evaluated: ImagesEvaluated, domains: Mapping[str, GivenDomain]) ->
     return notes
 
 
-def check_folder(path: Path) -> None:
+def check_folder(path: Path, option: str = "--out") -> None:
     """Refuse a folder that holds something else than an evaluation of given models, or nothing."""
     if path.exists() and not path.is_dir():
-        raise InputError(f"--out {path} is a file: give a folder")
+        raise InputError(f"{option} {path} is a file: give a folder")
     if path.is_dir() and not (path / SETTINGS_NAME).exists() and any(path.iterdir()):
-        raise InputError(f"--out {path} is not empty and holds no evaluation of models: give a new folder")
+        raise InputError(f"{option} {path} is not empty and holds no evaluation of models: give a new folder")
 
 
 def evaluation_options(given: Mapping[str, Any]) -> EvaluationOptions:
