@@ -18,6 +18,7 @@ from epibench import evaluate
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.members.formats import ModelFormat
+from epibench.members.given import GivenPool
 from epibench.results import RunResults, load_results
 from epibench.store import open_store, write_store
 
@@ -487,6 +488,29 @@ def test_an_error_on_a_later_image_leaves_the_other_methods(networks: Networks, 
     results = evaluate({"picky": picky, "fine": networks[0]}, data, out=tmp_path)
     assert list(results.methods) == ["fine"]
     assert "a multiple of 28" in " ".join(results.failed.values())
+
+
+def test_models_that_fail_leave_the_memory_to_the_others(networks: Networks, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten = list[str]()
+    forget = GivenPool.forget
+    monkeypatch.setattr(GivenPool, "forget", lambda pool: forgotten.append(pool.models[0].name) or forget(pool))
+    image, classes = OutsideData(1)[0]
+    data = [(image, classes), (image[..., :20], classes[:, :20])]
+
+    def picky(image: Tensor) -> Tensor:
+        if image.shape[-1] != SIZE[1]:
+            raise ValueError("a multiple of 28 is needed")
+        return networks[0](image)
+
+    evaluate({"picky": picky, "fine": networks[0]}, data, pictures=0)
+    assert forgotten == ["model 0", "OutsideNetwork 0"]
+
+
+def test_a_single_class_in_common_is_nothing_to_evaluate(networks: Networks, folders: Folders) -> None:
+    names = 'classes=["dark","other","another"]'
+    data = f"folder:{folders['plain']},images=images,labels=labels,{names}"
+    with pytest.raises(InputError, match="val: only 'dark' is common, so that there is nothing to tell apart"):
+        evaluate(networks[0], {"val": data}, classes=NAMED)
 
 
 def test_names_become_files_and_are_checked(networks: Networks) -> None:

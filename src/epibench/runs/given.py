@@ -14,8 +14,7 @@ from typing import Any, cast
 import torch
 
 from epibench.conventions import check_uncertainty
-from epibench.data.batch import LabelledSamples, Samples, stack
-from epibench.data.class_mapping import Relabelled, common_classes
+from epibench.data.batch import Samples, stack
 from epibench.data.classes import ClassTable, Pairs
 from epibench.data.given import GivenSamples, numbered_classes
 from epibench.data.named import Role, nearest
@@ -30,7 +29,7 @@ from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
 from epibench.recipes.settings import validated
 from epibench.results import Counted, MethodFacts, RunResults
-from epibench.runs.domains import DomainData
+from epibench.runs.domains import DomainData, in_common
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.images import (
@@ -120,10 +119,11 @@ class GivenEvaluation:
             try:
                 evaluated[drawn.name] = evaluation.evaluate(drawn, failed)
                 evaluations[drawn.name] = evaluation
-                drawn.pool.forget()
             except InputError as error:
                 failed[drawn.name] = str(error)
                 self.reporter.say(f"{drawn.name} failed: {error}")
+            finally:
+                drawn.pool.forget()
         for name, each in evaluated.items():
             each.facts.notes.extend(backwards(each, self.domains))
             for note in each.facts.notes:
@@ -338,17 +338,12 @@ class GivenEvaluation:
             if isinstance(domain.samples, GivenSamples):
                 domain.samples.num_classes = classes.num_classes
             return EvaluatedDomain(DomainData(domain.samples, classes), *about)
-        try:
-            common = common_classes(classes, own, domain.mapping)
-        except InputError as error:
-            raise InputError(f"{name}: {error}") from None
-        if common.identity:
-            return EvaluatedDomain(DomainData(domain.samples, own), *about)
-        if self.kind == "ranking":
-            raise InputError(f"{name}: has other classes than the models; those of a ranking cannot be put together")
-        self.reporter.say(f"{name}: {common.about}")
-        relabelled = Relabelled(cast(LabelledSamples, domain.samples), common)
-        return EvaluatedDomain(DomainData(relabelled, relabelled.classes, common.groups, common.about), *about)
+        data = in_common(domain.samples, classes, domain.mapping, name)
+        if data.class_groups is not None:
+            if self.kind == "ranking":
+                raise InputError(f"{name}: has other classes than the models; those of a ranking cannot be put together")
+            self.reporter.say(f"{name}: {data.about}")
+        return EvaluatedDomain(data, *about)
 
     def scored_classes(self, evaluation: ImageEvaluation) -> ClassTable | None:
         """The classes of the first domain."""
