@@ -341,7 +341,9 @@ class GivenEvaluation:
         data = in_common(domain.samples, classes, domain.mapping, name)
         if data.class_groups is not None:
             if self.kind == "ranking":
-                raise InputError(f"{name}: has other classes than the models; those of a ranking cannot be put together")
+                raise InputError(
+                    f"{name}: has other classes than the models; those of a ranking cannot be put together"
+                )
             self.reporter.say(f"{name}: {data.about}")
         return EvaluatedDomain(data, *about)
 
