@@ -172,6 +172,14 @@ def test_other_settings_of_evaluation_train_nothing(
     assert [path.name for path in (folder / "evaluations").iterdir()] == [f"{key}={value}.json"]
 
 
+def test_a_setting_without_effect_on_a_cpu_makes_no_other_evaluation(folder, command_line, work) -> None:
+    before = numbers(folder)
+    assert command_line("evaluate", folder, "--device", "cpu", "--set", "evaluation.cuda_graphs=true")[0] == 0
+    assert (work.trained, work.passes) == ([], {})
+    assert numbers(folder) == before
+    assert not (folder / "evaluations").exists()
+
+
 def test_m_and_draws_are_asked_anew_of_the_same_networks(folder, cache, command_line, work, tmp_path) -> None:
     settings = ("members=[1,3,5]", "draws=4")
     assert command_line("evaluate", folder, *(part for each in settings for part in ("--set", each)))[0] == 0
@@ -403,3 +411,6 @@ def test_an_evaluation_is_named_by_the_settings_that_decide_its_values(folder) -
     assert kind(batch_size=7, pictures=0, store=True, overlap=0.5, uncertainty="entropy") == "default"
     assert kind(window=[32, 64], precision="bf16-mixed") == "precision=bf16-mixed,window=32x64"
     assert kind(window=[32, 64], overlap=0.5) == "window=32x64,overlap=0.5"
+    assert kind(compile=True, cuda_graphs=True) == "compile=True"
+    results.device = "NVIDIA H100"
+    assert kind(compile=True, cuda_graphs=True) == "compile=True,cuda_graphs=True"

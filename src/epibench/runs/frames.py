@@ -43,7 +43,7 @@ class FrameSequence:
             mode="json", exclude={"title", "num_images"}
         )  # also where it lies: it may be another
         more = (settings, str(recipe.data.folders.root), source.version, len(self.data.samples))
-        return fingerprint([each.fingerprint(recipe.evaluation, *more) for each in self.methods])
+        return fingerprint([each.fingerprint(self.experiment.options, *more) for each in self.methods])
 
     def pictures(self, images: Sequence[int]) -> Iterator[Picture]:
         """These images, each with what every method predicts."""

@@ -15,7 +15,7 @@ from epibench.members.compiled import Speed
 from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Method
-from epibench.recipes.dense import DenseRecipe
+from epibench.recipes.dense import DenseRecipe, EvaluationOptions
 from epibench.runs.checks import Check, Step, image_checks, needed_to
 from epibench.runs.class_weights import prepare_weights
 from epibench.runs.domains import ImageData, draw_scenes
@@ -74,12 +74,18 @@ class ImageExperiment:
         return self.make_pool(name, trained)
 
     @cached_property
+    def options(self) -> EvaluationOptions:
+        """Those of the recipe, without what has no effect on a CPU."""
+        options = self.recipe.evaluation
+        return options if self.run.machine.device.type == "cuda" else options.model_copy(update={"cuda_graphs": False})
+
+    @cached_property
     def evaluation(self) -> ImageEvaluation:
         """The domains of the recipe, and how members are evaluated on them."""
         run, recipe = self.run, self.recipe
         domains = {name: self.evaluated_domain(name) for name in self.data.domains}
         machine = (run.folder, run.machine, run.reporter)
-        return ImageEvaluation(*machine, recipe.likelihood, recipe.unit, recipe.evaluation, domains)
+        return ImageEvaluation(*machine, recipe.likelihood, recipe.unit, self.options, domains)
 
     def evaluated_domain(self, name: str) -> EvaluatedDomain:
         """A domain; one with the origin of the training data is not shifted."""
@@ -91,7 +97,7 @@ class ImageExperiment:
     def make_pool(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
         recipe, machine, method = self.recipe, self.run.machine, trained.method
-        options = recipe.evaluation
+        options = self.options
         pool = NetworkPool(
             kind=recipe.likelihood,
             table=method.members(trained.networks),
