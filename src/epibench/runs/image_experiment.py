@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,13 +64,15 @@ class ImageExperiment:
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImagesEvaluated:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
-        return self.evaluation.evaluate(self.drawn(name, trained), failed)
+        return self.evaluation.evaluate(self.drawn(name, trained, failed), failed)
 
-    def drawn(self, name: str, trained: Trained) -> DrawnMethod:
-        """A method's members and draws, unless too many of its networks have failed."""
-        method = trained.method
+    def drawn(self, name: str, trained: Trained, failed: Collection[str] = ()) -> DrawnMethod:
+        """A method's members and draws, unless too many of its networks have failed. failed: methods that have, too."""
+        method, number = trained.method, len(trained.diverged)
         if trained.diverged and (method.diverged == "stop" or not trained.networks):
-            raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
+            same = method.source in failed and trained.without_source == number
+            why = f"they start from those of {method.source}" if same else trained.diverged[0]
+            raise InputError(f"{number} of {method.num_trained} networks failed: {why}")
         return self.make_pool(name, trained)
 
     @cached_property

@@ -103,7 +103,7 @@ class SharedEvaluation:
         evaluation, tasks = self.experiment.evaluation, dict[tuple[str, str], DomainTask]()
         for name in self.run.recipe.methods:
             try:
-                fitted = self.experiment.drawn(name, collect_trained(self.run, name))
+                fitted = self.experiment.drawn(name, collect_trained(self.run, name), self.failed)
             except InputError as error:
                 self.failed[name] = str(error)
                 continue
