@@ -338,6 +338,13 @@ def test_evaluate_refuses_in_one_line(folder, command_line, tmp_path, monkeypatc
     assert (folder / "recipe.json").read_bytes() == before
 
 
+@pytest.mark.parametrize("command", ["evaluate", "merge"])
+def test_a_folder_that_is_not_there_is_no_run(command: str, command_line, tmp_path: Path) -> None:
+    status, said = command_line(command, tmp_path / "run")
+    complaint = f"epibench: {tmp_path}/run: there is no such folder; give that of a run, as runs/street-depth\n"
+    assert (status, said) == (2, complaint)
+
+
 def test_a_domain_that_is_there_already_is_not_evaluated_again(folder, command_line, work) -> None:
     source = read_recipe(folder).data.domains["wild"]
     (folder / "wild.json").write_text(source.model_dump_json())
