@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import time
+import uuid
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,6 +29,7 @@ STATE = ".unfinished.safetensors"
 WEIGHTS = ".safetensors"
 MEMBERS = "members/"
 STRETCHES = ".stretches"
+PROBE = ".writable-"  # an object that is written to see whether one can
 UNPUSHED = ".unpushed"  # a folder with an empty file for every one that is still to be pushed
 LEFT_OUT = ("predictions", "video", "wandb", "mlflow.db", UNPUSHED)  # stay where they were made
 
@@ -170,6 +172,19 @@ def open_mirror(url: str, cache: Path, wanted: Callable[[str], bool] = lambda na
         ) from None
     os.environ[VARIABLE] = f"{mirror.folder}\n{url}"
     return mirror.folder
+
+
+def check_writable() -> None:
+    """Refuse the URL of this process' mirror, if it has one, where nothing can be written: before work is done."""
+    if (mirror := current()) is None:
+        return
+    name = f"{PROBE}{uuid.uuid4().hex}"
+    try:
+        _again(lambda: mirror.storage.pipe_file(mirror._object(name), b""))
+    except OSError as error:
+        raise InputError(f"{mirror.url}: cannot be written ({_in_words(error)}); give another --out") from None
+    with suppress(Exception):  # not allowed to remove anything: then an empty object stays, which nobody reads
+        mirror.storage.rm_file(mirror._object(name))
 
 
 def fetch_current(wanted: Callable[[str], bool] = lambda name: True) -> None:

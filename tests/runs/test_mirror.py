@@ -440,6 +440,22 @@ def test_a_place_that_is_not_there_is_refused(
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("command", ["run", "train"])
+def test_a_place_that_cannot_be_written_is_refused_at_once(command: str, recipe, on_machine, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    url = f"file://{tmp_path}/file/run"
+    status, said = on_machine("one", command, tmp_path / "recipe.json", "--out", url, "--device", "cpu")
+    assert status == 2
+    assert said.splitlines()[-1] == f"epibench: {url}: cannot be written (Not a directory); give another --out"
+    assert not list((tmp_path / "one").rglob("members"))
+
+
+def test_seeing_whether_one_can_write_leaves_nothing(opened, tmp_path: Path) -> None:
+    opened("one")
+    mirror.check_writable()
+    assert not [path for path in (tmp_path / "storage").rglob("*") if path.is_file()]
+
+
 def test_predictions_are_not_stored_there(opened, recipe: Recipe, on_machine, tmp_path: Path) -> None:
     command = ("run", tmp_path / "recipe.json", "--out", f"file://{tmp_path}/storage", "--device", "cpu")
     status, said = on_machine("one", *command, "--set", "evaluation.store=true")

@@ -88,6 +88,7 @@ def opened_run(
     """The run of a recipe in a folder, on a device, by an executor; says what and where it is."""
     reporter = ConsoleReporter()
     reporter.say(f"{recipe.name} in {folder}")
+    mirror.check_writable()
     from epibench.runs.train import open_run
 
     with open_run(recipe, folder, reporter, device, jobs, executor, "--device") as opened:
