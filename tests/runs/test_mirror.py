@@ -456,6 +456,26 @@ def test_seeing_whether_one_can_write_leaves_nothing(opened, tmp_path: Path) -> 
     assert not [path for path in (tmp_path / "storage").rglob("*") if path.is_file()]
 
 
+def test_a_run_at_a_url_is_exported_and_shown(recipe: Recipe, on_machine, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = f"file://{tmp_path}/storage"
+    assert on_machine("one", "run", tmp_path / "recipe.json", "--out", url, "--device", "cpu")[0] == 0
+    status, said = on_machine("two", "export", url, "--csv", tmp_path / "tables")
+    assert status == 0, said
+    assert (tmp_path / "tables" / "summary.csv").is_file()
+    assert not list((tmp_path / "two").rglob("*.safetensors"))  # what tables are made of is enough
+    status, said = on_machine("three", "video", url, "--on", "wild", "--frames", 1, "--out", tmp_path / "frames")
+    assert status == 0, said
+    assert (tmp_path / "frames" / "frame-000000.png").is_file()
+    assert not Path("file:").exists()
+
+
+def test_predictions_at_a_url_are_refused_as_such(on_machine) -> None:
+    complaint = "stores are read from local files alone; fetch it, and give the folder or file"
+    status, said = on_machine("one", "score", "s3://bucket/a.zarr")
+    assert (status, said.strip()) == (2, f"epibench: s3://bucket/a.zarr: {complaint}")
+
+
 def test_predictions_are_not_stored_there(opened, recipe: Recipe, on_machine, tmp_path: Path) -> None:
     command = ("run", tmp_path / "recipe.json", "--out", f"file://{tmp_path}/storage", "--device", "cpu")
     status, said = on_machine("one", *command, "--set", "evaluation.store=true")
