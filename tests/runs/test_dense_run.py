@@ -578,6 +578,15 @@ def test_too_few_left_for_a_size_are_an_error_that_says_so(cache: Path, tmp_path
     assert results["failed"]["ensemble"].startswith(words)
 
 
+def test_a_method_of_single_networks_says_that_its_m_is_1(cache: Path, tmp_path: Path) -> None:
+    results = carry_out(small_dense(cache, 'methods=["swa"]', "members=[2]"), tmp_path / "run")
+    assert list(results["summary"]["swa"]["clean"]) == ["1"]
+    note = "It has no members that predict together: M is 1, and not 2."
+    assert results["methods"]["swa"]["notes"] == [note]
+    results = carry_out(small_dense(cache, 'methods=["swa"]', "members=[1,2]"), tmp_path / "run")
+    assert results["methods"]["swa"]["notes"] == []
+
+
 def test_predictions_that_are_not_finite_fail_their_method(cache: Path, tmp_path: Path, monkeypatch) -> None:
     load = Checkpoints.load_weights
 
