@@ -23,6 +23,7 @@ from epibench.results import load_results
 from epibench.runs import train, trainers
 from epibench.runs.evaluations import all_results, kind_of
 from epibench.street import StreetDataset
+from label_files import random_values, save, save_image
 
 Call = Callable[..., tuple[int, str]]
 NUMBERS = ("methods", "summary", "curves", "draws", "overlap", "domains", "pictures", "training")
@@ -178,6 +179,28 @@ def test_a_setting_without_effect_on_a_cpu_makes_no_other_evaluation(folder, com
     assert (work.trained, work.passes) == ([], {})
     assert numbers(folder) == before
     assert not (folder / "evaluations").exists()
+
+
+def test_other_data_at_another_place_are_evaluated_and_the_same_are_not(folder, command_line, work, tmp_path) -> None:
+    for place, seed in (("here", 1), ("moved", 1), ("other", 2)):
+        for number in range(2):
+            save_image(tmp_path / place / f"own/images/{number}.png", (32, 64), seed + number)
+            save(tmp_path / place / f"own/labels/{number}.png", random_values([0, 1, 255], (32, 64), number))
+    source = {"kind": "folder", "root": "own", "classes": ["road", "sky"]}
+    setting = ("--set", f"data.domains.own={json.dumps(source)}")
+
+    def evaluate(place: str) -> tuple[dict[str, int], Any]:
+        work.again()
+        status, said = command_line("evaluate", folder, "--set", f"data.root={tmp_path / place}", *setting)
+        assert status == 0, said
+        return dict(work.passes), numbers(folder)["summary"]["ensemble"]["own"]
+
+    first, found = evaluate("here")
+    assert first == {"ensemble": 5 * 2, "mc_dropout": 8 * 2}
+    assert evaluate("moved") == ({}, found)
+    again, other = evaluate("other")
+    assert again == first
+    assert other != found
 
 
 def test_m_and_draws_are_asked_anew_of_the_same_networks(folder, cache, command_line, work, tmp_path) -> None:

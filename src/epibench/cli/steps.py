@@ -116,8 +116,11 @@ def belongs(results: RunResults, recipe: Recipe) -> bool:
     from epibench.recipes import DenseRecipe
     from epibench.recipes.settings import fixed
 
-    if isinstance(recipe, DenseRecipe) and results.data_versions != recipe.data.versions:
-        return False  # the street, or a class table, is another now
+    if isinstance(recipe, DenseRecipe):
+        if results.data_versions != recipe.data.versions:
+            return False  # the street, or a class table, is another now
+        if results.recipe.get("data") != recipe.model_dump(mode="json")["data"]:
+            return False  # the same data elsewhere, or other: what is kept of every domain tells
     return fixed(results.recipe) == fixed(recipe.model_dump(mode="json"))
 
 

@@ -94,7 +94,9 @@ class ImageExperiment:
         data, source = self.data.domains[name], self.recipe.data.domains[name]
         settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
         role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
-        return EvaluatedDomain(data, source.label, role, [settings, source.version, len(data.samples)], source.shift)
+        identity = [settings, source.version, len(data.samples)]
+        in_files = getattr(source, "root", None) is not None
+        return EvaluatedDomain(data, source.label, role, identity, source.shift, in_files=in_files)
 
     def make_pool(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
