@@ -154,6 +154,17 @@ def test_a_second_call_trains_nothing(ran, capfd):
     assert "ensemble: 2 of 2 networks trained already" in listening.said
 
 
+def test_the_folder_of_a_run_is_gone_on_with(ran, tmp_path, monkeypatch):
+    folder, results, _ = ran
+    monkeypatch.chdir(tmp_path)
+    listening = Listening()
+    again = epibench.run(folder, device="cpu", progress=listening)
+    assert again.summary == results.summary
+    assert "ensemble: 2 of 2 networks trained already" in listening.said
+    assert epibench.train(str(folder), device="cpu") == folder
+    assert not list(tmp_path.iterdir())
+
+
 def test_settings_can_be_texts_and_a_recipe_an_object(ran, tmp_path):
     from epibench.recipes import find_recipe
 

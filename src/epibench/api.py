@@ -41,8 +41,8 @@ def run(
     Methods that failed are in `failed` of the results; if all did, it is an error.
 
     Args:
-        recipe: the name of a recipe, a recipe file (.json), or a recipe
-        out: the folder of the run, which keeps everything; `runs/RECIPE` by default
+        recipe: the name of a recipe, a recipe file (.json), the folder of a run, or a recipe
+        out: the folder of the run, which keeps everything; by default `runs/RECIPE`, or the folder that was given
         settings: as `--set`: `{"seed": 3, "sgld.num_epochs": 9600}`, or `["seed=3", …]`
         device: `auto`, `cpu` or `cuda`
         executor: `local`, or `ray` for the nodes of a Ray cluster (docs/scaling.md)
@@ -103,12 +103,12 @@ def opened_run(
         raise InputError(
             f"out {out}: give a local folder; runs at a URL are for the command, as epibench run --out URL"
         )
-    from epibench.recipes import Recipe, apply_settings, find_recipe
+    from epibench.recipes import Recipe, apply_settings, default_folder, find_recipe
     from epibench.runs.machine import open_run
 
-    chosen = recipe if isinstance(recipe, Recipe) else find_recipe(os.fspath(recipe))
-    chosen = apply_settings(chosen, as_texts(settings))
-    folder = Path("runs", chosen.name) if out is None else Path(out)
+    given = recipe if isinstance(recipe, Recipe) else os.fspath(recipe)
+    chosen = apply_settings(given if isinstance(given, Recipe) else find_recipe(given), as_texts(settings))
+    folder = default_folder(given, chosen) if out is None else Path(out)
     with open_run(chosen, folder, reporter_of(progress), device, jobs, executor) as opened:
         yield opened
 

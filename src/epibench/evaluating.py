@@ -23,7 +23,15 @@ from epibench.progress import Reporter
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import GivenEvaluation, GivenSettings, check_folder, evaluation_options
-from epibench.runs.given_inputs import DEFAULT_NAME, open_models, python_domains, python_model, with_classes
+from epibench.runs.given_inputs import (
+    DEFAULT_NAME,
+    PYTHON,
+    named_data,
+    open_models,
+    python_domains,
+    python_model,
+    with_classes,
+)
 from epibench.runs.machine import Machine
 
 
@@ -66,7 +74,8 @@ def evaluate(
         raise InputError(f"task: '{task}' is unknown; give {' or '.join(get_args(Task))}")
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        check_folder(folder)
+        check_folder(folder, "out")
+        named, task = named_data(data, task or ("depth" if depth else None))
         folder.mkdir(parents=True, exist_ok=True)
         machine = Machine.of(
             torch.device(_device_of(models) if device in (None, "auto") else resolve_device(str(device))), None
@@ -75,7 +84,7 @@ def evaluate(
         given = _models(models, model_format, task, machine, table)
         before = _modes(given)
         stack.callback(_restore, before)
-        domains = python_domains(data, in_domain, task, ignore_index, table)
+        domains = python_domains(named, in_domain, task, ignore_index, table)
         question = GivenSettings(
             None if members is None else tuple(members),
             draws,
@@ -84,7 +93,7 @@ def evaluate(
             rate,
             (views,) if isinstance(views, str) else tuple(views),
             unit,
-            depth or task == "depth" or any(_is_depth(domain.identity) for domain in domains.values()),
+            depth or task == "depth",
             None if out is None else Path(out).name,
             options,
         )
@@ -110,7 +119,7 @@ def _models(
             model if classes is None or model.classes is not None else with_classes(model, classes)
             for number, each in enumerate(several)
             for model in (
-                open_models(each, task, machine)
+                open_models(each, task, machine, PYTHON)
                 if isinstance(each, str)
                 else [python_model(each, number, model_format)]
             )
@@ -144,8 +153,3 @@ def _modes(given: Mapping[str, Sequence[GivenModel]]) -> list[tuple[nn.Module, b
 def _restore(modes: Sequence[tuple[nn.Module, bool]]) -> None:
     for module, mode in modes:
         module.training = mode
-
-
-def _is_depth(identity: Sequence[Any] | None) -> bool:
-    settings = identity[0] if identity else None
-    return isinstance(settings, dict) and settings.get("kind") in ("kitti", "virtual_kitti")

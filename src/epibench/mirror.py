@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import time
+import uuid
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,12 +23,13 @@ from typing import Any, TypeVar
 from epibench.errors import InputError
 
 Value = TypeVar("Value")
-VARIABLE = "EPIBENCH_MIRROR"  # the folder and the URL, for this process and those that it starts
+VARIABLE = "EPIBENCH_MIRROR"  # the folder and, in a second line, the URL, for this process and those that it starts
 WAITS = (1.0, 4.0, 15.0)  # seconds before a request that failed is made again
 STATE = ".unfinished.safetensors"
 WEIGHTS = ".safetensors"
 MEMBERS = "members/"
 STRETCHES = ".stretches"
+PROBE = ".writable-"  # an object that is written to see whether one can
 UNPUSHED = ".unpushed"  # a folder with an empty file for every one that is still to be pushed
 LEFT_OUT = ("predictions", "video", "wandb", "mlflow.db", UNPUSHED)  # stay where they were made
 
@@ -168,8 +170,21 @@ def open_mirror(url: str, cache: Path, wanted: Callable[[str], bool] = lambda na
         raise InputError(
             f"{url}: cannot be read ({_in_words(error)}); is the address right, and are you let in?"
         ) from None
-    os.environ[VARIABLE] = f"{mirror.folder} {url}"
+    os.environ[VARIABLE] = f"{mirror.folder}\n{url}"
     return mirror.folder
+
+
+def check_writable() -> None:
+    """Refuse the URL of this process' mirror, if it has one, where nothing can be written: before work is done."""
+    if (mirror := current()) is None:
+        return
+    name = f"{PROBE}{uuid.uuid4().hex}"
+    try:
+        _again(lambda: mirror.storage.pipe_file(mirror._object(name), b""))
+    except OSError as error:
+        raise InputError(f"{mirror.url}: cannot be written ({_in_words(error)}); give another --out") from None
+    with suppress(Exception):  # not allowed to remove anything: then an empty object stays, which nobody reads
+        mirror.storage.rm_file(mirror._object(name))
 
 
 def fetch_current(wanted: Callable[[str], bool] = lambda name: True) -> None:
@@ -213,7 +228,7 @@ def forget_mirror() -> None:
 
 def current() -> Mirror | None:
     """The mirror that this process, or the one that started it, has opened."""
-    folder, _, url = os.environ.get(VARIABLE, "").rpartition(" ")
+    folder, _, url = os.environ.get(VARIABLE, "").partition("\n")
     return Mirror(Path(folder), url) if folder else None
 
 

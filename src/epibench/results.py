@@ -201,10 +201,11 @@ class Shown(Part):
         return _shown_by("tidy.frame")(self, table)
 
     def plot(self, name: str, domain: str | None = None, members: int | None = None) -> Any:
-        """A metric over M, `kl`, or a curve at an M (`coverage`, `sparsification_error`), as a drawing.
+        """A metric over M, `kl`, or a curve at an M, as a drawing.
 
-        A notebook shows it; `save(path)` writes it as .svg or .pdf. domain: may be left out where there is one;
-        members: the M of a curve, by default the largest of each method.
+        Curves: `coverage`, of classes `reliability`, of several methods `sparsification_error`. A notebook shows it;
+        `save(path)` writes it as .svg or .pdf. domain: may be left out where there is one; members: the M of a curve,
+        by default the largest of each method.
         """
         return _shown_by("notebook.plot")(self, name, domain, members)
 

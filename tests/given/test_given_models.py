@@ -18,6 +18,7 @@ from epibench import evaluate
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.members.formats import ModelFormat
+from epibench.members.given import GivenPool
 from epibench.results import RunResults, load_results
 from epibench.store import open_store, write_store
 
@@ -422,6 +423,30 @@ def test_wrong_commands_are_one_line(arguments: list[str], words: str, tmp_path:
     assert errors.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("model", "data", "words"),
+    [
+        ("what.xyz", "street:clean,num_images=1", "data: a: may have depth or classes; give task='segmentation' or"),
+        ("what.xyz", "folder:nowhere,classes=camvid", "models: what.xyz: not understood"),
+        ("x.pt,broken", "folder:nowhere,classes=camvid", "models: x.pt,broken: 'broken' is no setting"),
+        ("x.pt", "moon", "data: a=moon: there is no kind of data set 'moon'"),
+        ("x.pt,network=outside_networks:OutsideNetwork", "kitti", "data: a: where is the data?"),
+    ],
+)
+def test_complaints_in_python_name_what_was_given_there(model: str, data: str, words: str, tmp_path: Path) -> None:
+    torch.save({}, tmp_path / "x.pt")
+    with pytest.raises(InputError) as refused:
+        evaluate(model.replace("x.pt", f"{tmp_path}/x.pt"), {"a": data})
+    assert words in str(refused.value).replace(f"{tmp_path}/", "")
+    assert "--" not in str(refused.value)
+
+
+def test_a_folder_that_holds_something_else_is_named_as_it_was_given(networks: Networks, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InputError, match=f"^out {tmp_path} is not empty"):
+        evaluate(networks[0], OutsideData(1), out=tmp_path)
+
+
 def test_a_picture_is_what_a_data_set_shows() -> None:
     image, classes = make_picture(0)
     assert image.shape == (*SIZE, 3)
@@ -463,6 +488,29 @@ def test_an_error_on_a_later_image_leaves_the_other_methods(networks: Networks, 
     results = evaluate({"picky": picky, "fine": networks[0]}, data, out=tmp_path)
     assert list(results.methods) == ["fine"]
     assert "a multiple of 28" in " ".join(results.failed.values())
+
+
+def test_models_that_fail_leave_the_memory_to_the_others(networks: Networks, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten = list[str]()
+    forget = GivenPool.forget
+    monkeypatch.setattr(GivenPool, "forget", lambda pool: forgotten.append(pool.models[0].name) or forget(pool))
+    image, classes = OutsideData(1)[0]
+    data = [(image, classes), (image[..., :20], classes[:, :20])]
+
+    def picky(image: Tensor) -> Tensor:
+        if image.shape[-1] != SIZE[1]:
+            raise ValueError("a multiple of 28 is needed")
+        return networks[0](image)
+
+    evaluate({"picky": picky, "fine": networks[0]}, data, pictures=0)
+    assert forgotten == ["model 0", "OutsideNetwork 0"]
+
+
+def test_a_single_class_in_common_is_nothing_to_evaluate(networks: Networks, folders: Folders) -> None:
+    names = 'classes=["dark","other","another"]'
+    data = f"folder:{folders['plain']},images=images,labels=labels,{names}"
+    with pytest.raises(InputError, match="val: only 'dark' is common, so that there is nothing to tell apart"):
+        evaluate(networks[0], {"val": data}, classes=NAMED)
 
 
 def test_names_become_files_and_are_checked(networks: Networks) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
 from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
+from epibench.street import StreetDataset
+from epibench.street.export import export
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
@@ -104,13 +107,34 @@ def test_a_relative_depth_is_refused(tmp_path: Path, images: Path) -> None:
         evaluate(f"hf:{tmp_path}", {"kitti": "kitti:nowhere"}, task="depth")
 
 
-def test_a_metric_depth_is_evaluated_as_a_loop_has_it(tmp_path: Path) -> None:
+def depth_model(folder: Path) -> Any:
+    """A small network of depth, written into a folder."""
     torch.manual_seed(0)
     config = transformers.GLPNConfig(
         depths=[1, 1, 1, 1], hidden_sizes=[8, 8, 16, 16], num_attention_heads=[1, 1, 2, 2], decoder_hidden_size=8
     )
     model = transformers.GLPNForDepthEstimation(config).eval()
-    model.save_pretrained(tmp_path)
+    model.save_pretrained(folder)
+    return model
+
+
+def test_data_says_what_a_model_is_for(tmp_path: Path) -> None:
+    depth_model(tmp_path / "model")
+    list(export(StreetDataset("depth", length=2, size=(64, 96)), "kitti", tmp_path / "kitti"))
+    data = f"kitti:{tmp_path}/kitti,crop=null"
+    results = evaluate(f"hf:{tmp_path}/model,image_max=1", {"val": data}, pictures=0)
+    assert (results.problem, results.unit) == ("depth-completion", "m")
+
+
+def test_numbers_that_are_metres_are_for_a_network_of_depth(tmp_path: Path) -> None:
+    depth_model(tmp_path)
+    data = [(torch.zeros(3, 64, 96, dtype=torch.uint8), torch.ones(64, 96))]
+    results = evaluate(f"hf:{tmp_path},image_max=1", data, depth=True, pictures=0)
+    assert results.problem == "depth-completion"
+
+
+def test_a_metric_depth_is_evaluated_as_a_loop_has_it(tmp_path: Path) -> None:
+    model = depth_model(tmp_path)
     images = torch.randint(0, 256, (3, 3, 64, 96), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         predicted = model(pixel_values=images.float() / 255).predicted_depth

@@ -140,6 +140,28 @@ def test_differences_of_two_recipes_are_named_with_both_values() -> None:
     assert list(differences(there, there)) == []
 
 
+@pytest.mark.parametrize("value", ["-1", "[1]", '{"a":1}', "null"])
+def test_of_a_value_of_several_kinds_no_kind_is_named(value: str) -> None:
+    with pytest.raises(InputError) as error:
+        apply_settings(RECIPES["street-depth"], [f"training.cache={value}"])
+    assert str(error.value).startswith("training.cache: should be ")
+    assert "or should be 'auto'" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting", "told"),
+    [
+        ("street-depth-methods", "tta.views=flip", """tta.views: should be a list, as tta.views=["identity","flip"]"""),
+        ("toy-regression", "members=2", "members: should be a list, as members=[8,16,"),
+        ("street-depth", "evaluation.window=3", "evaluation.window: should be a list, not 3"),
+    ],
+)
+def test_how_a_list_is_written_is_shown(recipe: str, setting: str, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        apply_settings(RECIPES[recipe], [setting])
+    assert str(error.value).startswith(told)
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

@@ -1,5 +1,6 @@
 """`epibench export`: what it writes, what it never writes over, and how it refuses."""
 
+import csv
 import hashlib
 import json
 import subprocess
@@ -13,6 +14,7 @@ import pandas
 import pytest
 
 from epibench.cli import main
+from epibench.runs.evaluations import keep_results
 
 COMMAND = "import sys; sys.argv[1:] = {}; from epibench.cli import main; main()"
 
@@ -62,6 +64,20 @@ def test_runs_of_one_recipe_are_told_apart_by_their_folders(export, given: Path,
     assert export(given / "toy", tmp_path / "again", "--csv", tmp_path / "out")[0] == 0
     sources = set(pandas.read_csv(tmp_path / "out" / "summary.csv")["source"])
     assert sources == {"toy-regression-momentum (toy)", "toy-regression-momentum (again)"}
+
+
+def test_of_several_evaluations_the_exported_one_is_named(export, tmp_path: Path) -> None:
+    folder, results = tmp_path / "run", fake_dense_run.small()
+    for precision in ("32-true", "bf16-mixed"):
+        recipe = {**results.recipe, "evaluation": {"precision": precision}}
+        keep_results(folder, results.model_copy(update={"recipe": recipe}))
+    before = folder / "evaluations" / "default.json"
+    for path, name in ((folder, "bf16-mixed"), (folder / "results.json", "bf16-mixed"), (before, "default")):
+        out = tmp_path / "out" / path.stem
+        assert export(path, "--csv", out, "--latex", out)[0] == 0
+        sources = {row["source"] for row in csv.DictReader((out / "summary.csv").read_text().splitlines())}
+        assert [source.partition(" ")[2] for source in sources] == [f"({name})"]
+        assert all(f"({name})" in table.read_text() for table in out.glob("*.tex") if table.name != "preview.tex")
 
 
 def test_all_kinds_into_one_folder_and_again(export, given: Path, tmp_path: Path) -> None:

@@ -72,6 +72,35 @@ def test_curves_at_an_m(name: str) -> None:
     assert len(drawings) == 3
 
 
+def test_reliability_of_classes_at_an_m() -> None:
+    results = fake_dense_run.segmentation()
+    drawings = {results.plot("reliability", "clean", m).svg for m in (None, 1, 4)}
+    assert len(drawings) == 3
+    assert all(facts.label in drawing for facts in results.methods.values() for drawing in drawings)
+
+
+def test_reliability_of_one_method_is_its_diagram() -> None:
+    results = fake_results.three_categorical()
+    alone = results.model_copy(update={"files": results.files[:1]})
+    assert "share of pixels" in alone.plot("reliability").svg
+
+
+@pytest.mark.parametrize(
+    ("results", "offered", "missing"),
+    [
+        (fake_dense_run.segmentation(), ["reliability", "sparsification_error"], "coverage"),
+        (fake_dense_run.depth(), ["coverage", "sparsification_error"], "reliability"),
+    ],
+)
+def test_only_curves_that_there_are_are_offered(results: RunResults, offered: list[str], missing: str) -> None:
+    with pytest.raises(InputError) as refused:
+        results.plot("nothing", "clean")
+    names = re.split(r"there are |, ", str(refused.value))
+    assert [name for name in names if name in ("coverage", "reliability", "sparsification_error")] == offered
+    with pytest.raises(InputError, match=f"these results have no such curves.*; there are {' and '.join(offered)}$"):
+        results.plot(missing, "clean")
+
+
 def test_the_kl_of_a_toy_problem() -> None:
     assert "noise floor" in fake_run.regression().plot("kl").svg
 

@@ -102,6 +102,20 @@ def test_one_at_chance_does_not_take_the_lead_from_another() -> None:
     assert [bar["note"].split()[0] for bar in found.card["bars"]] == ["chance", "chance"]
 
 
+@pytest.mark.parametrize(
+    ("mean", "start"),
+    [
+        (0.5, "At M = 4, single (M = 1) ranks errors best"),
+        (1.01, "At M = 4, A and single (M = 1) cannot be told apart"),
+        (2.0, "At M = 4, A ranks errors best"),
+    ],
+)
+def test_a_method_of_one_member_is_named_with_its_own_m(mean: float, start: str) -> None:
+    several = entry("A", {1: (1.1, 0.1, 4), 4: (1.0, 0.1, 4)})
+    found = verdict("ause", [several, entry("single", {1: (mean, 0.1, 4)})])
+    assert finding([found]).replace("\u00a0", " ").startswith(start)
+
+
 def test_entries_without_a_common_m_are_ranked_at_their_own() -> None:
     found = verdict("ause", [entry("A", {4: (1.0, 0.1, 4)}), entry("B", {8: (2.0, 0.1, 4)})])
     assert "M = 4 and M = 8" in words(found)

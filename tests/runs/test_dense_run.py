@@ -533,6 +533,23 @@ def test_one_network_that_diverges_stops_its_method(cache: Path, tmp_path: Path,
     assert results["failed"]["ensemble"].startswith("1 of 3 networks failed: ensemble: network 1: the loss became NaN")
 
 
+def test_why_a_source_failed_is_told_once(cache: Path, tmp_path: Path) -> None:
+    starting = ("pruned.num_members=2", "laplace.num_networks=2", "members=[1]")
+    hot = ("ensemble.num_members=2", "ensemble.learning_rate=1e6", "ensemble.optimiser=sgd")
+    reporter = Silent()
+    recipe = small_dense(cache, 'methods=["ensemble","pruned","laplace"]', *hot, *starting)
+    results = carry_out(recipe, tmp_path / "run", reporter=reporter)
+    for network in range(2):
+        told = [text for text in reporter.said if f"ensemble: network {network}: the loss became NaN" in text]
+        assert [text for text in told if " failed: " not in text] == told[:1]
+    short = "2 of 2 networks failed: they start from those of ensemble"
+    assert (results["failed"]["pruned"], results["failed"]["laplace"]) == (short, short)
+    # A recipe without that method says nothing else of it.
+    alone = small_dense(cache, 'methods=["pruned","laplace"]', *hot, *starting)
+    results = carry_out(alone, tmp_path / "run")
+    assert "(ensemble: network 0: the loss became NaN" in results["failed"]["pruned"]
+
+
 def test_networks_that_diverge_can_be_left_out(cache: Path, tmp_path: Path, second_diverges) -> None:
     settings = ('methods=["ensemble"]', "ensemble.diverged=drop")
     results = carry_out(small_dense(cache, *settings), tmp_path / "run")
@@ -559,6 +576,15 @@ def test_too_few_left_for_a_size_are_an_error_that_says_so(cache: Path, tmp_path
     results = carry_out(small_dense(cache, *settings), tmp_path / "run")
     words = "ensemble: 1 of 3 networks diverged; M = 3 is impossible"
     assert results["failed"]["ensemble"].startswith(words)
+
+
+def test_a_method_of_single_networks_says_that_its_m_is_1(cache: Path, tmp_path: Path) -> None:
+    results = carry_out(small_dense(cache, 'methods=["swa"]', "members=[2]"), tmp_path / "run")
+    assert list(results["summary"]["swa"]["clean"]) == ["1"]
+    note = "It has no members that predict together: M is 1, and not 2."
+    assert results["methods"]["swa"]["notes"] == [note]
+    results = carry_out(small_dense(cache, 'methods=["swa"]', "members=[1,2]"), tmp_path / "run")
+    assert results["methods"]["swa"]["notes"] == []
 
 
 def test_predictions_that_are_not_finite_fail_their_method(cache: Path, tmp_path: Path, monkeypatch) -> None:

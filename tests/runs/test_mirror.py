@@ -171,10 +171,16 @@ def opened(tmp_path: Path):
     return make
 
 
+def test_folders_and_urls_may_have_spaces(tmp_path: Path) -> None:
+    folder = mirror.open_mirror(f"file://{tmp_path}/my storage/a run", tmp_path / "my cache")
+    files.write_bytes(folder / "results.json", b"results")
+    assert (tmp_path / "my storage/a run/results.json").read_bytes() == b"results"
+
+
 def test_of_trained_weights_the_first_wins_and_the_second_takes_them_over(bucket: str, tmp_path: Path) -> None:
     folders = [mirror.open_mirror(f"{bucket}/run", tmp_path / name) for name in ("one", "two")]
     for content, folder in zip((b"first", b"second"), folders, strict=True):
-        os.environ[mirror.VARIABLE] = f"{folder} {bucket}/run"
+        os.environ[mirror.VARIABLE] = f"{folder}\n{bucket}/run"
         files.write_bytes(folder / "members/map/0000.safetensors", content)
         files.write_bytes(folder / "results.json", content)
     assert (folders[1] / "members/map/0000.safetensors").read_bytes() == b"first"
@@ -244,8 +250,8 @@ def test_a_task_elsewhere_fetches_what_it_needs(opened, tmp_path: Path, monkeypa
     for name in ("recipe.json", "evaluation/ensemble/clean.stretches/000000.safetensors", *names):
         files.write_bytes(here / name, b"content")
     other = tmp_path / "other"  # made by the task: its node has no such folder
-    url = os.environ[mirror.VARIABLE].rpartition(" ")[2]
-    monkeypatch.setenv(mirror.VARIABLE, f"{other} {url}")
+    url = os.environ[mirror.VARIABLE].rpartition("\n")[2]
+    monkeypatch.setenv(mirror.VARIABLE, f"{other}\n{url}")
     mirror.fetch_current(lambda name: mirror.is_read(name, ("members/ensemble/0001",)))
     assert (other / "recipe.json").read_bytes() == b"content"
     assert (other / names[1]).exists()
@@ -254,7 +260,7 @@ def test_a_task_elsewhere_fetches_what_it_needs(opened, tmp_path: Path, monkeypa
     mirror.fetch_current()
     assert (other / names[0]).exists()
     files.write_bytes(other / "evaluation/ensemble/clean.stretches/000001.safetensors", b"more")
-    monkeypatch.setenv(mirror.VARIABLE, f"{here} {url}")
+    monkeypatch.setenv(mirror.VARIABLE, f"{here}\n{url}")
     mirror.fetch_current()
     assert (here / "evaluation/ensemble/clean.stretches/000001.safetensors").read_bytes() == b"more"
 
@@ -316,7 +322,7 @@ def test_a_newer_file_of_another_machine_stays(opened, tmp_path: Path) -> None:
     one = opened("one")
     files.write_bytes(one / "results.json", b"old")
     files.write_bytes(opened("two") / "results.json", b"newer")
-    os.environ[mirror.VARIABLE] = f"{one} file://{tmp_path}/storage"
+    os.environ[mirror.VARIABLE] = f"{one}\nfile://{tmp_path}/storage"
     mirror.close_mirror()
     assert (tmp_path / "storage/results.json").read_bytes() == b"newer"
 
@@ -336,7 +342,7 @@ def test_what_others_have_finished_is_not_pushed_again(opened, unreachable, tmp_
     finished = ["evaluation/map/clean-0f.json", "members/map/0001.safetensors"]
     for name in finished:
         files.write_bytes(two / name, b"finished")
-    os.environ[mirror.VARIABLE] = f"{one} file://{tmp_path}/storage"
+    os.environ[mirror.VARIABLE] = f"{one}\nfile://{tmp_path}/storage"
     mirror.close_mirror()
     there = [path for path in (tmp_path / "storage").rglob("*") if path.is_file()]
     assert sorted(path.relative_to(tmp_path / "storage").as_posix() for path in there) == finished
@@ -432,6 +438,42 @@ def test_a_place_that_is_not_there_is_refused(
     assert complaint.startswith("epibench: ")
     assert message in complaint
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", ["run", "train"])
+def test_a_place_that_cannot_be_written_is_refused_at_once(command: str, recipe, on_machine, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    url = f"file://{tmp_path}/file/run"
+    status, said = on_machine("one", command, tmp_path / "recipe.json", "--out", url, "--device", "cpu")
+    assert status == 2
+    assert said.splitlines()[-1] == f"epibench: {url}: cannot be written (Not a directory); give another --out"
+    assert not list((tmp_path / "one").rglob("members"))
+
+
+def test_seeing_whether_one_can_write_leaves_nothing(opened, tmp_path: Path) -> None:
+    opened("one")
+    mirror.check_writable()
+    assert not [path for path in (tmp_path / "storage").rglob("*") if path.is_file()]
+
+
+def test_a_run_at_a_url_is_exported_and_shown(recipe: Recipe, on_machine, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = f"file://{tmp_path}/storage"
+    assert on_machine("one", "run", tmp_path / "recipe.json", "--out", url, "--device", "cpu")[0] == 0
+    status, said = on_machine("two", "export", url, "--csv", tmp_path / "tables")
+    assert status == 0, said
+    assert (tmp_path / "tables" / "summary.csv").is_file()
+    assert not list((tmp_path / "two").rglob("*.safetensors"))  # what tables are made of is enough
+    status, said = on_machine("three", "video", url, "--on", "wild", "--frames", 1, "--out", tmp_path / "frames")
+    assert status == 0, said
+    assert (tmp_path / "frames" / "frame-000000.png").is_file()
+    assert not Path("file:").exists()
+
+
+def test_predictions_at_a_url_are_refused_as_such(on_machine) -> None:
+    complaint = "stores are read from local files alone; fetch it, and give the folder or file"
+    status, said = on_machine("one", "score", "s3://bucket/a.zarr")
+    assert (status, said.strip()) == (2, f"epibench: s3://bucket/a.zarr: {complaint}")
 
 
 def test_predictions_are_not_stored_there(opened, recipe: Recipe, on_machine, tmp_path: Path) -> None:

@@ -29,8 +29,24 @@ package = types.ModuleType("epibench.runs")
 package.__path__ = [str(Path(epibench.__file__).parent / "runs")]
 sys.modules["epibench.runs"] = package
 
+from epibench import stopping
 from epibench.errors import InputError
 from epibench.runs.processes import run_jobs
+
+
+def save_together(out, send):
+    # Ask to be stopped, and save only once both processes were told.
+    with stopping.in_steps():
+        send(["stop", 0])
+        while not stopping.asked():
+            time.sleep(0.01)
+        (out / f"told-{os.getpid()}").touch()
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            if len(list(out.glob("told-*"))) == 2:
+                (out / f"saved-{os.getpid()}").touch()
+                break
+            time.sleep(0.01)
 
 
 def work(job, send):
@@ -46,6 +62,8 @@ def work(job, send):
         os.kill(os.getpid(), signal.SIGKILL)
     if job == "silent":
         time.sleep(30)
+    if job == "saving":
+        save_together(Path(sys.argv[1]), send)
     while job == "endless":
         time.sleep(0.05)
         send([job, 0])
@@ -58,10 +76,12 @@ if __name__ == "__main__":
         received.append([number, content])
         if content[0] == "process":
             (out / f"began-{number}").touch()
+        if content[0] == "stop" and sum(each[0] == "stop" for _, each in received) == 2:
+            raise stopping.Stopped
 
     try:
         found["errors"] = run_jobs(sys.argv[2:], work, 2, receive)
-    except Exception as error:
+    except (Exception, stopping.Stopped) as error:
         found["raised"] = [type(error).__name__, str(error)]
     places = {content[1] for _, content in received if content[0] == "process"}
     found |= {"received": received, "here": os.getpid(), "places": sorted(places)}
@@ -132,6 +152,12 @@ def test_a_process_that_fails_ends_the_others(job: str, tmp_path: Path) -> None:
     found = run_in_two_processes(tmp_path / "jobs", "endless", job)
     assert found["raised"][0] == "JobFailedError"
     assert not any(alive(place) for place in found["places"])
+
+
+def test_processes_that_are_stopped_save_at_the_same_time(tmp_path: Path) -> None:
+    found = run_in_two_processes(tmp_path / "jobs", "saving", "saving")
+    assert found["raised"][0] == "Stopped"
+    assert len(list((tmp_path / "jobs").glob("saved-*"))) == 2
 
 
 @pytest.mark.parametrize(

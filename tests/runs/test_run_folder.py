@@ -34,6 +34,14 @@ def test_the_same_recipe_may_come_again(tmp_path: Path) -> None:
     assert (folder.path / "recipe.json").read_bytes() == before
 
 
+def test_a_folder_that_cannot_be_written_is_refused_though_its_recipe_is_the_same(tmp_path: Path, monkeypatch) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.claim(small())
+    monkeypatch.setattr(os, "access", lambda path, mode: path != folder.path)
+    with pytest.raises(InputError, match=r"^--out \S+/run: cannot be written to; give another --out$"):
+        folder.claim(small())
+
+
 def claimed(tmp_path: Path, recipe: ToyRecipe) -> RunFolder:
     """A folder with what may be networks of SGLD."""
     folder = RunFolder(tmp_path / "run")

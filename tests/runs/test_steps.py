@@ -23,6 +23,7 @@ from epibench.results import load_results
 from epibench.runs import machine, trainers
 from epibench.runs.evaluations import all_results, settings_name
 from epibench.street import StreetDataset
+from label_files import random_values, save, save_image
 
 Call = Callable[..., tuple[int, str]]
 NUMBERS = ("methods", "summary", "curves", "draws", "overlap", "domains", "pictures", "training")
@@ -170,6 +171,36 @@ def test_other_settings_of_evaluation_train_nothing(
     assert (work.trained, work.passes) == ([], {})
     assert numbers(folder) == before
     assert [path.name for path in (folder / "evaluations").iterdir()] == [f"{key}={value}.json"]
+
+
+def test_a_setting_without_effect_on_a_cpu_makes_no_other_evaluation(folder, command_line, work) -> None:
+    before = numbers(folder)
+    assert command_line("evaluate", folder, "--device", "cpu", "--set", "evaluation.cuda_graphs=true")[0] == 0
+    assert (work.trained, work.passes) == ([], {})
+    assert numbers(folder) == before
+    assert not (folder / "evaluations").exists()
+
+
+def test_other_data_at_another_place_are_evaluated_and_the_same_are_not(folder, command_line, work, tmp_path) -> None:
+    for place, seed in (("here", 1), ("moved", 1), ("other", 2)):
+        for number in range(2):
+            save_image(tmp_path / place / f"own/images/{number}.png", (32, 64), seed + number)
+            save(tmp_path / place / f"own/labels/{number}.png", random_values([0, 1, 255], (32, 64), number))
+    source = {"kind": "folder", "root": "own", "classes": ["road", "sky"]}
+    setting = ("--set", f"data.domains.own={json.dumps(source)}")
+
+    def evaluate(place: str) -> tuple[dict[str, int], Any]:
+        work.again()
+        status, said = command_line("evaluate", folder, "--set", f"data.root={tmp_path / place}", *setting)
+        assert status == 0, said
+        return dict(work.passes), numbers(folder)["summary"]["ensemble"]["own"]
+
+    first, found = evaluate("here")
+    assert first == {"ensemble": 5 * 2, "mc_dropout": 8 * 2}
+    assert evaluate("moved") == ({}, found)
+    again, other = evaluate("other")
+    assert again == first
+    assert other != found
 
 
 def test_m_and_draws_are_asked_anew_of_the_same_networks(folder, cache, command_line, work, tmp_path) -> None:
@@ -330,6 +361,13 @@ def test_evaluate_refuses_in_one_line(folder, command_line, tmp_path, monkeypatc
     assert (folder / "recipe.json").read_bytes() == before
 
 
+@pytest.mark.parametrize("command", ["evaluate", "merge"])
+def test_a_folder_that_is_not_there_is_no_run(command: str, command_line, tmp_path: Path) -> None:
+    status, said = command_line(command, tmp_path / "run")
+    complaint = f"epibench: {tmp_path}/run: there is no such folder; give that of a run, as runs/street-depth\n"
+    assert (status, said) == (2, complaint)
+
+
 def test_a_domain_that_is_there_already_is_not_evaluated_again(folder, command_line, work) -> None:
     source = read_recipe(folder).data.domains["wild"]
     (folder / "wild.json").write_text(source.model_dump_json())
@@ -403,3 +441,6 @@ def test_an_evaluation_is_named_by_the_settings_that_decide_its_values(folder) -
     assert kind(batch_size=7, pictures=0, store=True, overlap=0.5, uncertainty="entropy") == "default"
     assert kind(window=[32, 64], precision="bf16-mixed") == "precision=bf16-mixed,window=32x64"
     assert kind(window=[32, 64], overlap=0.5) == "window=32x64,overlap=0.5"
+    assert kind(compile=True, cuda_graphs=True) == "compile=True"
+    results.device = "NVIDIA H100"
+    assert kind(compile=True, cuda_graphs=True) == "compile=True,cuda_graphs=True"

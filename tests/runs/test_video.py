@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from silent_reporter import run_in
 from small_dense_recipe import SIZE, small_dense
@@ -19,6 +21,8 @@ from small_segmentation_recipe import small_segmentation
 from epibench.report.pictures.frames import BAR_HEIGHT, GAP, LINE
 from epibench.results import Picture
 from epibench.runs import frames as sequences
+from epibench.training import network as training
+from epibench.training.network import NetworkKeys
 from label_files import random_values, save, save_image
 
 RECIPES = {"segmentation": small_segmentation, "depth": small_dense}
@@ -193,6 +197,31 @@ def test_a_new_domain_with_other_classes_and_sizes(finished, command_line, tmp_p
     assert pixels(first).shape == pixels(second).shape
     colours = {tuple(colour) for colour in panel(first, 0, 1).reshape(-1, 3).tolist()}
     assert 1 <= len(colours) <= 2  # one of the two common classes, or both
+
+
+def test_of_a_network_that_diverged_and_was_left_out_nothing_is_shown(
+    command_line, tmp_path: Path, monkeypatch
+) -> None:
+    build = training.build_network
+
+    def build_or_break(make, key: int):
+        network = build(make, key)
+        if key == NetworkKeys.of(0, "swag", 1).initial:
+            torch.nn.init.constant_(network.mean.bias, math.nan)
+        return network
+
+    monkeypatch.setattr(training, "build_network", build_or_break)
+    left_out = small_dense(tmp_path / "scenes", 'methods=["swag"]', "swag.diverged=drop", "members=[1]")
+    assert run_in(tmp_path / "run", left_out)["methods"]["swag"]["num_networks"] == 1
+    status, said = command_line("video", tmp_path / "run", "--on", "wild", "--frames", 1)
+    assert status == 0, said
+
+
+def test_a_network_to_which_nothing_is_fitted_with_these_settings_is_not_shown(command_line, tmp_path: Path) -> None:
+    run_in(tmp_path / "run", small_dense(tmp_path / "scenes", 'methods=["swa"]', "members=[1]"))
+    status, said = command_line("video", tmp_path / "run", "--on", "wild", "--set", "swa.refresh_batches=1")
+    assert status == 2
+    assert "swa: its networks are not trained to the end with these settings" in said
 
 
 def test_by_default_it_lies_in_the_folder_of_the_run(finished, command_line, tmp_path: Path) -> None:

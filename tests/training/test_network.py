@@ -311,7 +311,7 @@ def test_weights_that_are_not_finite_are_not_kept() -> None:
         return constant(1e-4 if step < total else 3e38)(step, total)
 
     training = make_training(rule=SGD(), schedule=schedule, num_epochs=1, keep=(1,))
-    with pytest.raises(DivergedError):
+    with pytest.raises(DivergedError, match=r"the weights '[\w.]+' became NaN or infinite by step 3"):
         Followed(training)
 
 

@@ -162,4 +162,6 @@ def recipe_of(folder: Path, on: Sequence[str], settings: Sequence[str]) -> Recip
     """The recipe of the run in a folder, with other settings or further domains."""
     from epibench.recipes import apply_settings, read_recipe
 
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder; give that of a run, as runs/street-depth")
     return with_domains(apply_settings(read_recipe(folder), settings), on)

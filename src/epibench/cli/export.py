@@ -13,9 +13,10 @@ from epibench.errors import InputError
 
 def export(
     results: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
-            metavar="RESULTS...", help="Folders of runs, their results.json, or files of epibench score --json."
+            metavar="RESULTS...",
+            help="Folders of runs, or their URLs, their results.json, or files of epibench score --json.",
         ),
     ],
     csv: Annotated[
@@ -39,10 +40,12 @@ def export(
     if all(folder is None for folder in folders.values()):
         raise InputError("say what to write and where: --csv DIR, --latex DIR, --svg DIR or --pdf DIR")
     from epibench.cli.console import ConsoleReporter
+    from epibench.cli.steps import local_folder
     from epibench.report.export import KINDS, read_subjects
     from epibench.report.export import export as write_files
 
-    subjects, reporter = read_subjects(results), ConsoleReporter()
+    subjects = read_subjects([local_folder(each, report=True) for each in results])
+    reporter = ConsoleReporter()
     for kind in KINDS:
         if (folder := folders[kind]) is not None:
             make_folder(folder)

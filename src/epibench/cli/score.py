@@ -15,6 +15,7 @@ from epibench.cli.console import ConsoleReporter, say
 from epibench.cli.options import Device, at_least, make_folder, parse_sizes, resolve_device
 from epibench.conventions import check_convention
 from epibench.errors import InputError
+from epibench.mirror import is_url
 
 if TYPE_CHECKING:
     from epibench.evaluation.scoring import Scorer, ScoreSettings
@@ -78,7 +79,7 @@ def score(
     sizes = parse_sizes(members)
     check_outputs(json, report, files)
     for file in files:
-        if not Path(file).exists():
+        if not is_url(file) and not Path(file).exists():
             raise InputError(f"{file}: no such file or folder; give a zarr folder, a .zip or an .npz")
     plans = plan or ["random"]
     if len(plans) not in (1, len(files)):

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from epibench.results import RunResults
     from epibench.runs.machine import Run
 
-RUNS = Path("runs")
-
 
 def check_executor(name: str) -> str:
     """Refuse words that name no executor, without torch."""
@@ -77,12 +75,10 @@ def local_recipe(given: str) -> str:
 
 
 def folder_of(given: str, recipe: Recipe, out: str | None) -> Path:
-    """Where a run is: as it is said, in the folder that was given for a recipe, or in one of the recipe's name."""
-    from epibench.recipes import RECIPES
+    """Where a run is: as it is said, or where it is by default."""
+    from epibench.recipes import default_folder
 
-    if out is not None:
-        return local_folder(out)
-    return Path(given) if given not in RECIPES and Path(given).is_dir() else RUNS / recipe.name
+    return local_folder(out) if out is not None else default_folder(given, recipe)
 
 
 @contextmanager
@@ -92,6 +88,7 @@ def opened_run(
     """The run of a recipe in a folder, on a device, by an executor; says what and where it is."""
     reporter = ConsoleReporter()
     reporter.say(f"{recipe.name} in {folder}")
+    mirror.check_writable()
     from epibench.runs.machine import open_run
 
     with open_run(recipe, folder, reporter, device, jobs, executor, "--device") as opened:
@@ -119,8 +116,11 @@ def belongs(results: RunResults, recipe: Recipe) -> bool:
     from epibench.recipes import DenseRecipe
     from epibench.recipes.settings import fixed
 
-    if isinstance(recipe, DenseRecipe) and results.data_versions != recipe.data.versions:
-        return False  # the street, or a class table, is another now
+    if isinstance(recipe, DenseRecipe):
+        if results.data_versions != recipe.data.versions:
+            return False  # the street, or a class table, is another now
+        if results.recipe.get("data") != recipe.model_dump(mode="json")["data"]:
+            return False  # the same data elsewhere, or other: what is kept of every domain tells
     return fixed(results.recipe) == fixed(recipe.model_dump(mode="json"))
 
 

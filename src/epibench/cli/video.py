@@ -11,6 +11,7 @@ import typer
 
 from epibench.cli.console import ConsoleReporter
 from epibench.cli.options import Device, Settings, at_least, make_folder, resolve_device
+from epibench.cli.steps import local_folder
 from epibench.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def video(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run on images.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a finished run on images, or its URL.")],
     on: Annotated[str, typer.Option(metavar="DOMAIN", help="The domain whose images are shown, in their order.")],
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where frames are written. Default: RUN/video/DOMAIN.")
@@ -53,7 +54,8 @@ def video(
     from epibench.runs.image_experiment import ImageExperiment
     from epibench.runs.machine import Machine, Run
 
-    folder = RunFolder(run.parent if run.name == RESULTS_NAME else run)
+    path = local_folder(run)
+    folder = RunFolder(path.parent if path.name == RESULTS_NAME else path)
     results = load_results(folder.results_file)
     recipe = read_dense_recipe(folder.recipe_file, settings or [], members)
     names = chosen_methods(method or [], results)

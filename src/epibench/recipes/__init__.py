@@ -14,6 +14,7 @@ from epibench.recipes.settings import apply_settings, differences, fixed, valida
 from epibench.recipes.toy import ToyRecipe
 
 RECIPE_NAME = "recipe.json"  # in the folder of a run
+RUNS = Path("runs")
 DEPTH = (
     *(images.street_depth(), images.street_depth_large(), images.street_to_kitti()),
     *(images.kitti_depth(), images.kitti_in_domain()),
@@ -67,6 +68,12 @@ def read_recipe(path: Path) -> Recipe:
         raise InputError(f"{path}: {error}") from None
 
 
+def default_folder(given: str | Recipe, recipe: Recipe) -> Path:
+    """Where a run is if nobody says it: in the folder that was given for a recipe, or in one of the recipe's name."""
+    is_run = isinstance(given, str) and given not in RECIPES and Path(given).is_dir()
+    return Path(str(given)) if is_run else RUNS / recipe.name
+
+
 def changes(recipe: Recipe) -> list[str]:
     """The settings in which a recipe differs from the one that its name stands for, as `sgld.num_chains=24`."""
     if recipe.name not in RECIPES:
@@ -75,4 +82,14 @@ def changes(recipe: Recipe) -> list[str]:
     return [f"{key}={json.dumps(now)}" for key, _, now in differences(named, given)]
 
 
-__all__ = ["RECIPES", "DenseRecipe", "Recipe", "ToyRecipe", "apply_settings", "changes", "find_recipe", "read_recipe"]
+__all__ = [
+    "RECIPES",
+    "DenseRecipe",
+    "Recipe",
+    "ToyRecipe",
+    "apply_settings",
+    "changes",
+    "default_folder",
+    "find_recipe",
+    "read_recipe",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +21,15 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def apply_settings(recipe: Model, settings: Sequence[str]) -> Model:
     """The recipe with these settings; an unknown key or a value that does not fit is an error that names it."""
-    values = recipe.model_dump(mode="json")
+    usual = recipe.model_dump(mode="json")
+    values = copy.deepcopy(usual)
     for setting in settings:
         key, value = parse_setting(setting)
         _put(values, recipe, key, value)
         # With the defaults of a new entry, so that further settings can name them; unless it is not valid yet.
         with suppress(ValidationError, UnicodeEncodeError):
             values = type(recipe).model_validate(values).model_dump(mode="json")
-    return validated(type(recipe), values)
+    return validated(type(recipe), values, usual)
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -43,40 +45,63 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise InputError(f"--set {key.strip()}: nested too deeply") from None
 
 
-def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
-    """The model of these values; the first value that does not fit becomes one line that names its key."""
+def validated(model: type[Model], values: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Model:
+    """The model of these values; the first value that does not fit becomes one line that names its key.
+
+    usual: values that fit, as examples of how they are written.
+    """
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise InputError(describe(error, values)) from None
+        raise InputError(describe(error, values, usual)) from None
     except UnicodeEncodeError:
         raise InputError("a setting holds half of a character (a lone surrogate)") from None
 
 
-def describe(error: ValidationError, values: Any = None) -> str:
+def describe(error: ValidationError, values: Any = None, usual: Mapping[str, Any] | None = None) -> str:
     """The first complaint of pydantic about these values as `key: what is wrong (given value)`.
 
     Where a value may be of several kinds there is a complaint for each, and all of them are said.
     """
-    keys = [".".join(_key(each["loc"], values)) for each in error.errors()]
-    same = [each for key, each in zip(keys, error.errors(), strict=True) if key == keys[0]]
-    first = same[0]
-    messages = [each["msg"].removeprefix("Value error, ").removeprefix("Input ") for each in same]
+    paths = [tuple(_key(each["loc"], values, each["type"] == "missing")) for each in error.errors()]
+    same = [each for path, each in zip(paths, error.errors(), strict=True) if path == paths[0]]
+    key, first = ".".join(paths[0]), same[0]
+    messages = [_message(each, key, _value_at(paths[0], usual)) for each in same]
     message = ", or ".join(dict.fromkeys(f"{each[:1].lower()}{each[1:]}" for each in messages))
     given = "" if first["type"] == "value_error" or first["type"] == "missing" else f", not {first['input']!r}"
-    more = f" (and {len(keys) - len(same)} more)" if len(keys) > len(same) else ""
-    return f"{keys[0] + ': ' if keys[0] else ''}{message}{given}{more}"
+    more = f" (and {len(paths) - len(same)} more)" if len(paths) > len(same) else ""
+    return f"{key + ': ' if key else ''}{message}{given}{more}"
 
 
-def _key(path: Sequence[str | int], values: Any) -> Iterator[str]:
-    """The parts of a key as --set takes it: without the kinds that pydantic puts between them and behind a value."""
-    known = values is not None
+def _message(complaint: Any, key: str, usual: Any) -> str:
+    """What pydantic says, and of a list how it is written."""
+    if complaint["type"] not in ("tuple_type", "list_type"):
+        text: str = complaint["msg"]
+        return text.removeprefix("Value error, ").removeprefix("Input ")
+    given = complaint["input"]
+    example = usual if isinstance(usual, list) else [given] if isinstance(given, str) else None
+    return "should be a list" + ("" if example is None else f", as {key}={json.dumps(example, separators=(',', ':'))}")
+
+
+def _value_at(path: Sequence[str], values: Any) -> Any:
+    """What stands at a key; None where nothing does."""
     for part in path:
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
+
+
+def _key(path: Sequence[str | int], values: Any, missing: bool) -> Iterator[str]:
+    """The parts of a key as --set takes it: without the kinds that pydantic puts between them and behind a value.
+
+    missing: whether its last part is what the values lack.
+    """
+    known = values is not None
+    for number, part in enumerate(path):
         if known and (values is None or isinstance(values, str | int | float)):
             return
-        inside = isinstance(values, Mapping)
-        if inside and part not in values and part == values.get("kind"):
-            continue
+        inside, lacked = isinstance(values, Mapping), missing and number == len(path) - 1
+        if known and not lacked and (part not in values if inside else isinstance(part, str)):
+            continue  # a kind
         known = inside and part in values
         values = values.get(part) if inside else None
         yield str(part)

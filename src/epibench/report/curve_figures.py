@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from epibench.report.charts.lines import Decor, Layer, Look, Remark, Series, line_chart
-from epibench.report.charts.reliability import reliability_chart
+from epibench.report.charts.reliability import reliability_at, reliability_chart
 from epibench.report.charts.svg import Axis, nice_axis, percent_axis
 from epibench.report.entries import CurveAt, Entry, Values, all_members, comparable, in_words
 from epibench.report.figures import FOURTH, PANEL, Figure, Size, band_ends
@@ -128,6 +128,20 @@ def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> 
     return figures
 
 
+def reliability_together(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
+    """Accuracy against confidence of all entries in one chart; of a single one its own diagram."""
+    having = _having(entries, "reliability", "accuracy")
+    if len(having) < 2:
+        return reliability_figures(having, choices)
+    lines = [[one for entry in having for one in _reliability(entry, _chosen_m(each, entry))] for each in choices]
+    layers = [_layer(series, choice, "confidence") for series, choice in zip(lines, choices, strict=True)]
+    title, meaning = "Reliability", "Accuracy against confidence in bins; below the diagonal: over-confident."
+    description = f"{title}: {', '.join(entry.label for entry in having)}"
+    decor = Decor(diagonal=True)
+    chart = _chart(layers, "confidence", percent_axis("accuracy"), description, decor, TALL)
+    return [Figure(title, meaning, chart=chart)]
+
+
 def rows_of_draws(entries: Sequence[Entry], choices: Sequence[Option]) -> list[dict[str, Any]]:
     """Each entry with its own charts: all draws of an M in one picture, and sparsification beside the oracle.
 
@@ -244,6 +258,18 @@ def _reliability_of_draws(entry: Entry, m: int) -> list[Series]:
         pairs = [(a, b) for a, b in zip(x, y, strict=True) if a is not None and b is not None]
         series.append(_thin(entry, [a for a, _ in pairs], [b for _, b in pairs], number))
     return series
+
+
+def _reliability(entry: Entry, m: int) -> list[Series]:
+    """Accuracy against confidence, means over draws, over the bins that have pixels."""
+    curves = reliability_at(entry, m)
+    if curves is None:
+        return []
+    bins = zip(curves.confidence.mean, curves.accuracy.mean, curves.accuracy.std, strict=True)
+    known = [(x, y, std) for x, y, std in bins if x is not None and y is not None]
+    texts = [measured(y, std) for _, y, std in known]
+    line = [x for x, _, _ in known], [y for _, y, _ in known], [std for _, _, std in known]
+    return [Series(entry.label, entry.index, *line, texts, look="file")]
 
 
 def _thin(entry: Entry, x: Sequence[float], y: Values | list[float], number: int) -> Series:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,7 +19,8 @@ from epibench.files import read_json, write_bytes, write_json
 from epibench.progress import Reporter
 from epibench.report import tidy
 from epibench.report.runs import Run, read_runs
-from epibench.results import RunResults, ScoreResults, load_any_results
+from epibench.results import RESULTS_NAME, RunResults, ScoreResults, load_any_results
+from epibench.runs.evaluations import FOLDER, all_results, label_of
 
 Kind = Literal["csv", "latex", "svg", "pdf"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -54,7 +55,21 @@ def read_subjects(paths: Sequence[Path]) -> Subjects:
     runs = [(path, results) for path, results in read if isinstance(results, RunResults)]
     folders = [(path if path.is_dir() else path.parent).resolve().name for path, _ in runs]
     named = read_runs([results for _, results in runs], folders) if runs else []
+    named = [_with_evaluation(run, path) for run, (path, _) in zip(named, runs, strict=True)]
     return Subjects(named, [results for _, results in read if isinstance(results, ScoreResults)])
+
+
+def _with_evaluation(run: Run, path: Path) -> Run:
+    """The run, named with its evaluation where its folder has several: as `street-depth (bf16-mixed)`."""
+    beside = path.parent.parent if path.parent.name == FOLDER else path.parent
+    folder = path if path.is_dir() else beside
+    if not (folder / FOLDER).is_dir() or not (folder / RESULTS_NAME).is_file():
+        return run
+    evaluations, names = all_results(folder)
+    if not names:
+        return run
+    evaluation = label_of(run.results, evaluations[0])
+    return replace(run, name=f"{run.name} ({evaluation})", short=f"{run.short} ({evaluation})", evaluation=evaluation)
 
 
 def export(kind: Kind, subjects: Subjects, folder: Path, only: str | None, reporter: Reporter) -> list[Path]:

@@ -83,6 +83,8 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
     for group in groups:
         methods, problem = methods_of(group), group[0].results.problem
         title, prefix = PROBLEMS.get(problem, problem), problem if len(groups) > 1 else ""
+        if len(group) == 1 and group[0].evaluation:  # of several runs every label says it
+            title += f" ({group[0].evaluation})"
         for view in VIEWS:
             if entries := kl_entries(methods, view):
                 floors = sorted({entry.floor for entry in entries if entry.floor is not None})

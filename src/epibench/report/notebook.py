@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from epibench.errors import InputError
-from epibench.report.curve_figures import calibration_figures, sparsification_figures
+from epibench.report.curve_figures import calibration_figures, reliability_together, sparsification_figures
 from epibench.report.entries import Entry, metric_names, scored_entries, several_members, title_with_unit
 from epibench.report.figure_files import comparable_kinds, metric_drawing
 from epibench.report.figures import kl_chart
@@ -36,7 +36,12 @@ NOTE = (
     "Mean ± std over draws. Bold: leads by at least one standard error. ≈: the leaders cannot be told apart. "
     "°: draws share most of their members."
 )
-CURVES = ("coverage", "sparsification_error")
+CURVES = {  # by name: what draws them
+    "coverage": calibration_figures,
+    "reliability": reliability_together,
+    "sparsification_error": sparsification_figures,
+}
+LARGEST = Option("largest", "", True)
 
 Groups = dict[str, list[Entry]]  # by the name of the domain
 
@@ -103,13 +108,19 @@ def plot(
         return _curve(name, entries, label, members)
     known = metric_names(entries)
     if name not in known:
-        nearest = difflib.get_close_matches(name, [*known, *CURVES], 1, 0.0)
+        offered = [*known, *curve_names(entries)]
+        nearest = difflib.get_close_matches(name, offered, 1, 0.0)
         meant = f"; the nearest is '{nearest[0]}'" if nearest else ""
-        raise InputError(f"plot('{name}'): there is no such metric{meant}; there are {', '.join([*known, *CURVES])}")
+        raise InputError(f"plot('{name}'): there is no such metric{meant}; there are {', '.join(offered)}")
     drawing = metric_drawing(name, entries, label)
     if drawing is None:
         raise InputError(f"plot('{name}'): no method has a finite value")
     return drawing
+
+
+def curve_names(entries: Sequence[Entry]) -> list[str]:
+    """The curves that there are of these entries."""
+    return [name for name, make in CURVES.items() if make(entries, [LARGEST])]
 
 
 def _chosen(groups: Groups, domain: str | None) -> list[Entry]:
@@ -137,10 +148,10 @@ def _curve(name: str, entries: Sequence[Entry], label: str, members: int | None)
     scored = sorted({m for entry in entries for m in entry.members})
     if members is not None and members not in scored:
         raise InputError(f"plot('{name}'): M = {members} was not scored; there are {listed([str(m) for m in scored])}")
-    choice = Option("largest" if members is None else str(members), "", True)
-    make = calibration_figures if name == "coverage" else sparsification_figures
-    figure = next(iter(make(entries, [choice])), None)
+    choice = LARGEST if members is None else Option(str(members), "", True)
+    figure = next(iter(CURVES[name](entries, [choice])), None)
     if figure is None or figure.chart is None:
-        raise InputError(f"plot('{name}'): these results have no such curves, or only those of one method")
+        there = f"; there are {listed(curve_names(entries))}" if curve_names(entries) else ""
+        raise InputError(f"plot('{name}'): these results have no such curves, or only those of one method{there}")
     at = "the largest M of each" if members is None else m_equals(members)
     return standalone(figure.chart, " · ".join(part for part in (figure.title, label, at) if part))

@@ -62,11 +62,12 @@ SWITCHES = [
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run: its name on the page and its results."""
+    """One run: its name on the page and its results. evaluation: which one they are of, where it has several."""
 
     name: str
     short: str  # the name without that of the problem, to tell its methods from those of other runs
     results: RunResults
+    evaluation: str = ""
 
     @property
     def scored(self) -> bool:

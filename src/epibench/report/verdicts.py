@@ -66,7 +66,7 @@ class Verdict:
     def finding(self) -> tuple[str, str]:
         """Who, and what there is to say of them; nothing where no method is better than chance, or has a value."""
         leaders, lead, info = self.ranking.leaders, self.ranking.lead, metric_info(self.name)
-        labels = listed([one.label for one in leaders])
+        labels = listed([self._named(one) for one in leaders])
         if not leaders:
             return "", ""
         if len(self.ranking.ordered) == 1:
@@ -76,6 +76,10 @@ class Verdict:
         words = PRAISE.get(self.name, ("is best", "are best"))[len(leaders) > 1]
         doubt = DOUBTS.get(lead.certainty, "") if lead else ""
         return labels, f"{words} ({info.title}{f', {doubt}' if doubt else ''})"
+
+    def _named(self, one: Candidate) -> str:
+        """Who, with the own M of one that has no members at the M where the others are compared."""
+        return one.label if self.m in (None, one.m) else f"{one.label} ({m_equals(one.m)})"
 
 
 def verdict(name: str, entries: Sequence[Entry]) -> Verdict:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from epibench.data.batch import LabelledSamples, Samples
 from epibench.data.class_mapping import Relabelled, common_classes
-from epibench.data.classes import ClassTable
+from epibench.data.classes import ClassTable, Pairs
 from epibench.data.loading import Failure
 from epibench.data.source import Source
 from epibench.errors import InputError
@@ -83,7 +83,9 @@ class ImageData:
         """A domain, in the classes that it is scored in."""
         key = f"{self.DOMAIN}{name}"
         samples = self.samples(key)
-        return DomainData(samples) if self.classes is None else in_common(samples, self.classes, self.sources[key], key)
+        if self.classes is None:
+            return DomainData(samples)
+        return in_common(samples, self.classes, getattr(self.sources[key], "mapping", None), f"{key}.mapping")
 
     @cached_property
     def domains(self) -> Mapping[str, DomainData]:
@@ -131,16 +133,16 @@ def classes_of(samples: Samples) -> ClassTable:
     return classes
 
 
-def in_common(samples: Samples, model: ClassTable, source: Source, key: str) -> DomainData:
-    """A domain in the classes that it shares with what networks predict."""
+def in_common(samples: Samples, model: ClassTable, mapping: Pairs | None, name: str) -> DomainData:
+    """A domain in the classes that it shares with what networks predict. name: what complaints begin with."""
     own = classes_of(samples)
     try:
-        common = common_classes(model, own, getattr(source, "mapping", None))
+        common = common_classes(model, own, mapping)
     except InputError as error:
-        raise InputError(f"{key}.mapping: {error}") from None
+        raise InputError(f"{name}: {error}") from None
     if common.identity:
         return DomainData(samples, own)
     if len(common.names) < 2:
-        raise InputError(f"{key}.mapping: only '{common.names[0]}' is common, so that there is nothing to tell apart")
+        raise InputError(f"{name}: only '{common.names[0]}' is common, so that there is nothing to tell apart")
     relabelled = Relabelled(cast(LabelledSamples, samples), common)
     return DomainData(relabelled, relabelled.classes, common.groups, common.about)

@@ -105,7 +105,7 @@ class EvaluationJobs:
         evaluation, tasks = self.experiment.evaluation, dict[tuple[str, str], DomainTask]()
         for name in self.run.recipe.methods:
             try:
-                drawn = self.experiment.drawn_if_enough(name, collect_trained(self.run, name))
+                drawn = self.experiment.drawn_if_enough(name, collect_trained(self.run, name), self.failed)
             except InputError as error:
                 self.failed[name] = str(error)
                 continue

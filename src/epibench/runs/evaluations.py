@@ -70,7 +70,9 @@ def _deciding(results: RunResults) -> dict[str, str]:
     given = results.recipe.get("evaluation")
     options = {key: value for key, value in given.items() if value is not None} if isinstance(given, Mapping) else {}
     default = EvaluationOptions().model_dump(mode="json") | {"uncertainty": UNCERTAINTIES.get(results.kind, [None])[0]}
-    keys = [key for key in DECIDING if key in options and (key != "overlap" or "window" in options)]
+    idle = {"cuda_graphs"} if results.device == "cpu" else set()
+    idle |= set() if "window" in options else {"overlap"}
+    keys = [key for key in DECIDING if key in options and key not in idle]
     return {key: _word(options[key]) for key in keys if options[key] != default[key]}
 
 

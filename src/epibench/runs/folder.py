@@ -68,6 +68,8 @@ class RunFolder:
             for path in (self.members, self.path / "evaluation", self.path / "predictions"):
                 if path.exists() and not path.is_dir():
                     raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
+            if not os.access(self.path, os.W_OK):
+                raise InputError(f"--out {self.path}: cannot be written to; give another --out")
             remove_leftovers(self.path)
 
     @contextmanager

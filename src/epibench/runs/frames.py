@@ -28,7 +28,7 @@ class FrameSequence:
     def _pool(self, name: str, share: float) -> DrawnMethod:
         """The members of a method, with that share of what the members of one may take of the memory."""
         run = self.experiment.run
-        if any(job.unfitted for job in jobs_of(run, name)):
+        if not all(job.ended for job in jobs_of(run, name)):
             raise InputError(
                 f"{name}: its networks are not trained to the end with these settings; run the recipe again"
             )
@@ -43,7 +43,7 @@ class FrameSequence:
             mode="json", exclude={"title", "num_images"}
         )  # also where it lies: it may be another
         more = (settings, str(recipe.data.folders.root), source.version, len(self.data.samples))
-        return fingerprint([each.fingerprint(recipe.evaluation, *more) for each in self.methods])
+        return fingerprint([each.fingerprint(self.experiment.options, *more) for each in self.methods])
 
     def pictures(self, images: Sequence[int]) -> Iterator[Picture]:
         """These images, each with what every method predicts."""

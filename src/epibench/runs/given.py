@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from epibench.conventions import check_uncertainty
-from epibench.data.batch import LabelledSamples, Samples, stack
-from epibench.data.class_mapping import Relabelled, common_classes
+from epibench.data.batch import Samples, stack
 from epibench.data.classes import ClassTable, Pairs
 from epibench.data.given import GivenSamples, numbered_classes
 from epibench.data.named import Role, nearest
@@ -28,7 +27,7 @@ from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
 from epibench.recipes.settings import validated
 from epibench.results import Counted, MethodFacts, RunResults
-from epibench.runs.domains import DomainData
+from epibench.runs.domains import DomainData, in_common
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_evaluation import (
@@ -118,10 +117,11 @@ class GivenEvaluation:
             try:
                 evaluated[drawn.name] = evaluation.evaluate(drawn, failed)
                 evaluations[drawn.name] = evaluation
-                drawn.pool.forget()
             except InputError as error:
                 failed[drawn.name] = str(error)
                 self.reporter.say(f"{drawn.name} failed: {error}")
+            finally:
+                drawn.pool.forget()
         for name, each in evaluated.items():
             each.facts.notes.extend(backwards(each, self.domains))
             for note in each.facts.notes:
@@ -335,17 +335,14 @@ class GivenEvaluation:
             if isinstance(domain.samples, GivenSamples):
                 domain.samples.num_classes = classes.num_classes
             return EvaluationDomain(DomainData(domain.samples, classes), *about)
-        try:
-            common = common_classes(classes, own, domain.mapping)
-        except InputError as error:
-            raise InputError(f"{name}: {error}") from None
-        if common.identity:
-            return EvaluationDomain(DomainData(domain.samples, own), *about)
-        if self.kind == "ranking":
-            raise InputError(f"{name}: has other classes than the models; those of a ranking cannot be put together")
-        self.reporter.say(f"{name}: {common.about}")
-        relabelled = Relabelled(cast(LabelledSamples, domain.samples), common)
-        return EvaluationDomain(DomainData(relabelled, relabelled.classes, common.groups, common.about), *about)
+        data = in_common(domain.samples, classes, domain.mapping, name)
+        if data.class_groups is not None:
+            if self.kind == "ranking":
+                raise InputError(
+                    f"{name}: has other classes than the models; those of a ranking cannot be put together"
+                )
+            self.reporter.say(f"{name}: {data.about}")
+        return EvaluationDomain(data, *about)
 
     def scored_classes(self, evaluation: ImageEvaluation) -> ClassTable | None:
         """The classes of the first domain."""
@@ -407,12 +404,12 @@ def backwards(evaluated: ImageMethodResults, domains: Mapping[str, GivenDomain])
     return notes
 
 
-def check_folder(path: Path) -> None:
+def check_folder(path: Path, option: str = "--out") -> None:
     """Refuse a folder that holds something else than an evaluation of given models, or nothing."""
     if path.exists() and not path.is_dir():
-        raise InputError(f"--out {path} is a file: give a folder")
+        raise InputError(f"{option} {path} is a file: give a folder")
     if path.is_dir() and not (path / SETTINGS_NAME).exists() and any(path.iterdir()):
-        raise InputError(f"--out {path} is not empty and holds no evaluation of models: give a new folder")
+        raise InputError(f"{option} {path} is not empty and holds no evaluation of models: give a new folder")
 
 
 def evaluation_options(given: Mapping[str, Any]) -> EvaluationOptions:

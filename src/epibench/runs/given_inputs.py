@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from epibench.data.given import IGNORE_INDEX, GivenSamples, open_given
 from epibench.data.named import NamedDomain, parse_domains, split_settings
 from epibench.data.sets import DATA_SETS
 from epibench.data.sets.folder import find_classes
-from epibench.data.source import Folders, Source, Task, default_cache
+from epibench.data.source import FOLDERS, Folders, Source, Task, default_cache
 from epibench.errors import InputError
 from epibench.files import fingerprint
 from epibench.interpolation import aligned_corners
@@ -42,6 +42,19 @@ EXAMPLES = "hf:DIR, onnx:FILE, run:FOLDER, or a file of weights with network=pac
 DEFAULT_NAME = "given"
 
 
+@dataclass(frozen=True)
+class Words:
+    """What complaints call a model, a data set and the task: as whoever gave them wrote them."""
+
+    model: str
+    data: str
+    tasks: str
+
+
+COMMAND = Words("--model", "--on", "--task segmentation or --task depth")
+PYTHON = Words("models:", "data:", "task='segmentation' or task='depth'")
+
+
 # Models
 
 
@@ -58,9 +71,9 @@ def parse_models(texts: Sequence[str], task: Task | None, machine: Machine) -> d
     return models
 
 
-def open_models(text: str, task: Task | None, machine: Machine) -> list[GivenModel]:
+def open_models(text: str, task: Task | None, machine: Machine, words: Words = COMMAND) -> list[GivenModel]:
     """The models of one text; a pattern as `weights/*.pt` stands for several."""
-    place = f"--model {text}"
+    place = f"{words.model} {text}"
     first, settings = split_settings(text, place)
     kind, colon, path = first.partition(":")
     if kind == "hf" and colon:
@@ -193,29 +206,32 @@ def parse_given_domains(texts: Sequence[str], task: Task | None) -> tuple[dict[s
     named = parse_domains(texts)
     if not named:
         raise InputError("no data is given; give --on NAME=KIND:PATH, as --on val=camvid:DIR")
-    task = task or _task(named)
+    task = task or _task(named, COMMAND)
     return {
         domain.name: open_domain(domain, task, domain.role or ("shifted" if number else "in-domain"))
         for number, domain in enumerate(named)
     }, task
 
 
-def _task(named: Sequence[NamedDomain]) -> Task:
+def _task(named: Sequence[NamedDomain], words: Words) -> Task:
     """What the data sets are for; the street and one's own may be either."""
     for domain in named:
         task: Task | None = getattr(DATA_SETS[domain.source["kind"]], "task", None)
         if task is not None:
             return task
-    raise InputError(f"--on {named[0].name}: may have depth or classes; give --task segmentation or --task depth")
+    raise InputError(f"{words.data} {named[0].name}: may have depth or classes; give {words.tasks}")
 
 
-def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
+def open_domain(domain: NamedDomain, task: Task, role: Any, words: Words = COMMAND) -> GivenDomain:
     """A data set that recipes know."""
-    settings = dict(domain.source)
-    if isinstance(settings.get("root"), str):
-        settings["root"] = str(Path(settings["root"]).expanduser().absolute())
+    settings, key = dict(domain.source), f"{words.data} {domain.name}"
+    given = {name: settings[name] for name in FOLDERS if isinstance(settings.get(name), str)}
+    settings |= {name: str(Path(folder).expanduser().absolute()) for name, folder in given.items()}
     source: Source = DATA_SETS[settings["kind"]].model_validate(settings)
-    samples = source.open(task, Folders(None, default_cache()), f"--on {domain.name}")
+    usual = getattr(source, "root", None)
+    if isinstance(usual, str) and "root" not in given and not Path(usual).is_dir():
+        raise InputError(f"{key}: where is the data? Give its folder, as {source.kind}:DIR")
+    samples = source.open(task, Folders(None, default_cache()), key)
     identity = [source.model_dump(mode="json", exclude={"title"}), source.version, len(samples), state_of(source)]
     return GivenDomain(samples, domain.name, role, identity, source.shift, getattr(source, "mapping", None))
 
@@ -234,26 +250,38 @@ def state_of(source: Source) -> str | None:
     return digest.hexdigest()
 
 
-def python_domains(
-    data: Any, in_domain: str | None, task: Task | None, ignore_index: int | None, table: ClassTable | None
-) -> dict[str, GivenDomain]:
-    """Data sets and loaders by name, or one; texts are data sets that recipes know."""
+def named_data(data: Any, task: Task | None) -> tuple[dict[str, Any], Task | None]:
+    """Data sets and loaders by name, or one, with texts as the domains that they name; and the task, if they say it."""
     given: Mapping[str, Any] = data if isinstance(data, Mapping) else {"data": data}
     if not given:
         raise InputError("data: give at least one data set")
-    first = in_domain if in_domain is not None else next(iter(given))
-    if first not in given:
-        raise InputError(f"in_domain: there is no '{first}' among the data ({', '.join(given)})")
+    texts = {name: f"{name}={each}" for name, each in given.items() if isinstance(each, str)}
+    named = parse_domains(list(texts.values()), PYTHON.data)
+    task = task or (_task(named, PYTHON) if named else None)
+    return {**given, **dict(zip(texts, named, strict=True))}, task
+
+
+def python_domains(
+    data: Mapping[str, Any],
+    in_domain: str | None,
+    task: Task | None,
+    ignore_index: int | None,
+    table: ClassTable | None,
+) -> dict[str, GivenDomain]:
+    """Open data sets and loaders of the user's, and data sets that recipes know. task: None where there are no such."""
+    first = in_domain if in_domain is not None else next(iter(data))
+    if first not in data:
+        raise InputError(f"in_domain: there is no '{first}' among the data ({', '.join(data)})")
     domains = {}
-    for name, each in given.items():
+    for name, each in data.items():
         role: Any = "in-domain" if name == first else "shifted"
-        if isinstance(each, str):
+        if isinstance(each, NamedDomain):
             if ignore_index is not None:
                 raise InputError(
-                    f"ignore_index: '{each}' has a class table, which says what is not counted; leave it out"
+                    f"ignore_index: '{name}' has a class table, which says what is not counted; leave it out"
                 )
-            opened, _ = parse_given_domains([f"{name}={each}"], task)
-            domains[name] = _in_role(opened[name], role)
+            assert task is not None  # they say it
+            domains[name] = open_domain(each, task, role, PYTHON)
             continue
         samples: Samples = each if _is_ours(each) else open_given(each, name, _ignored(ignore_index))
         if isinstance(samples, GivenSamples):
@@ -268,7 +296,3 @@ def _ignored(index: int | None) -> int:
 
 def _is_ours(data: Any) -> bool:
     return isinstance(getattr(data, "classes", None), ClassTable) and hasattr(data, "frame_id")
-
-
-def _in_role(domain: GivenDomain, role: Any) -> GivenDomain:
-    return replace(domain, role=role)

@@ -54,6 +54,7 @@ from epibench.training.state import Pacer
 
 EVALUATION = "3"  # grows with every change that makes other results of the same members
 COST = "2"  # grows with every change of what is measured as cost
+DIGESTED = 3  # samples of a domain
 SHORT = 8  # letters of a fingerprint that tell files of different settings apart
 Kept = TypeVar("Kept", Cost, DomainResults)
 
@@ -117,6 +118,19 @@ class EvaluationDomain:
     identity: Sequence[Any]
     severity: float | None = None
     exact: bool = False  # pixels are so few that they are kept and sorted; then nothing is saved on the way
+    in_files: bool = False  # which may lie elsewhere the next time, or be others there: identity does not tell
+
+    @cached_property
+    def digest(self) -> str | None:
+        """Of a few samples, wherever their files lie; None where that is not needed, or one cannot be read."""
+        if not self.in_files:
+            return None
+        try:
+            samples = [self.data.samples[number] for number in centres(len(self.data.samples), DIGESTED)]
+        except InputError:
+            return None
+        tensors = [each for one in samples for each in (*one.inputs.values(), one.target, one.valid)]
+        return fingerprint(*(each.contiguous().numpy().tobytes() for each in tensors))
 
 
 @dataclass(frozen=True)
@@ -291,7 +305,7 @@ class DomainTask:
     def results(self) -> DomainResults | None:
         """What came out, if it is finished, undamaged and of the same settings; from then on it is not read again."""
         if self.finished is None and (not self.options.store or (self.owns_store and is_whole(self.store))):
-            self.finished = read_checked(self.file, self.key, DomainResults)
+            self.finished = read_checked(self.file, self.key, DomainResults, self.about)
         return self.finished
 
     @property
@@ -329,7 +343,7 @@ class DomainTask:
             pictures=gallery.pictures(self.drawn.name),
             cost=PassCost(forward_seconds=done.forward_seconds, scoring_seconds=done.scoring_seconds),
         )
-        write_checked(self.file, self.key, results)
+        write_checked(self.file, self.key, results, self.about.digest)
         remove(self.unfinished)
         self.stretches.remove()
 
@@ -466,17 +480,26 @@ def dtype_of(options: EvaluationOptions) -> torch.dtype:
     return torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32
 
 
-def write_checked(file: Path, key: str, content: Cost | DomainResults) -> None:
-    """Keep results with the fingerprint of what decides them, and a checksum."""
+def write_checked(file: Path, key: str, content: Cost | DomainResults, samples: str | None = None) -> None:
+    """Keep results with the fingerprint of what decides them, and a checksum. samples: a digest of some."""
     plain = content.model_dump(mode="json")
-    write_json(file, {"fingerprint": key, "checksum": fingerprint(plain), **plain})
+    of_samples = {} if samples is None else {"samples": samples}
+    write_json(file, {"fingerprint": key, "checksum": fingerprint(plain), **of_samples, **plain})
 
 
-def read_checked(file: Path, key: str, kind: type[Kept]) -> Kept | None:
-    """Results that were kept; None where there are none, or they are damaged or of other settings: then made anew."""
+def read_checked(file: Path, key: str, kind: type[Kept], domain: EvaluationDomain | None = None) -> Kept | None:
+    """Results that were kept; None where there are none, or they are damaged or of other settings: then made anew.
+
+    domain: what they must be of, as far as they say it; an earlier version did not.
+    """
     plain = read_json(file)
     try:
-        if plain is None or plain.pop("fingerprint", None) != key or plain.pop("checksum", None) != fingerprint(plain):
+        if plain is None or plain.pop("fingerprint", None) != key:
+            return None
+        checksum, samples = plain.pop("checksum", None), plain.pop("samples", None)
+        if checksum != fingerprint(plain):
+            return None
+        if samples is not None and domain is not None and domain.digest not in (None, samples):
             return None
         return kind.model_validate(plain)
     except (ValidationError, RecursionError):

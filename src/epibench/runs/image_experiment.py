@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Method
 from epibench.mirror import current
-from epibench.recipes.dense import DenseRecipe
+from epibench.recipes.dense import DenseRecipe, EvaluationOptions
 from epibench.runs.checks import FEW_FRAMES, STEPS, Check, RunStep, further_checks, image_checks, needed_to
 from epibench.runs.class_weights import prepare_weights
 from epibench.runs.domains import ImageData, draw_scenes
@@ -81,14 +81,22 @@ class ImageExperiment:
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImageMethodResults:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
-        return self.evaluation.evaluate(self.drawn_if_enough(name, trained), failed)
+        return self.evaluation.evaluate(self.drawn_if_enough(name, trained, failed), failed)
 
-    def drawn_if_enough(self, name: str, trained: Trained) -> DrawnMethod:
-        """A method's members and draws, unless too many of its networks have failed."""
-        method = trained.method
+    def drawn_if_enough(self, name: str, trained: Trained, failed: Collection[str] = ()) -> DrawnMethod:
+        """A method's members and draws, unless too many of its networks have failed. failed: methods that have, too."""
+        method, number = trained.method, len(trained.diverged)
         if trained.diverged and (method.diverged == "stop" or not trained.networks):
-            raise InputError(f"{len(trained.diverged)} of {method.num_trained} networks failed: {trained.diverged[0]}")
+            same = method.source in failed and trained.without_source == number
+            why = f"they start from those of {method.source}" if same else trained.diverged[0]
+            raise InputError(f"{number} of {method.num_trained} networks failed: {why}")
         return self.drawn(name, trained)
+
+    @cached_property
+    def options(self) -> EvaluationOptions:
+        """Those of the recipe, without what has no effect on a CPU."""
+        options = self.recipe.evaluation
+        return options if self.run.machine.device.type == "cuda" else options.model_copy(update={"cuda_graphs": False})
 
     @cached_property
     def evaluation(self) -> ImageEvaluation:
@@ -96,19 +104,21 @@ class ImageExperiment:
         run, recipe = self.run, self.recipe
         domains = {name: self.evaluation_domain(name) for name in self.data.domains}
         machine = (run.folder, run.machine, run.reporter)
-        return ImageEvaluation(*machine, recipe.likelihood, recipe.unit, recipe.evaluation, domains)
+        return ImageEvaluation(*machine, recipe.likelihood, recipe.unit, self.options, domains)
 
     def evaluation_domain(self, name: str) -> EvaluationDomain:
         """A domain; one with the origin of the training data is not shifted."""
         data, source = self.data.domains[name], self.recipe.data.domains[name]
         settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
         role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
-        return EvaluationDomain(data, source.label, role, [settings, source.version, len(data.samples)], source.shift)
+        identity = [settings, source.version, len(data.samples)]
+        in_files = getattr(source, "root", None) is not None
+        return EvaluationDomain(data, source.label, role, identity, source.shift, in_files=in_files)
 
     def drawn(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
         recipe, machine, method = self.recipe, self.run.machine, trained.method
-        options = recipe.evaluation
+        options = self.options
         pool = NetworkPool(
             kind=recipe.likelihood,
             table=method.members(trained.networks),

@@ -37,12 +37,15 @@ def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
 
 def method_facts(recipe: Recipe, name: str, num_networks: int, pool: Pool, notes: Sequence[str] = ()) -> MethodFacts:
     """What a reader should know of a method before its numbers."""
+    method, asked = recipe.method(name), ", ".join(map(str, recipe.members))
+    alone = method.single and 1 not in recipe.members
+    own = [f"It has no members that predict together: M is 1, and not {asked}."] if alone else []
     return MethodFacts(
         label=recipe.label(name),
-        method=recipe.method(name).name,
+        method=method.name,
         num_networks=num_networks,
         num_members=pool.num_members,
         num_groups=None if pool.group is None else len(set(pool.group)),
         plan=pool.plan,
-        notes=list(notes),
+        notes=[*own, *notes],
     )

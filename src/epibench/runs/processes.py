@@ -87,9 +87,11 @@ def _run_in_processes(
             if message.error is not None:
                 errors[message.number] = message.error
     except stopping.Stopped:
-        for process in filter(lambda each: each.pid is not None, processes):
-            process.terminate()  # they save what they have, if they do not do so already
-            process.join(stopping.GRACE_SECONDS)
+        started, end = [each for each in processes if each.pid is not None], time.monotonic() + stopping.GRACE_SECONDS
+        for process in started:
+            process.terminate()  # they save what they have, if they do not do so already, all at the same time
+        for process in started:
+            process.join(max(0.0, end - time.monotonic()))
         raise
     finally:
         for process in processes:

@@ -14,7 +14,7 @@ from epibench.results import TrainingLog
 from epibench.runs.folder import share_work
 from epibench.runs.machine import Run
 from epibench.runs.needs import memory_of_job
-from epibench.runs.train_job import TrainJob, jobs_of, sharing_memory, waves
+from epibench.runs.train_job import TrainJob, jobs_of, sharing_memory, source_failures, waves
 from epibench.runs.trained_views import finite_networks, view_of
 from epibench.runs.trainers import train_job
 from epibench.training.state import Weights
@@ -32,6 +32,7 @@ class Trained:
     diverged: Sequence[str]
     seconds: float
     logs: list[TrainingLog]
+    without_source: int = 0  # of those that diverged: as many as start from one that has failed
     _views: dict[tuple[int, ...], Callable[[int], TrainedNetwork]] = field(default_factory=dict)
 
     @property
@@ -60,8 +61,9 @@ def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: 
     from others' networks; stacked ones take a whole machine, and are trained one method after another on this one.
     """
     together = isinstance(run.recipe, DenseRecipe) or run.machine.executor.remote
+    said = set[str]()
     for wave in waves(run.recipe, asked, together):
-        training = _Training(run, failed)
+        training = _Training(run, failed, said)
         jobs = [job for name, networks in wave.items() for job in training.jobs_of(name, networks)]
         jobs = [replace(job, device=run.machine.device_of(number)) for number, job in enumerate(jobs)]
         share_work(
@@ -81,10 +83,14 @@ def num_missing(run: Run, name: str, networks: Sequence[int] | None = None) -> i
 
 @dataclass(frozen=True)
 class _Training:
-    """Trainings of one method or several; where one fails, that is noted, and those of other methods go on."""
+    """Trainings of one method or several; where one fails, that is noted, and those of other methods go on.
+
+    said: why networks have failed, so that of those that start from them it is not said again.
+    """
 
     run: Run
     failed: dict[str, str]
+    said: set[str]
 
     def fail(self, name: str, error: InputError | str) -> None:
         """Note that a method cannot be trained, and why."""
@@ -124,10 +130,13 @@ class _Training:
             sent = jobs if run.machine.executor.remote else sharing_memory(jobs)
             errors = run.machine.executor.run(sent, train_job, resources, progress.receive)
         for number, text in errors.items():
-            if jobs[number].files.failure() is None:
+            if (failure := jobs[number].files.failure()) is None:
                 self.fail(jobs[number].method, text)
-            else:
+                continue
+            causes = source_failures(jobs[number])
+            if not causes or not self.said.issuperset(causes):
                 run.reporter.say(text)
+            self.said.update((failure, *causes))
 
 
 class TrainingProgress:
@@ -162,11 +171,12 @@ class TrainingProgress:
 def collect_trained(run: Run, name: str) -> Trained:
     """What came out of the trainings of a method."""
     method = run.recipe.method(name)
-    networks, diverged = dict[int, TrainJob](), list[str]()
+    networks, diverged, without_source = dict[int, TrainJob](), list[str](), 0
     seconds, logs = 0.0, list[TrainingLog]()
     for job in jobs_of(run, name):
         if (failure := job.files.failure()) is not None:
             diverged.append(failure)
+            without_source += bool(source_failures(job))
             continue
         if (notes := job.files.finished()) is None:
             raise InputError(f"{name}: network {job.networks[0]} was not trained; run the same command again")
@@ -182,4 +192,4 @@ def collect_trained(run: Run, name: str) -> Trained:
                 networks[number] = job
             else:
                 diverged.append(f"network {number} diverged")
-    return Trained(method, networks, diverged, seconds, logs)
+    return Trained(method, networks, diverged, seconds, logs, without_source)

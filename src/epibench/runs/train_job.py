@@ -160,6 +160,11 @@ def source_jobs(job: TrainJob) -> list[TrainJob]:
     return [replace(job, method=source, networks=part) for part in parts if {*part} & {*job.networks}]
 
 
+def source_failures(job: TrainJob) -> list[str]:
+    """Why those have failed that the networks of a job start from."""
+    return [failure for source in source_jobs(job) if (failure := source.files.failure()) is not None]
+
+
 def started_from(job: TrainJob) -> tuple[Weights, float] | None:
     """The last weights of the networks that a job starts from, and the seconds of their training; None: from none.
 

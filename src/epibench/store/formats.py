@@ -27,6 +27,7 @@ from zarr.abc.store import Store
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
 from epibench.errors import InputError, some_of
+from epibench.mirror import is_url
 from epibench.results import Counted, Kind, counted_as
 
 if TYPE_CHECKING:
@@ -173,6 +174,8 @@ def open_store(path: str | os.PathLike[str]) -> PredictionStore:
     A zarr group (folder or .zip; format 3 or 2), an .npz, or a folder with one .npz per member. Nothing in a
     store is ever executed: no pickle, no codec that is not known to be harmless, no path out of its folder.
     """
+    if is_url(os.fspath(path)):
+        raise InputError(f"{path}: stores are read from local files alone; fetch it, and give the folder or file")
     path = Path(path)
     with readable(f"{path}"):
         return describe(path, read_contents(path))

@@ -296,8 +296,9 @@ class _Run:
     def weights(self) -> Weights:
         """Parameters and buffers by name."""
         weights = {name: tensor.detach() for name, tensor in self.network.state_dict().items()}
-        if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
-            raise DivergedError([0], f"the loss became NaN or infinite by step {self.step}")
+        for name, tensor in weights.items():
+            if not bool(torch.isfinite(tensor).all()):
+                raise DivergedError([0], f"the weights '{name}' became NaN or infinite by step {self.step}")
         return weights
 
     def state(self) -> TrainingState:
