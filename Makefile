@@ -13,7 +13,7 @@ demo: $(VENV)/.installed
 	$(BIN)/epibench report demo/street-depth demo/street-segmentation --out demo/report.html
 
 test: lint types
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Not part of `test`: the same tests with other terminals, locales, umasks, temporary folders and homes.
 test-environments: $(VENV)/.installed

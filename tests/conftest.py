@@ -9,6 +9,11 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported, by whichever test comes first
 
 
+def pytest_collection_modifyitems(items):
+    """Tests of runs first: they start processes and wait for them, and nobody should wait for the last of them."""
+    items.sort(key=lambda item: "runs" not in item.path.parts)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory):
     """Tests neither use nor change what lies in the user's cache."""
