@@ -289,4 +289,23 @@ def test_a_90_percent_interval_that_contradicts_the_sign_makes_it_mixed() -> Non
 def test_classes_are_over_confident_where_confidence_exceeds_accuracy() -> None:
     runs = read_runs([fake_dense_run.small("categorical")])
     (one, *_) = entries_on(methods_of(runs), "wild")
-    assert confidence_sentence(one).startswith("is over-confident on average")
+    assert confidence_sentence(one).startswith("is over-confident at M")
+
+
+def of_classes(*bins: tuple[float, float, int]) -> str:
+    """What is said of one draw; bins: confidence, accuracy and number of pixels."""
+    names = ("confidence", "accuracy", "count")
+    curves = {
+        name: Curve(mean=list(values), std=None) for name, values in zip(names, zip(*bins, strict=True), strict=True)
+    }
+    reliability = Curves(x=[0.1 * number for number in range(len(bins))], M={1: curves})
+    accuracy = {"accuracy": Stat(mean=0.5, std=None, n=1)}
+    return confidence_sentence(Entry(0, "a", "categorical", {1: accuracy}, GROUPS, {"reliability": reliability}))
+
+
+def test_one_rule_for_classes_however_many_draws_there_are() -> None:
+    assert of_classes((0.8, 0.6, 10), (0.9, 0.7, 30)).startswith("is over-confident at M")
+    assert of_classes((0.3, 0.5, 10), (0.5, 0.6, 10)).startswith("is under-confident at M")
+    # Over-confident above and under-confident below cancel in the mean, and are no calibration.
+    assert of_classes((0.4, 0.6, 10), (0.9, 0.72, 10)).startswith("is over-confident at some levels")
+    assert of_classes((0.4, 0.404, 10), (0.9, 0.898, 10)).startswith("is close to calibrated")

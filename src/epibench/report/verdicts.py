@@ -420,12 +420,7 @@ def _coverage_sentence(entry: Entry) -> str:
     curve = entry.curve("calibration", "coverage", m)
     at_90 = next((c for x, c in zip(curve.x, curve.mean, strict=True) if abs(x - 0.9) < 1e-6), None) if curve else None
     against = at_90 is not None and (at_90 - 0.9) * signed < 0
-    if area < 0.01:
-        words = "is close to calibrated"
-    elif abs(signed) < 0.5 * area or against:
-        words = "is over-confident at some levels and under-confident at others"
-    else:
-        words = "is over-confident" if signed < 0 else "is under-confident"
+    words = _confidence_words(area, 0.0 if against else signed)
     held = (
         f" Its {percent(0.9)} interval holds {percent(at_90, 3)} of the {entry.counted};" if at_90 is not None else ""
     )
@@ -447,9 +442,15 @@ def _accuracy_sentence(entry: Entry) -> str:
         return ""
     confidence = sum(c * n for c, _, n in bins) / total
     accuracy = sum(a * n for _, a, n in bins) / total
+    gap = sum(abs(a - c) * n for c, a, n in bins) / total
     facts = f"mean confidence {percent(confidence, 3)}, accuracy {percent(accuracy, 3)}"
-    # Less than draws differ by says nothing, nor does half a point.
-    if abs(confidence - accuracy) < max(0.005, entry.stat("accuracy", m).std or 0.0):
-        return f"is neither over- nor under-confident on average at {m_equals(m)}: {facts}."
-    side = "over" if confidence > accuracy else "under"
-    return f"is {side}-confident on average at {m_equals(m)}: {facts}."
+    return f"{_confidence_words(gap, accuracy - confidence)} at {m_equals(m)}: {facts}."
+
+
+def _confidence_words(gap: float, signed: float) -> str:
+    """Whether what is said holds too seldom or too often. gap: the mean distance from that; signed: negative if seldom."""
+    if gap < 0.01:
+        return "is close to calibrated"
+    if abs(signed) < 0.5 * gap:
+        return "is over-confident at some levels and under-confident at others"
+    return "is over-confident" if signed < 0 else "is under-confident"
