@@ -448,7 +448,7 @@ def _accuracy_sentence(entry: Entry) -> str:
 
 
 def _confidence_words(gap: float, signed: float) -> str:
-    """Whether what is said holds too seldom or too often. gap: the mean distance from that; signed: negative if seldom."""
+    """Whether what is said holds too seldom (signed below 0) or too often. gap: the mean distance from what is said."""
     if gap < 0.01:
         return "is close to calibrated"
     if abs(signed) < 0.5 * gap:
