@@ -181,17 +181,24 @@ def test_a_setting_without_effect_on_a_cpu_makes_no_other_evaluation(folder, com
     assert not (folder / "evaluations").exists()
 
 
-def test_other_data_at_another_place_are_evaluated_and_the_same_are_not(folder, command_line, work, tmp_path) -> None:
+SOURCE = {"kind": "folder", "root": "own", "classes": ["road", "sky"]}
+OWN = ("--set", f"data.domains.own={json.dumps(SOURCE)}")
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Path:
+    """A folder with two images of one's own at three places: `other` has the names of `here`, `moved` its content."""
     for place, seed in (("here", 1), ("moved", 1), ("other", 2)):
         for number in range(2):
             save_image(tmp_path / place / f"own/images/{number}.png", (32, 64), seed + number)
             save(tmp_path / place / f"own/labels/{number}.png", random_values([0, 1, 255], (32, 64), number))
-    source = {"kind": "folder", "root": "own", "classes": ["road", "sky"]}
-    setting = ("--set", f"data.domains.own={json.dumps(source)}")
+    return tmp_path
 
+
+def test_other_data_at_another_place_are_evaluated_and_the_same_are_not(folder, command_line, work, places) -> None:
     def evaluate(place: str) -> tuple[dict[str, int], Any]:
         work.again()
-        status, said = command_line("evaluate", folder, "--set", f"data.root={tmp_path / place}", *setting)
+        status, said = command_line("evaluate", folder, "--set", f"data.root={places / place}", *OWN)
         assert status == 0, said
         return dict(work.passes), numbers(folder)["summary"]["ensemble"]["own"]
 
@@ -201,6 +208,26 @@ def test_other_data_at_another_place_are_evaluated_and_the_same_are_not(folder, 
     again, other = evaluate("other")
     assert again == first
     assert other != found
+
+
+def test_stretches_of_other_data_are_not_merged(folder, command_line, work, places) -> None:
+    here, other = (("--set", f"data.root={places / place}", *OWN) for place in ("here", "other"))
+    direct = shutil.copytree(folder, places / "direct")
+    assert command_line("evaluate", direct, *here)[0] == 0
+    assert command_line("evaluate", folder, "--shard", "1/1", *other)[0] == 0
+    assert command_line("evaluate", folder, *here)[0] == 0
+    assert numbers(folder)["summary"] == numbers(direct)["summary"]
+
+
+def test_a_relative_place_is_that_of_the_folder_where_the_command_is_given(
+    folder, command_line, places, monkeypatch
+) -> None:
+    found = []
+    for place in ("here", "moved", "other"):
+        monkeypatch.chdir(places / place)
+        assert command_line("evaluate", folder, *OWN)[0] == 0
+        found.append(numbers(folder)["summary"]["ensemble"]["own"])
+    assert found[0] == found[1] != found[2]
 
 
 def test_m_and_draws_are_asked_anew_of_the_same_networks(folder, cache, command_line, work, tmp_path) -> None:

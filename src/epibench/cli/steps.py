@@ -119,7 +119,7 @@ def belongs(results: RunResults, recipe: Recipe) -> bool:
     if isinstance(recipe, DenseRecipe):
         if results.data_versions != recipe.data.versions:
             return False  # the street, or a class table, is another now
-        if results.recipe.get("data") != recipe.model_dump(mode="json")["data"]:
+        if results.recipe.get("data") != recipe.model_dump(mode="json")["data"] or recipe.data.hangs_on_folder:
             return False  # the same data elsewhere, or other: what is kept of every domain tells
     return fixed(results.recipe) == fixed(recipe.model_dump(mode="json"))
 

@@ -237,6 +237,14 @@ class DataOptions(Options):
         return Folders(None if self.root is None else Path(self.root).expanduser(), cache)
 
     @property
+    def hangs_on_folder(self) -> bool:
+        """Whether the folder that a command is given in decides where data lie: some path is relative."""
+        if self.root is not None:
+            return not Path(self.root).expanduser().is_absolute()
+        roots = [getattr(source, "root", None) for source in (self.train, *self.domains.values())]
+        return any(root is not None and not Path(root).expanduser().is_absolute() for root in roots)
+
+    @property
     def versions(self) -> dict[str, str]:
         """What changes when the same settings give other data: of the training data, and of every domain."""
         return {"train": self.train.version, **{name: source.version for name, source in self.domains.items()}}

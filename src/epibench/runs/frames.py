@@ -10,7 +10,7 @@ from epibench.files import fingerprint
 from epibench.members.maps import GroupedMaps
 from epibench.results import Picture
 from epibench.runs.domains import DomainData
-from epibench.runs.image_evaluation import DrawnMethod
+from epibench.runs.image_evaluation import DrawnMethod, digest_of
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.observers import Gallery
 from epibench.runs.train import collect_trained
@@ -39,10 +39,9 @@ class FrameSequence:
         """Of everything that decides what is predicted for an image."""
         recipe = self.experiment.recipe
         source = recipe.data.domains[self.domain]
-        settings = source.model_dump(
-            mode="json", exclude={"title", "num_images"}
-        )  # also where it lies: it may be another
-        more = (settings, str(recipe.data.folders.root), source.version, len(self.data.samples))
+        settings = source.model_dump(mode="json", exclude={"title", "num_images", "root", "raw_root"})
+        in_files = digest_of(self.data.samples) if getattr(source, "root", None) is not None else ()
+        more = (settings, source.version, len(self.data.samples), *in_files)
         return fingerprint([each.fingerprint(self.experiment.options, *more) for each in self.methods])
 
     def pictures(self, images: Sequence[int]) -> Iterator[Picture]:

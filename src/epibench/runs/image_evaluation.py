@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from epibench.conventions import check_uncertainty
-from epibench.data.batch import Batch
+from epibench.data.batch import Batch, Samples
 from epibench.data.classes import ClassTable
 from epibench.data.named import Role
 from epibench.errors import InputError
@@ -110,7 +110,7 @@ class DrawnMethod:
 
 @dataclass(frozen=True)
 class EvaluationDomain:
-    """A domain, and what results say of it. identity: what decides its samples, as plain data."""
+    """A domain, and what results say of it. identity: what decides its samples, as plain data, less files of them."""
 
     data: DomainData
     label: str
@@ -118,19 +118,12 @@ class EvaluationDomain:
     identity: Sequence[Any]
     severity: float | None = None
     exact: bool = False  # pixels are so few that they are kept and sorted; then nothing is saved on the way
-    in_files: bool = False  # which may lie elsewhere the next time, or be others there: identity does not tell
+    in_files: bool = False  # which may lie elsewhere the next time, or be others there: some are looked at
 
     @cached_property
-    def digest(self) -> str | None:
-        """Of a few samples, wherever their files lie; None where that is not needed, or one cannot be read."""
-        if not self.in_files:
-            return None
-        try:
-            samples = [self.data.samples[number] for number in centres(len(self.data.samples), DIGESTED)]
-        except InputError:
-            return None
-        tensors = [each for one in samples for each in (*one.inputs.values(), one.target, one.valid)]
-        return fingerprint(*(each.contiguous().numpy().tobytes() for each in tensors))
+    def decided_by(self) -> tuple[Any, ...]:
+        """What decides its samples: other files under the same settings are told apart, moved ones are not."""
+        return (*self.identity, *(digest_of(self.data.samples) if self.in_files else ()))
 
 
 @dataclass(frozen=True)
@@ -204,7 +197,7 @@ class ImageEvaluation:
         first = next(iter(self.domains))
         device = drawn.pool.device
         where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        key = drawn.fingerprint(self.options, self.domains[first].identity, COST, where)
+        key = drawn.fingerprint(self.options, self.domains[first].decided_by, COST, where)
         file = self.folder.path / "evaluation" / f"{drawn.name}-{key[:SHORT]}.cost.json"
 
         def done(lock: Path) -> bool:
@@ -282,7 +275,7 @@ class DomainTask:
     def __init__(self, evaluation: ImageEvaluation, drawn: DrawnMethod, domain: str):
         self.evaluation, self.options, self.about = evaluation, evaluation.options, evaluation.domains[domain]
         self.data, self.drawn, self.domain = self.about.data, drawn, domain
-        self.key = drawn.fingerprint(evaluation.options, *self.about.identity)
+        self.key = drawn.fingerprint(evaluation.options, *self.about.decided_by)
         folder = evaluation.folder.path / "evaluation" / drawn.name
         self.file = folder / f"{domain}-{self.key[:SHORT]}.json"  # what other settings gave stays beside it
         self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
@@ -305,7 +298,7 @@ class DomainTask:
     def results(self) -> DomainResults | None:
         """What came out, if it is finished, undamaged and of the same settings; from then on it is not read again."""
         if self.finished is None and (not self.options.store or (self.owns_store and is_whole(self.store))):
-            self.finished = read_checked(self.file, self.key, DomainResults, self.about)
+            self.finished = read_checked(self.file, self.key, DomainResults)
         return self.finished
 
     @property
@@ -343,7 +336,7 @@ class DomainTask:
             pictures=gallery.pictures(self.drawn.name),
             cost=PassCost(forward_seconds=done.forward_seconds, scoring_seconds=done.scoring_seconds),
         )
-        write_checked(self.file, self.key, results, self.about.digest)
+        write_checked(self.file, self.key, results)
         remove(self.unfinished)
         self.stretches.remove()
 
@@ -480,26 +473,27 @@ def dtype_of(options: EvaluationOptions) -> torch.dtype:
     return torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32
 
 
-def write_checked(file: Path, key: str, content: Cost | DomainResults, samples: str | None = None) -> None:
-    """Keep results with the fingerprint of what decides them, and a checksum. samples: a digest of some."""
+def digest_of(samples: Samples) -> tuple[str, ...]:
+    """Of a few samples as they are decoded, wherever their files lie; nothing where one cannot be read."""
+    try:
+        some = [samples[number] for number in centres(len(samples), DIGESTED)]
+    except InputError:
+        return ()
+    tensors = [each for one in some for each in (*one.inputs.values(), one.target, one.valid)]
+    return (fingerprint(*(each.contiguous().numpy().tobytes() for each in tensors)),)
+
+
+def write_checked(file: Path, key: str, content: Cost | DomainResults) -> None:
+    """Keep results with the fingerprint of what decides them, and a checksum."""
     plain = content.model_dump(mode="json")
-    of_samples = {} if samples is None else {"samples": samples}
-    write_json(file, {"fingerprint": key, "checksum": fingerprint(plain), **of_samples, **plain})
+    write_json(file, {"fingerprint": key, "checksum": fingerprint(plain), **plain})
 
 
-def read_checked(file: Path, key: str, kind: type[Kept], domain: EvaluationDomain | None = None) -> Kept | None:
-    """Results that were kept; None where there are none, or they are damaged or of other settings: then made anew.
-
-    domain: what they must be of, as far as they say it; an earlier version did not.
-    """
+def read_checked(file: Path, key: str, kind: type[Kept]) -> Kept | None:
+    """Results that were kept; None where there are none, or they are damaged or of other settings: then made anew."""
     plain = read_json(file)
     try:
-        if plain is None or plain.pop("fingerprint", None) != key:
-            return None
-        checksum, samples = plain.pop("checksum", None), plain.pop("samples", None)
-        if checksum != fingerprint(plain):
-            return None
-        if samples is not None and domain is not None and domain.digest not in (None, samples):
+        if plain is None or plain.pop("fingerprint", None) != key or plain.pop("checksum", None) != fingerprint(plain):
             return None
         return kind.model_validate(plain)
     except (ValidationError, RecursionError):
