@@ -1,6 +1,9 @@
 """Threads of our own: PyTorch's setting is restored for every thread, whatever happens in between."""
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -70,3 +73,41 @@ def test_everything_can_be_done_in_the_calling_thread(silenced: bool) -> None:
             assert names() == {own}
     assert own not in names()
     assert torch.get_num_threads() == 2
+
+
+ARENAS = """
+import ctypes, sys, threading
+import torch
+from epibench.parallel import keep_freed_memory
+
+torch.set_num_threads(2)
+if sys.argv[2] == "kept":
+    keep_freed_memory()
+barrier = threading.Barrier(8)
+
+def take():
+    barrier.wait()
+    torch.empty(2**20, dtype=torch.uint8)
+    barrier.wait()
+
+threads = [threading.Thread(target=take) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(sys.argv[1].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="arenas are those of glibc")
+def test_freed_memory_is_kept_in_as_many_arenas_as_there_are_threads(tmp_path: Path) -> None:
+    def arenas(kept: str) -> int:
+        file = tmp_path / f"{kept}.xml"
+        subprocess.run([sys.executable, "-c", ARENAS, str(file), kept], check=True)
+        return file.read_text().count("<heap ")
+
+    assert arenas("kept") <= 2 < arenas("as it is")
