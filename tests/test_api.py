@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -184,3 +185,133 @@ def test_settings_can_be_texts_and_a_recipe_an_object(ran, tmp_path):
 def test_a_wrong_recipe_or_setting_is_named(arguments, message):
     with pytest.raises(InputError, match=message):
         epibench.run(*arguments)
+
+
+# Wrong types
+
+QUICK = "toy-regression-quick"
+IMAGES = [(np.zeros((3, 4, 5), np.float32), np.ones((4, 5), np.int64))]
+
+
+def two_classes(image):
+    return torch.cat([image[:, :1], 2 - image[:, :1]], 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "options", "message"),
+    [
+        ("run", (None,), {}, "recipe: cannot be None; give the name of a recipe, as 'toy-regression-quick'"),
+        ("run", (3,), {}, "recipe: cannot be 3 (int); give the name"),
+        ("run", ({"name": "mine"},), {}, "recipe: cannot be {'name': 'mine'} (dict); give the name"),
+        ("run", (b"base",), {}, "recipe: cannot be b'base' (bytes); give the name"),
+        ("run", (QUICK,), {"settings": 5}, "settings: cannot be 5 (int); give a dict, as {'seed': 3}, or a list"),
+        ("run", (QUICK,), {"settings": [5]}, "settings: cannot be 5 (int); give a dict, as {'seed': 3}, or a list"),
+        ("run", (QUICK,), {"settings": {"seed": {3}}}, "settings: seed: cannot be {3} (set); give a number, a text"),
+        ("run", (QUICK,), {"out": 5}, "out: cannot be 5 (int); give a folder, as 'runs/mine'"),
+        ("run", (QUICK,), {"device": None}, "device: cannot be None; give 'auto', 'cpu' or 'cuda'"),
+        ("run", (QUICK,), {"executor": None}, "executor: cannot be None; give 'local' or 'ray'"),
+        ("run", (QUICK,), {"jobs": "2"}, "jobs: cannot be '2' (str); give a whole number, as 16"),
+        ("run", (QUICK,), {"jobs": True}, "jobs: cannot be True (bool); give a whole number"),
+        ("run", (QUICK,), {"progress": "yes"}, "progress: cannot be 'yes' (str); give True, False, or a reporter"),
+        ("train", (None,), {}, "recipe: cannot be None; give the name of a recipe"),
+        ("train", (QUICK,), {"only": [0]}, "only: cannot be 0 (int); give a list of networks, as ['ensemble:3-5']"),
+        ("train", (QUICK,), {"only": 5}, "only: cannot be 5 (int); give a list of networks"),
+        ("evaluate", (None, IMAGES), {}, "models: cannot be None; give an nn.Module, a function, or a text as hf:DIR"),
+        ("evaluate", ([two_classes, 5], IMAGES), {}, "models: cannot be 5 (int); give an nn.Module, a function"),
+        ("evaluate", ({}, IMAGES), {}, "models: there are none; give at least one"),
+        ("evaluate", (two_classes, None), {}, "data: cannot be None; give a data set with a length"),
+        ("evaluate", (two_classes, {1: IMAGES}), {}, "data: cannot be 1 (int); give names that are texts"),
+        ("evaluate", (two_classes, IMAGES), {"members": "1,2"}, "members: cannot be '1,2' (str); give a list of whole"),
+        ("evaluate", (two_classes, IMAGES), {"members": 2}, "members: cannot be 2 (int); give a list of whole numbers"),
+        ("evaluate", (two_classes, IMAGES), {"draws": "2"}, "draws: cannot be '2' (str); give a whole number"),
+        ("evaluate", (two_classes, IMAGES), {"seed": None}, "seed: cannot be None; give a whole number"),
+        ("evaluate", (two_classes, IMAGES), {"mc_dropout": True}, "mc_dropout: cannot be True (bool); give a whole"),
+        ("evaluate", (two_classes, IMAGES), {"rate": "a"}, "rate: cannot be 'a' (str); give a number, as 0.1"),
+        ("evaluate", (two_classes, IMAGES), {"views": [5]}, "views: cannot be 5 (int); give a list of texts"),
+        (
+            "evaluate",
+            (two_classes, IMAGES),
+            {"classes": 5},
+            "classes: cannot be 5 (int); give names, as ['road', 'sky']",
+        ),
+        ("evaluate", (two_classes, IMAGES), {"model_format": 5}, "model_format: cannot be 5 (int); give a dict"),
+        ("evaluate", (two_classes, IMAGES), {"in_domain": 5}, "in_domain: cannot be 5 (int); give the name"),
+        ("evaluate", (two_classes, IMAGES), {"task": 5}, "task: cannot be 5 (int); give 'segmentation' or 'depth'"),
+        ("evaluate", (two_classes, IMAGES), {"ignore_index": "a"}, "ignore_index: cannot be 'a' (str); give a whole"),
+        ("evaluate", (two_classes, IMAGES), {"unit": 5}, "unit: cannot be 5 (int); give a text, as 'm'"),
+        ("evaluate", (two_classes, IMAGES), {"depth": "yes"}, "depth: cannot be 'yes' (str); give True or False"),
+        ("evaluate", (two_classes, IMAGES), {"out": 5}, "out: cannot be 5 (int); give a folder"),
+        ("evaluate", (two_classes, IMAGES), {"device": 5}, "device: cannot be 5 (int); give 'auto', 'cpu' or 'cuda'"),
+        ("evaluate", (two_classes, IMAGES), {"progress": "x"}, "progress: cannot be 'x' (str); give True, False"),
+        ("score", (None,), {}, "predictions 0: cannot be None; give a store, as 'ensemble.zarr', or a dict of arrays"),
+        ("score", (GAUSSIAN, 3), {}, "predictions 1: cannot be 3 (int); give a store"),
+        ("score", ([GAUSSIAN],), {}, "predictions 0: cannot be [{'mean': "),
+        (
+            "score",
+            (GAUSSIAN,),
+            {"members": 2},
+            "members: cannot be 2 (int); give a list of whole numbers, as [1, 2, 4]",
+        ),
+        ("score", (GAUSSIAN,), {"members": "2"}, "members: cannot be '2' (str); give a list of whole numbers"),
+        ("score", (GAUSSIAN,), {"members": [1.0]}, "members: cannot be 1.0 (float); give a list of whole numbers"),
+        ("score", (GAUSSIAN,), {"members": np.array(2)}, "members: cannot be array(2) (ndarray); give a list of whole"),
+        ("score", (GAUSSIAN,), {"draws": "2"}, "draws: cannot be '2' (str); give a whole number, as 16"),
+        ("score", (GAUSSIAN,), {"seed": "a"}, "seed: cannot be 'a' (str); give a whole number"),
+        ("score", (GAUSSIAN,), {"plan": 5}, "plan: cannot be 5 (int); give a text, as 'random'"),
+        ("score", (GAUSSIAN,), {"convention": 5}, "convention: cannot be 5 (int); give a text, as 'pooled'"),
+        ("score", (GAUSSIAN,), {"uncertainty": 5}, "uncertainty: cannot be 5 (int); give a text, as 'entropy'"),
+        ("score", (GAUSSIAN,), {"ignore_index": "a"}, "ignore_index: cannot be 'a' (str); give a whole number, as 255"),
+        ("score", (GAUSSIAN,), {"skip_invalid": "no"}, "skip_invalid: cannot be 'no' (str); give True or False"),
+        ("score", (GAUSSIAN,), {"depth": 1}, "depth: cannot be 1 (int); give True or False"),
+        ("score", (GAUSSIAN,), {"device": None}, "device: cannot be None; give 'auto', 'cpu' or 'cuda'"),
+        ("score", (GAUSSIAN,), {"report": 5}, "report: cannot be 5 (int); give a folder"),
+        ("score", (GAUSSIAN,), {"progress": None}, "progress: cannot be None; give True, False, or a reporter"),
+    ],
+)
+def test_a_wrong_type_is_named_before_anything_is_written(function, given, options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if function == "evaluate":
+        options = {"out": "evaluated", **options}
+    with pytest.raises(InputError) as error:
+        getattr(epibench, function)(*given, **options)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_of_numpy_paths_and_any_sequence_are_fine(ran, tmp_path):
+    expected = epibench.score(GAUSSIAN, members=[1, 2], draws=3, seed=1, device="cpu")
+    for members in ((1, 2), range(1, 3), np.array([1, 2]), torch.tensor([1, 2]), iter([np.int64(1), 2])):
+        found = epibench.score(GAUSSIAN, members=members, draws=np.int64(3), seed=np.uint8(1), device="cpu")
+        assert found == expected
+    epibench.score(GAUSSIAN, depth=np.bool_(True), report=tmp_path / "page")
+
+    settings = {"methods": ("ensemble",), "ensemble.num_members": np.int64(2), "members": np.array([1]), "draws": 2}
+    settings["ensemble.num_epochs"] = np.int32(2)
+    for out in (tmp_path / "run", str(tmp_path / "run")):
+        assert epibench.run(QUICK, out, settings, device="cpu", jobs=np.int64(1)).summary == ran[1].summary
+        for only in ((), None, "ensemble", ("ensemble",), np.array(["ensemble"])):
+            assert epibench.train(out, only=only, device="cpu") == Path(out)
+
+
+def test_evaluate_takes_numbers_of_numpy_paths_and_any_sequence(tmp_path):
+    plain = {"members": [1], "draws": 2, "seed": 1, "ignore_index": 0, "views": ["flip"], "classes": ["a", "b"]}
+    expected = epibench.evaluate([two_classes], IMAGES, **plain)
+    numpy = {name: np.int64(plain[name]) for name in ("draws", "seed", "ignore_index")}
+    numpy |= {"members": np.array([1]), "views": ("flip",), "classes": np.array(["a", "b"])}
+    options = {"rate": 1, "mc_dropout": np.int64(0), "device": torch.device("cpu"), "progress": Listening()}
+    for out in (tmp_path / "a", str(tmp_path / "b")):
+        assert epibench.evaluate((two_classes,), IMAGES, out=out, **numpy, **options).summary == expected.summary
+
+
+def test_a_file_of_results_is_no_recipe(ran):
+    with pytest.raises(
+        InputError, match=r"results.json: is a file of results, .* the folder of the run, or its recipe"
+    ):
+        epibench.run(ran[0] / "results.json")
+
+
+def test_a_run_is_no_model_and_it_is_said_how_it_is_evaluated(ran):
+    for folder in (ran[0], str(ran[0])):
+        with pytest.raises(InputError, match=r"is the folder of a run, .* by epibench evaluate .*'run:"):
+            epibench.evaluate(folder, {})

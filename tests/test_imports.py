@@ -14,6 +14,7 @@ import epibench
 # set, so that the rest of `data` comes after it.
 ORDER = [
     "errors",
+    "arguments",
     "conventions",
     "plans",
     "views",

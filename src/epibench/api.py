@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epibench.arguments import DEVICE, FLAG, FOLDER, PROGRESS, SIZES, WHOLE, argument, unfit
 from epibench.cli.console import reporter_of
 from epibench.errors import InputError
 from epibench.mirror import is_url
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 AnyPath = str | os.PathLike[str]
 Settings = Mapping[str, Any] | Sequence[str]
+RECIPE = "the name of a recipe, as 'toy-regression-quick', a recipe file (.json), the folder of a run, or a recipe"
+STORE = "a store, as 'ensemble.zarr', or a dict of arrays, as {'mean': …, 'variance': …, 'target': …}"
 
 
 def run(
@@ -78,6 +81,7 @@ def train(
     Args:
         only: these networks alone, as `["ensemble:3-5", "mc_dropout"]`
     """
+    only = argument("only", only, "a list of networks, as ['ensemble:3-5']", str, None, each=str)
     with opened_run(recipe, out, settings, device, executor, jobs, progress) as opened:
         from epibench.recipes.only import networks_asked_for
         from epibench.runs import run as steps
@@ -99,15 +103,23 @@ def opened_run(
     progress: bool | Reporter,
 ) -> Iterator[Run]:
     """The run of a recipe in its folder; nothing is done yet."""
+    from epibench.recipes import Recipe, apply_settings, default_folder, find_recipe
+
+    argument("recipe", recipe, RECIPE, str, os.PathLike, Recipe)
+    argument("out", out, FOLDER, str, os.PathLike, None)
+    texts = as_texts(settings)
+    argument("device", device, DEVICE, str)
+    argument("executor", executor, "'local' or 'ray'", str)
+    jobs = argument("jobs", jobs, WHOLE, int, None)
+    progress = argument("progress", progress, PROGRESS, bool, Reporter)
     if out is not None and is_url(os.fspath(out)):
         raise InputError(
             f"out {out}: give a local folder; runs at a URL are for the command, as epibench run --out URL"
         )
-    from epibench.recipes import Recipe, apply_settings, default_folder, find_recipe
     from epibench.runs.machine import open_run
 
     given = recipe if isinstance(recipe, Recipe) else os.fspath(recipe)
-    chosen = apply_settings(given if isinstance(given, Recipe) else find_recipe(given), as_texts(settings))
+    chosen = apply_settings(given if isinstance(given, Recipe) else find_recipe(given), texts)
     folder = default_folder(given, chosen) if out is None else Path(out)
     with open_run(chosen, folder, reporter_of(progress), device, jobs, executor) as opened:
         yield opened
@@ -154,17 +166,21 @@ def score(
 
     if not predictions:
         raise InputError("nothing to score: give stores, or dicts of arrays")
+    for number, given in enumerate(predictions):
+        argument(f"predictions {number}", given, STORE, str, os.PathLike, Mapping)
+    argument("report", report, FOLDER, str, os.PathLike, None)
+    progress = argument("progress", progress, PROGRESS, bool, Reporter)
     settings = ScoreSettings(
-        sizes=None if members is None else tuple(members),
-        max_draws=draws,
-        plan=plan,
-        seed=seed,
-        convention=check_convention(convention),
-        uncertainty=uncertainty,
-        ignore_index=ignore_index,
-        skip_invalid=skip_invalid,
-        depth=depth,
-        device=resolve_device(device),
+        sizes=argument("members", members, SIZES, None, each=int),
+        max_draws=argument("draws", draws, WHOLE, int),
+        plan=argument("plan", plan, "a text, as 'random'", str),
+        seed=argument("seed", seed, WHOLE, int),
+        convention=check_convention(argument("convention", convention, "a text, as 'pooled'", str)),
+        uncertainty=argument("uncertainty", uncertainty, "a text, as 'entropy'", str, None),
+        ignore_index=argument("ignore_index", ignore_index, "a whole number, as 255", int, None),
+        skip_invalid=argument("skip_invalid", skip_invalid, FLAG, bool),
+        depth=argument("depth", depth, FLAG, bool),
+        device=resolve_device(argument("device", device, DEVICE, str)),
     )
     scorers = []
     for number, given in enumerate(predictions):
@@ -188,8 +204,16 @@ def score(
 
 def as_texts(settings: Settings) -> list[str]:
     """Settings as the command line has them: `key=value`, the value in JSON."""
-    if isinstance(settings, Mapping):
-        return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
     if isinstance(settings, str):
         raise InputError(f"settings: {settings!r} is one text; give a dict, or a list of texts as 'seed=3'")
-    return list(settings)
+    if isinstance(settings, Mapping):
+        return [f"{key}={_json(key, value)}" for key, value in settings.items()]
+    return list(argument("settings", settings, "a dict, as {'seed': 3}, or a list of texts, as ['seed=3']", each=str))
+
+
+def _json(key: str, value: Any) -> str:
+    """The value of a setting; numbers and arrays of NumPy and torch are written as numbers, and paths as texts."""
+    try:
+        return json.dumps(value, default=lambda each: each.tolist() if hasattr(each, "tolist") else os.fspath(each))
+    except (TypeError, ValueError):
+        raise unfit(f"settings: {key}", value, "a number, a text, or a list or dict of these") from None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_args
@@ -11,6 +12,7 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
+from epibench.arguments import DEVICE, FLAG, FOLDER, PROGRESS, SIZES, WHOLE, argument
 from epibench.cli.console import reporter_of
 from epibench.data.classes import ClassTable
 from epibench.data.sets.folder import find_classes
@@ -20,11 +22,13 @@ from epibench.errors import InputError
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.progress import Reporter
+from epibench.recipes import RECIPE_NAME
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import GivenEvaluation, GivenSettings, check_folder, evaluation_options
 from epibench.runs.given_inputs import (
     DEFAULT_NAME,
+    EXAMPLES,
     PYTHON,
     named_data,
     open_models,
@@ -33,6 +37,8 @@ from epibench.runs.given_inputs import (
     with_classes,
 )
 from epibench.runs.machine import Machine
+
+DATA = "a data set with a length and samples by number, a DataLoader, two arrays, or a text as 'camvid:DIR'"
 
 
 def evaluate(
@@ -69,6 +75,25 @@ def evaluate(
     first module. progress: show bars and messages. evaluation: further options, as precision="bf16",
     convention="gustafsson2020", window=(512, 512), pictures=4.
     """
+    _check_models(models)
+    _check_data(data)
+    argument("model_format", model_format, "a dict, as {'values': 'probs'}", ModelFormat, Mapping, None)
+    argument("in_domain", in_domain, "the name of a data set, as 'val'", str, None)
+    argument("task", task, "'segmentation' or 'depth'", str, None)
+    classes = argument(
+        "classes", classes, "names, as ['road', 'sky'], or a table, as 'camvid'", str, Path, None, each=str
+    )
+    argument("unit", unit, "a text, as 'm'", str, None)
+    argument("out", out, FOLDER, str, os.PathLike, None)
+    argument("device", device, DEVICE, str, torch.device, None)
+    ignore_index = argument("ignore_index", ignore_index, "a whole number, as 255", int, None)
+    depth = argument("depth", depth, FLAG, bool)
+    progress = argument("progress", progress, PROGRESS, bool, Reporter)
+    views = argument("views", views, "a list of texts, as ['flip']", str, each=str)
+    members = argument("members", members, SIZES, None, each=int)
+    draws, seed = argument("draws", draws, WHOLE, int), argument("seed", seed, WHOLE, int)
+    mc_dropout = argument("mc_dropout", mc_dropout, WHOLE, int)
+    rate = argument("rate", rate, "a number, as 0.1", float, int, None)
     options = evaluation_options(evaluation)
     if task is not None and task not in get_args(Task):
         raise InputError(f"task: '{task}' is unknown; give {' or '.join(get_args(Task))}")
@@ -76,7 +101,6 @@ def evaluate(
         folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         check_folder(folder, "out")
         named, task = named_data(data, task or ("depth" if depth else None))
-        folder.mkdir(parents=True, exist_ok=True)
         machine = Machine.of(
             torch.device(_device_of(models) if device in (None, "auto") else resolve_device(str(device))), None
         )
@@ -85,6 +109,7 @@ def evaluate(
         before = _modes(given)
         stack.callback(_restore, before)
         domains = python_domains(named, in_domain, task, ignore_index, table)
+        folder.mkdir(parents=True, exist_ok=True)
         question = GivenSettings(
             None if members is None else tuple(members),
             draws,
@@ -104,6 +129,27 @@ def evaluate(
 
             write_folder_page(folder_of_run)
         return results
+
+
+def _check_models(models: Any) -> None:
+    """Refuse what is no model, and a run, which is evaluated otherwise."""
+    given = [each for several in _lists(models).values() for each in several]
+    if not given:
+        raise InputError("models: there are none; give at least one")
+    for each in given:
+        if isinstance(each, str | Path) and os.path.isfile(os.path.join(each, RECIPE_NAME)):
+            raise InputError(
+                f"models: {each} is the folder of a run, and no model; the run is evaluated anew by epibench evaluate "
+                f"{each}, or by epibench.run({str(each)!r}, settings=…); its networks are models as 'run:{each}'"
+            )
+        argument("models", each, f"an nn.Module, a function, or a text as {EXAMPLES}", str, Callable)
+
+
+def _check_data(data: Any) -> None:
+    """Refuse what can be no data; whether it has samples is seen when it is opened."""
+    for name, each in data.items() if isinstance(data, Mapping) else [("data", data)]:
+        argument("data", name, "names that are texts, as {'val': …}", str)
+        argument("data", each, DATA, Sized, Iterable)
 
 
 def _models(

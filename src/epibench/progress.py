@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Advance(Protocol):
@@ -14,6 +14,7 @@ class Advance(Protocol):
         """Count so many units more as done."""
 
 
+@runtime_checkable
 class Reporter(Protocol):
     """Receives progress and messages of a run."""
 

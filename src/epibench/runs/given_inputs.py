@@ -174,8 +174,6 @@ def python_model(model: Any, number: int, read_as: ModelFormat | Mapping[str, An
     name = f"{type(model).__name__} {number}" if isinstance(model, nn.Module) else f"model {number}"
     said = read_as if read_as is not None else own if own is not None else {}
     checked = said if isinstance(said, ModelFormat) else read_format(said, name)
-    if not callable(model):
-        raise InputError(f"{name}: is {type(model).__name__}; give an nn.Module, a function, or a text as {EXAMPLES}")
     module = model if isinstance(model, nn.Module) else None
     identity = None if module is None else module_fingerprint(module, checked)
     return GivenModel(name, lambda: model, checked, identity, facts={"type": type(model).__name__}, module=module)
