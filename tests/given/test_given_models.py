@@ -472,6 +472,37 @@ def test_windows_of_inputs_that_differ_from_targets_are_refused(networks: Networ
     assert "leave it out" in refused(networks[0], data, window=(16, 16))
 
 
+def flat_targets(*shapes: tuple[int, int]) -> list[tuple[Tensor, Tensor]]:
+    """Images of one size, with targets of these."""
+    return [(torch.rand(3, *SIZE), torch.zeros(shape, dtype=torch.int64)) for shape in shapes]
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "remedy"), [(SIZE[::-1], "target.T"), ((SIZE[0] - 1, SIZE[1]), "alike"), ((12, SIZE[1]), "alike")]
+)
+def test_targets_of_another_frame_than_the_image_are_refused(
+    networks: Networks, shape: tuple[int, int], remedy: str, loaded: bool
+) -> None:
+    data: Any = flat_targets(shape, shape)
+    words = refused(networks[0], DataLoader(data, collate_fn=as_dicts) if loaded else data)
+    assert "sample 0" in words
+    assert f"{shape[0]}×{shape[1]}" in words
+    assert f"{SIZE[0]}×{SIZE[1]}" in words
+    assert remedy in words
+    assert "sample 1: the target" in refused(networks[0], flat_targets(SIZE, shape))
+    fine = {"plain": flat_targets(SIZE), "turned": flat_targets(shape)}
+    assert words.split("sample 0")[1][2:] in refused(lambda image: upsampled(networks[0](image)), fine)
+
+
+def test_targets_may_be_coarser_than_the_image_or_in_a_frame_of_their_own(networks: Networks) -> None:
+    network = networks[0]
+    evaluate(network, flat_targets((10, 14), (7, 9), (40, 56)), draws=1, batch_size=1)
+    evaluate(lambda image: network(image.movedim(-1, 1)), [(torch.rand(*SIZE, 3), torch.zeros(SIZE).long())])
+    above = nn.Sequential(network, nn.AdaptiveAvgPool2d((16, 16)))  # a map seen from above
+    evaluate(above, flat_targets((16, 16), (16, 16)))
+
+
 def test_a_class_that_does_not_exist_is_named(networks: Networks) -> None:
     image, classes = OutsideData(2)[0]
     assert "ignore_index=33" in refused(networks[0], [(image, classes), (image, classes.where(classes != 1, 33))])

@@ -8,7 +8,7 @@ to 1, logits that do, a depth without a scale.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -225,11 +225,19 @@ def _described(returned: Any) -> str:
     return type(returned).__name__
 
 
-def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None, depth: bool) -> tuple[str, int]:
+class CheckedModel(NamedTuple):
+    """What a model does with the first image. num_classes: 0 for numbers; grid: rows and columns that it predicts."""
+
+    said: str
+    num_classes: int
+    grid: tuple[int, int]
+
+
+def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None, depth: bool) -> CheckedModel:
     """Let a model predict the first image, and say what it is in one line, or refuse it in words.
 
     first: a batch of one; classes: those that it should predict, None where nobody knows; depth: whether numbers are
-    metres. Returns also how many classes it predicts, 0 for numbers.
+    metres.
     """
     _refuse_idle_settings(network, first)
     try:
@@ -245,12 +253,13 @@ def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None,
     for values in outputs.values():
         if not bool(torch.isfinite(values).all()):
             raise InputError(f"{network.name}: predicts NaN or infinite values for the first image")
+    shape = next(iter(outputs.values())).shape
+    grid = (shape[-2], shape[-1])
     if network.kind == "ranking":
-        return _check_ranking(network, outputs, first), 0
+        return CheckedModel(_check_ranking(network, outputs, first), 0, grid)
     if network.kind == "categorical":
-        number = next(iter(outputs.values())).shape[1]
-        return _check_classes(network, outputs, first, classes), number
-    return _check_numbers(network, outputs, first, depth), 0
+        return CheckedModel(_check_classes(network, outputs, first, classes), shape[1], grid)
+    return CheckedModel(_check_numbers(network, outputs, first, depth), 0, grid)
 
 
 def _refuse_idle_settings(network: GivenNetwork, first: Batch) -> None:
