@@ -353,6 +353,11 @@ def test_a_second_channel_is_not_guessed() -> None:
     assert "give spread=log_variance, variance or std" in refused(lambda image: image[:, :2], data)
 
 
+def test_classes_as_floats_are_told_to_be_integers(networks: Networks) -> None:
+    data = [(image, classes.float()) for image, classes in (OutsideData(2)[index] for index in range(2))]
+    assert "target.long()" in refused(networks[0], data)
+
+
 def test_a_depth_without_a_scale_is_refused() -> None:
     data = [(torch.rand(3, 4, 5), 10 + torch.rand(4, 5)) for _ in range(2)]
     assert "a relative depth" in refused(lambda image: 1e-3 * image[:, 0], data, depth=True)

@@ -160,8 +160,9 @@ class GivenNetwork(nn.Module):
             mean, spread = self._with_spread(returned, mean)
         elif mean.dim() == 4 and mean.shape[1] > 1:
             raise InputError(
-                f"{self.name}: returns {mean.shape[1]} channels; one is a mean, a second one its spread: give "
-                f"spread=log_variance, variance or std"
+                f"{self.name}: returns {mean.shape[1]} channels, and targets are floats; one is a mean, a second "
+                f"one its spread: give spread=log_variance, variance or std. If these are classes, targets must "
+                f"be integers: target.long()"
             )
         mean = _as_map(mean, 3, self.name).float() * self.read_as.factor
         if spread is None:
