@@ -107,7 +107,7 @@ def print_problem(runs: Sequence[Run]) -> None:
     if entries := kl_entries(methods, VIEWS[0]):
         console.print(f"{problem}: {VIEWS[0].name}", style="bold", soft_wrap=True)
         console.print(over_members("kl", [("", entries)], console.width), soft_wrap=True)
-        console.print(f"{kl_verdict(entries)['headline']}.\n", soft_wrap=True)
+        console.print(f"{kl_verdict(entries)['finding']}.\n", soft_wrap=True)
         return
     domains = scored_domains(runs, methods)
     if not domains:
