@@ -158,7 +158,7 @@ def check_trained(run: Run) -> None:
             f"{name} {number} of {run.recipe.method(name).num_trained}" for name, number in counts.items() if number
         ]
         raise InputError(
-            f"{path}: {total} network{'s are' if total > 1 else ' is'} not trained ({', '.join(words)}); "
+            f"{path}: {total} network{'s are' if total > 1 else ' is'} not trained (missing: {', '.join(words)}); "
             f"epibench train {path} with the same --set trains them, epibench run {path} evaluates them, too"
         )
 
