@@ -267,15 +267,24 @@ def refused(models: Any, data: Any = None, **options: Any) -> str:
 def test_what_is_no_prediction_of_classes_is_refused_in_words(networks: Networks) -> None:
     network = networks[0]
     assert "argmax is baked in" in refused(lambda image: network(image).argmax(1))
-    assert "give values=probs" in refused(lambda image: network(image).softmax(1))
+    assert 'give model_format={"values": "probs"}' in refused(lambda image: network(image).softmax(1))
     assert "are they logits" in refused(network, model_format={"values": "probs"})
     assert "NaN" in refused(lambda image: network(image) * float("nan"))
     assert "one channel" in refused(lambda image: image[:, :1])
     assert "4 classes" in refused(lambda image: network(image)[:, [0, 1, 2, 2]], classes=NAMED)
-    assert "output=NAME" in refused(lambda image: {"main": network(image), "auxiliary": network(image)})
+    two = refused(lambda image: {"main": network(image), "auxiliary": network(image)})
+    assert 'model_format={"output": "NAME"}' in two
     assert "fails on the first image" in refused(nn.Linear(3, 3))
-    assert "leave out --mc-dropout" in refused(nn.Conv2d(3, 3, 1), mc_dropout=2)
+    assert "leave out MC-dropout" in refused(nn.Conv2d(3, 3, 1), mc_dropout=2)
     assert "view 'rotate' is unknown" in refused(network, views=["rotate"])
+
+
+def test_settings_are_written_as_a_model_was_given(networks: Networks, folders: Folders, tmp_path: Path) -> None:
+    assert 'model_format={"values": "probs"}' in refused(networks[0], values="probs")
+    torch.save(networks[0].state_dict(), tmp_path / "a.pt")
+    text = refused(f"{tmp_path}/a.pt,network=outside_networks:OutsideNetwork,values=probs", texts(folders))
+    assert "give values=logits" in text
+    assert "divided by their sum" in text
 
 
 def test_outputs_by_name_and_probabilities_are_read(networks: Networks) -> None:
@@ -350,7 +359,7 @@ def test_several_numbers_of_a_sample_are_pooled() -> None:
 
 def test_a_second_channel_is_not_guessed() -> None:
     data = [(torch.zeros(3, 4, 5), torch.ones(4, 5)) for _ in range(2)]
-    assert "give spread=log_variance, variance or std" in refused(lambda image: image[:, :2], data)
+    assert 'give model_format={"spread": "log_variance"}' in refused(lambda image: image[:, :2], data)
 
 
 def test_classes_as_floats_are_told_to_be_integers(networks: Networks) -> None:
@@ -460,7 +469,7 @@ def test_a_picture_is_what_a_data_set_shows() -> None:
 
 def test_settings_that_would_do_nothing_are_refused(networks: Networks, folders: Folders) -> None:
     assert "act on 8-bit images alone" in refused(networks[0], model_format={"mean": (0.5, 0.5, 0.5)})
-    assert "image_max=255" in refused(networks[0], texts(folders), model_format={"mean": (120.0, 120.0, 120.0)})
+    assert '{"image_max": 255}' in refused(networks[0], texts(folders), model_format={"mean": (120.0, 120.0, 120.0)})
     assert "settings stand behind commas" in refused("onnx:x.onnx", model_format={"image_max": 255})
     assert "ignore_index" in refused(networks[0], texts(folders), ignore_index=7)
 

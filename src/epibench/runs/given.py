@@ -21,7 +21,7 @@ from epibench.evaluation.scoring import EXACT_PIXELS
 from epibench.files import NAME as NAME_PATTERN
 from epibench.files import read_json, write_json
 from epibench.members.draws import default_sizes, make_draws
-from epibench.members.formats import GivenNetwork, check_model
+from epibench.members.formats import GivenNetwork, ModelFormat, check_model
 from epibench.members.given import GivenModel, GivenPool, check_dropout, given_members
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
@@ -426,6 +426,11 @@ def check_folder(path: Path, option: str = "--out") -> None:
 def evaluation_options(given: Mapping[str, Any]) -> EvaluationOptions:
     """Options of an evaluation; an unknown one is an error that names the nearest."""
     for name in given:
+        if name in ModelFormat.model_fields:
+            value = given[name] if isinstance(given[name], str | int | float) else "…"
+            raise InputError(
+                f"'{name}' is how a model is fed or read; give model_format={{\"{name}\": {json.dumps(value)}}}"
+            )
         if name not in EvaluationOptions.model_fields:
             known = EvaluationOptions.model_fields
             raise InputError(f"'{name}' is no option here; the nearest is {nearest(name, known)} ({', '.join(known)})")
