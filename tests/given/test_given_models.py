@@ -567,6 +567,8 @@ def test_a_folder_of_other_models_is_not_overwritten(networks: Networks, folders
     evaluate({"first": networks[0]}, texts(folders), out=tmp_path, pictures=0)
     with pytest.raises(InputError, match="give another"):
         evaluate({"second": networks[1]}, texts(folders), out=tmp_path, pictures=0)
+    with pytest.raises(InputError, match="holds results of other models"):
+        evaluate({"first": lambda image: networks[1](image)}, texts(folders), out=tmp_path, pictures=0)
 
 
 def test_other_classes_of_a_model_are_evaluated_anew(networks: Networks, folders: Folders, tmp_path: Path) -> None:

@@ -445,7 +445,8 @@ def check_same(file: Path, settings: Mapping[str, Any]) -> None:
             now = json.loads(json.dumps(settings[part])).get(name)
             more = part == "models" and now is not None and now[: len(there)] == there[: len(now)]
             if now is not None and now != there and not more:
-                raise InputError(f"{file.parent}: holds results of another '{name}' of its {part}; give another folder")
+                named = f" under the name '{name}'" if len(settings[part]) > 1 else ""
+                raise InputError(f"{file.parent}: holds results of other {part}{named}; give another folder")
         if before.get(part) and not set(before[part]) & set(settings[part]):
             raise InputError(f"{file.parent}: holds results of other {part} ({', '.join(before[part])}); give another")
 
