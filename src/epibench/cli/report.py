@@ -133,8 +133,9 @@ def published_lines(run: Run) -> list[str]:
     counts = totals(compare(run.results))
     if not counts.compared:
         return []
+    have = "has" if counts.compared == 1 else "have"
     line = (
-        f"{run.name}: of {counts.published} published cells {counts.compared} have a value of ours; "
+        f"{run.name}: of {counts.published} published cells {counts.compared} {have} a value of ours; "
         f"{counts.within_std} within one published std, {counts.unlike} of {counts.judged} with p < {LEVEL:g} "
         f"({counts.expected:.1f} expected by chance)"
     )
