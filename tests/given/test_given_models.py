@@ -267,15 +267,24 @@ def refused(models: Any, data: Any = None, **options: Any) -> str:
 def test_what_is_no_prediction_of_classes_is_refused_in_words(networks: Networks) -> None:
     network = networks[0]
     assert "argmax is baked in" in refused(lambda image: network(image).argmax(1))
-    assert "give values=probs" in refused(lambda image: network(image).softmax(1))
+    assert 'give model_format={"values": "probs"}' in refused(lambda image: network(image).softmax(1))
     assert "are they logits" in refused(network, model_format={"values": "probs"})
     assert "NaN" in refused(lambda image: network(image) * float("nan"))
     assert "one channel" in refused(lambda image: image[:, :1])
     assert "4 classes" in refused(lambda image: network(image)[:, [0, 1, 2, 2]], classes=NAMED)
-    assert "output=NAME" in refused(lambda image: {"main": network(image), "auxiliary": network(image)})
+    two = refused(lambda image: {"main": network(image), "auxiliary": network(image)})
+    assert 'model_format={"output": "NAME"}' in two
     assert "fails on the first image" in refused(nn.Linear(3, 3))
-    assert "leave out --mc-dropout" in refused(nn.Conv2d(3, 3, 1), mc_dropout=2)
+    assert "leave out MC-dropout" in refused(nn.Conv2d(3, 3, 1), mc_dropout=2)
     assert "view 'rotate' is unknown" in refused(network, views=["rotate"])
+
+
+def test_settings_are_written_as_a_model_was_given(networks: Networks, folders: Folders, tmp_path: Path) -> None:
+    assert 'model_format={"values": "probs"}' in refused(networks[0], values="probs")
+    torch.save(networks[0].state_dict(), tmp_path / "a.pt")
+    text = refused(f"{tmp_path}/a.pt,network=outside_networks:OutsideNetwork,values=probs", texts(folders))
+    assert "give values=logits" in text
+    assert "divided by their sum" in text
 
 
 def test_outputs_by_name_and_probabilities_are_read(networks: Networks) -> None:
@@ -350,7 +359,12 @@ def test_several_numbers_of_a_sample_are_pooled() -> None:
 
 def test_a_second_channel_is_not_guessed() -> None:
     data = [(torch.zeros(3, 4, 5), torch.ones(4, 5)) for _ in range(2)]
-    assert "give spread=log_variance, variance or std" in refused(lambda image: image[:, :2], data)
+    assert 'give model_format={"spread": "log_variance"}' in refused(lambda image: image[:, :2], data)
+
+
+def test_classes_as_floats_are_told_to_be_integers(networks: Networks) -> None:
+    data = [(image, classes.float()) for image, classes in (OutsideData(2)[index] for index in range(2))]
+    assert "target.long()" in refused(networks[0], data)
 
 
 def test_a_depth_without_a_scale_is_refused() -> None:
@@ -455,7 +469,7 @@ def test_a_picture_is_what_a_data_set_shows() -> None:
 
 def test_settings_that_would_do_nothing_are_refused(networks: Networks, folders: Folders) -> None:
     assert "act on 8-bit images alone" in refused(networks[0], model_format={"mean": (0.5, 0.5, 0.5)})
-    assert "image_max=255" in refused(networks[0], texts(folders), model_format={"mean": (120.0, 120.0, 120.0)})
+    assert '{"image_max": 255}' in refused(networks[0], texts(folders), model_format={"mean": (120.0, 120.0, 120.0)})
     assert "settings stand behind commas" in refused("onnx:x.onnx", model_format={"image_max": 255})
     assert "ignore_index" in refused(networks[0], texts(folders), ignore_index=7)
 
@@ -470,6 +484,37 @@ def test_what_has_no_mirror_image_is_not_mirrored() -> None:
 def test_windows_of_inputs_that_differ_from_targets_are_refused(networks: Networks) -> None:
     data = [(torch.rand(3, 40, 56), torch.zeros(20, 28, dtype=torch.int64)) for _ in range(2)]
     assert "leave it out" in refused(networks[0], data, window=(16, 16))
+
+
+def flat_targets(*shapes: tuple[int, int]) -> list[tuple[Tensor, Tensor]]:
+    """Images of one size, with targets of these."""
+    return [(torch.rand(3, *SIZE), torch.zeros(shape, dtype=torch.int64)) for shape in shapes]
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "remedy"), [(SIZE[::-1], "target.T"), ((SIZE[0] - 1, SIZE[1]), "alike"), ((12, SIZE[1]), "alike")]
+)
+def test_targets_of_another_frame_than_the_image_are_refused(
+    networks: Networks, shape: tuple[int, int], remedy: str, loaded: bool
+) -> None:
+    data: Any = flat_targets(shape, shape)
+    words = refused(networks[0], DataLoader(data, collate_fn=as_dicts) if loaded else data)
+    assert "sample 0" in words
+    assert f"{shape[0]}×{shape[1]}" in words
+    assert f"{SIZE[0]}×{SIZE[1]}" in words
+    assert remedy in words
+    assert "sample 1: the target" in refused(networks[0], flat_targets(SIZE, shape))
+    fine = {"plain": flat_targets(SIZE), "turned": flat_targets(shape)}
+    assert words.split("sample 0")[1][2:] in refused(lambda image: upsampled(networks[0](image)), fine)
+
+
+def test_targets_may_be_coarser_than_the_image_or_in_a_frame_of_their_own(networks: Networks) -> None:
+    network = networks[0]
+    evaluate(network, flat_targets((10, 14), (7, 9), (40, 56)), draws=1, batch_size=1)
+    evaluate(lambda image: network(image.movedim(-1, 1)), [(torch.rand(*SIZE, 3), torch.zeros(SIZE).long())])
+    above = nn.Sequential(network, nn.AdaptiveAvgPool2d((16, 16)))  # a map seen from above
+    evaluate(above, flat_targets((16, 16), (16, 16)))
 
 
 def test_a_class_that_does_not_exist_is_named(networks: Networks) -> None:
@@ -522,6 +567,8 @@ def test_a_folder_of_other_models_is_not_overwritten(networks: Networks, folders
     evaluate({"first": networks[0]}, texts(folders), out=tmp_path, pictures=0)
     with pytest.raises(InputError, match="give another"):
         evaluate({"second": networks[1]}, texts(folders), out=tmp_path, pictures=0)
+    with pytest.raises(InputError, match="holds results of other models"):
+        evaluate({"first": lambda image: networks[1](image)}, texts(folders), out=tmp_path, pictures=0)
 
 
 def test_other_classes_of_a_model_are_evaluated_anew(networks: Networks, folders: Folders, tmp_path: Path) -> None:

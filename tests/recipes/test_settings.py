@@ -152,6 +152,7 @@ def test_of_a_value_of_several_kinds_no_kind_is_named(value: str) -> None:
     ("recipe", "setting", "told"),
     [
         ("street-depth-methods", "tta.views=flip", """tta.views: should be a list, as tta.views=["identity","flip"]"""),
+        ("street-depth", "methods=ensemble", """methods: should be a list, as methods=["ensemble","mc_dropout"]"""),
         ("toy-regression", "members=2", "members: should be a list, as members=[8,16,"),
         ("street-depth", "evaluation.window=3", "evaluation.window: should be a list, not 3"),
     ],

@@ -146,6 +146,15 @@ def test_a_kl_lead_below_the_floor_is_called_so() -> None:
     assert kl_verdict([kl("a", 0.3), kl("b", 0.305)])["headline"] == "a is closest, by less than the noise floor"
 
 
+def test_the_kl_of_a_single_method_says_what_it_is() -> None:
+    found = kl_verdict([kl("MC-dropout", 0.3)])
+    said = found["finding"].replace("\u00a0", " ")
+    assert said.startswith("KL of MC-dropout to the reference at M = ")
+    assert said.endswith(found["headline"].replace("\u00a0", " "))
+    several = kl_verdict([kl("a", 0.3), kl("b", 0.9)])
+    assert several["finding"] == several["headline"]
+
+
 def test_kls_at_the_floor_are_not_ranked() -> None:
     found = kl_verdict([kl("a", 0.001), kl("b", 0.009)])
     assert found["headline"] == "a and b: at the noise floor"

@@ -335,7 +335,7 @@ def test_evaluate_says_which_networks_are_missing(folder, command_line) -> None:
     assert status == 2
     (line,) = [each for each in said.splitlines() if each.startswith("epibench: ")]
     remedy = f"epibench train {folder} with the same --set"
-    assert f"{folder}: 3 networks are not trained (ensemble 3 of 7); {remedy}" in line
+    assert f"{folder}: 3 networks are not trained (missing: ensemble 3 of 7); {remedy}" in line
     assert (folder / "recipe.json").read_bytes() == before
 
 
@@ -351,7 +351,7 @@ def test_a_training_that_was_killed_is_named(cache, command_line, tmp_path, monk
     monkeypatch.setattr(trainers, "train_large", die_at_the_third)
     assert command_line("train", tmp_path / "mine.json", "--out", tmp_path / "run", "--jobs", 1)[0] == 130
     said = command_line("evaluate", tmp_path / "run")[1]
-    assert "4 networks are not trained (ensemble 3 of 5, mc_dropout 1 of 1)" in said
+    assert "4 networks are not trained (missing: ensemble 3 of 5, mc_dropout 1 of 1)" in said
     # What is trained can be evaluated.
     some = ("--set", 'methods=["ensemble"]', "--set", "ensemble.num_members=2", "--set", "members=[1,2]")
     assert command_line("evaluate", tmp_path / "run", *some)[0] == 0
@@ -452,7 +452,7 @@ def test_a_toy_recipe_is_trained_then_evaluated(command_line, tmp_path: Path) ->
     found = json.loads((tmp_path / "run" / "results.json").read_text())
     assert all(found[name] == wanted[name] for name in ("methods", "summary", "draws", "pictures", "kl"))
     assert (
-        "16 networks are not trained (ensemble 16 of 24)"
+        "16 networks are not trained (missing: ensemble 16 of 24)"
         in command_line("evaluate", tmp_path / "run", "--set", "ensemble.num_members=24")[1]
     )
     assert "has no images to evaluate on" in command_line("evaluate", tmp_path / "run", "--on", "a=street")[1]

@@ -62,6 +62,20 @@ def test_the_same_recipe_gives_the_same_numbers(finished, tmp_path: Path) -> Non
     assert carry_out(recipe, tmp_path / "again") == results
 
 
+def test_methods_that_leave_the_results_are_named_with_how_to_have_them_again(tmp_path: Path) -> None:
+    two = small("toy-regression", 'methods=["ensemble", "mc_dropout"]')
+    run_in(tmp_path / "run", two)
+    alone, again = Silent(), Silent()
+    run_in(tmp_path / "run", small("toy-regression", 'methods=["mc_dropout"]'), reporter=alone)
+    (line,) = [said for said in alone.said if "ensemble" in said]
+    setting = re.search(r"--set '(.*)'", line)
+    assert setting is not None
+    results = run_in(tmp_path / "run", small("toy-regression", setting[1]), reporter=again)
+    assert set(results["methods"]) == {"ensemble", "mc_dropout"}
+    assert again.trained == []
+    assert not any("--set" in said for said in again.said)
+
+
 def test_metrics_of_some_draws_at_a_time_are_those_of_all(finished, tmp_path: Path, monkeypatch) -> None:
     recipe, results = finished
     monkeypatch.setattr("epibench.runs.toy.DRAWS_AT_ONCE", 3)

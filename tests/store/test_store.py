@@ -275,6 +275,22 @@ def test_class_axis_that_is_not_last_is_recognised(tmp_path, axis, hint):
     assert f"numpy.moveaxis({hint})" in message
 
 
+def test_class_axis_of_logits_that_is_not_last_is_no_coarse_grid(tmp_path):
+    labels = np.zeros((2, 6, 6), int)
+    message = error(npz(tmp_path, logits=np.zeros((3, 2, 5, 6, 6)), target=labels))
+    assert "numpy.moveaxis(logits, 2, -1)" in message
+    assert "align_corners" not in message
+
+
+def test_logits_that_may_be_coarse_or_have_their_classes_elsewhere_are_told_both(tmp_path):
+    message = error(npz(tmp_path, logits=np.zeros((3, 2, 5, 6, 8)), target=np.zeros((2, 6, 8), int)))
+    assert "numpy.moveaxis(logits, 2, -1)" in message
+    assert "8 classes on a coarse grid" in message
+    message = error(npz(tmp_path, logits=np.zeros((3, 2, 5, 3, 4)), target=np.zeros((2, 6, 8), int)))
+    assert "4 classes on a coarse grid" in message
+    assert "5 classes, numpy.moveaxis(logits, 2, -1)" in message
+
+
 def test_one_class_is_refused(tmp_path):
     assert "one class" in error(npz(tmp_path, probs=PROBS[..., :1], target=LABELS))
 

@@ -64,9 +64,7 @@ def evaluate(
     members: Members = None,
     draws: Annotated[int, typer.Option(metavar="N", callback=at_least(1), help="At most so many draws per M.")] = 16,
     seed: Annotated[int, typer.Option(metavar="N", callback=at_least(0), help="Seed of draws and dropout.")] = 0,
-    out: Annotated[
-        str, typer.Option(metavar="FOLDER", help="Where results of models go. Default: evaluated.")
-    ] = EVALUATED,
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where results of models go.")] = EVALUATED,
     shard: Annotated[
         str | None,
         typer.Option(

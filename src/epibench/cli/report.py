@@ -107,7 +107,7 @@ def print_problem(runs: Sequence[Run]) -> None:
     if entries := kl_entries(methods, VIEWS[0]):
         console.print(f"{problem}: {VIEWS[0].name}", style="bold", soft_wrap=True)
         console.print(over_members("kl", [("", entries)], console.width), soft_wrap=True)
-        console.print(f"{kl_verdict(entries)['headline']}.\n", soft_wrap=True)
+        console.print(f"{kl_verdict(entries)['finding']}.\n", soft_wrap=True)
         return
     domains = scored_domains(runs, methods)
     if not domains:
@@ -133,8 +133,9 @@ def published_lines(run: Run) -> list[str]:
     counts = totals(compare(run.results))
     if not counts.compared:
         return []
+    have = "has" if counts.compared == 1 else "have"
     line = (
-        f"{run.name}: of {counts.published} published cells {counts.compared} have a value of ours; "
+        f"{run.name}: of {counts.published} published cells {counts.compared} {have} a value of ours; "
         f"{counts.within_std} within one published std, {counts.unlike} of {counts.judged} with p < {LEVEL:g} "
         f"({counts.expected:.1f} expected by chance)"
     )

@@ -102,6 +102,7 @@ class GivenSamples:
         self.dataset, self.name, self.ignore_index = dataset, name, ignore_index
         self.classes: ClassTable | None = None
         self.num_classes: int | None = None  # what targets must lie below, once it is known
+        self.framed = False  # whether targets must show what images show, once it is known
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -117,7 +118,9 @@ class GivenSamples:
         return self._checked(as_batch(item, name, self.ignore_index), name)
 
     def _checked(self, batch: Batch, name: str) -> Batch:
-        """Refuse targets that are no class."""
+        """Refuse targets that are no class, or not of the image."""
+        if self.framed:
+            check_frame(batch, name)
         counted = batch.target[batch.valid]
         if self.num_classes is not None and counted.numel() and int(counted.max()) >= self.num_classes:
             raise InputError(
@@ -129,6 +132,45 @@ class GivenSamples:
     def frame_id(self, index: int) -> str:
         """What a sample is called."""
         return str(index)
+
+
+def frames_of(batch: Batch) -> tuple[list[tuple[int, int]], tuple[int, int]]:
+    """Height and width that the image may have (channels first, or last), and those of the target; none: no image."""
+    rows, columns = batch.target.shape[-2:]
+    axes = batch.target.dim() + 1
+    names = [name for name in ("image", *batch.inputs) if name in batch.inputs and batch.inputs[name].dim() == axes]
+    if not names or min(rows, columns) == 1:
+        return [], (rows, columns)
+    first, second, third = batch.inputs[names[0]].shape[-3:]
+    return [(second, third), (first, second)], (rows, columns)
+
+
+def of_one_frame(image: tuple[int, int], target: tuple[int, int]) -> bool:
+    """Whether one is the other, made smaller as a whole, up to rounding to whole pixels."""
+    if image[0] == target[0] or image[1] == target[1]:
+        return image == target
+    small, large = sorted((image, target), key=lambda size: size[0] * size[1])
+    (down, right), (height, width) = small, large
+    return max((down - 1) / height, (right - 1) / width) < min((down + 1) / height, (right + 1) / width)
+
+
+def fits_frame(batch: Batch) -> bool:
+    """Whether the target can show what the image shows."""
+    images, target = frames_of(batch)
+    return not images or any(of_one_frame(image, target) for image in images)
+
+
+def check_frame(batch: Batch, name: str) -> None:
+    """Refuse a target that predictions for the image would have to be distorted for."""
+    if fits_frame(batch):
+        return
+    images, (rows, columns) = frames_of(batch)
+    height, width = images[0]
+    if (rows, columns) == (width, height):
+        remedy = "are rows and columns swapped? Give target.T"
+    else:
+        remedy = "cut and turn both alike; only as a whole can one be smaller than the other"
+    raise InputError(f"{name}: the target is {rows}×{columns}, the image {height}×{width}: {remedy}")
 
 
 class LoadedBatches(GivenSamples):

@@ -7,8 +7,9 @@ to 1, logits that do, a depth without a scale.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -94,15 +95,23 @@ def resized(images: Tensor, size: tuple[int, int], resample: int) -> Tensor:
 class GivenNetwork(nn.Module):
     """A model of the user's as the evaluation wants it: inputs by name in, named outputs (image, …, row, column) out.
 
-    model: a module, or anything that can be called; classes: whether it predicts classes, also where it only ranks.
+    model: a module, or anything that can be called; classes: whether it predicts classes, also where it only ranks;
+    in_python: whether it was given as an object in Python, and not as a text with settings behind commas.
     """
 
-    def __init__(self, model: Any, kind: str, read_as: ModelFormat, name: str, classes: bool = False):
+    def __init__(
+        self, model: Any, kind: str, read_as: ModelFormat, name: str, classes: bool = False, in_python: bool = False
+    ):
         super().__init__()
+        self.in_python = in_python
         self.model, self.kind, self.read_as, self.name = model, kind, read_as, name
         self.classes = classes or kind == "categorical"
         said = getattr(model, "align_corners", False) if read_as.align_corners is None else read_as.align_corners
         self.align_corners = bool(said)
+
+    def setting(self, key: str, value: Any) -> str:
+        """How its user writes a setting."""
+        return f'model_format={{"{key}": {json.dumps(value)}}}' if self.in_python else f"{key}={value}"
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Logits or probs, or mean and variance."""
@@ -116,7 +125,10 @@ class GivenNetwork(nn.Module):
         names = self.read_as.inputs or tuple(fed)
         for name in names:
             if name not in fed:
-                raise InputError(f"{self.name}: it is fed '{name}', and the data has {', '.join(fed)}; give inputs=[…]")
+                raise InputError(
+                    f"{self.name}: it is fed '{name}', and the data has {', '.join(fed)}; give "
+                    f"{self.setting('inputs', list(fed)[:1])}"
+                )
         return self.model(*(fed[name] for name in names))
 
     def read(self, returned: Any) -> dict[str, Tensor]:
@@ -142,11 +154,14 @@ class GivenNetwork(nn.Module):
             if chosen not in returned:
                 known = ", ".join(map(str, returned))
                 none = "" if name is None else f", and '{name}' is none of them"
-                raise InputError(f"{self.name}: returns {known}{none}; say which of them counts, as output=NAME")
+                setting = self.setting("output", "NAME")
+                raise InputError(f"{self.name}: returns {known}{none}; say which of them counts, as {setting}")
             return _tensor(returned[chosen], self.name)
         if isinstance(returned, Sequence) and returned:
             if name is None and len(returned) > 1 and self.read_as.spread is None:
-                raise InputError(f"{self.name}: returns {len(returned)} outputs; say which counts, as output=0")
+                raise InputError(
+                    f"{self.name}: returns {len(returned)} outputs; say which counts, as {self.setting('output', 0)}"
+                )
             number = int(name or 0) if str(name or 0).isdigit() else -1
             if not 0 <= number < len(returned):
                 raise InputError(f"{self.name}: returns {len(returned)} outputs; output={name} is none of them")
@@ -160,8 +175,9 @@ class GivenNetwork(nn.Module):
             mean, spread = self._with_spread(returned, mean)
         elif mean.dim() == 4 and mean.shape[1] > 1:
             raise InputError(
-                f"{self.name}: returns {mean.shape[1]} channels; one is a mean, a second one its spread: give "
-                f"spread=log_variance, variance or std"
+                f"{self.name}: returns {mean.shape[1]} channels, and targets are floats; one is a mean, a second "
+                f"one its spread: give {self.setting('spread', 'log_variance')}, variance or std. If these are "
+                f"classes, targets must be integers: target.long()"
             )
         mean = _as_map(mean, 3, self.name).float() * self.read_as.factor
         if spread is None:
@@ -225,11 +241,19 @@ def _described(returned: Any) -> str:
     return type(returned).__name__
 
 
-def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None, depth: bool) -> tuple[str, int]:
+class CheckedModel(NamedTuple):
+    """What a model does with the first image. num_classes: 0 for numbers; grid: rows and columns that it predicts."""
+
+    said: str
+    num_classes: int
+    grid: tuple[int, int]
+
+
+def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None, depth: bool) -> CheckedModel:
     """Let a model predict the first image, and say what it is in one line, or refuse it in words.
 
     first: a batch of one; classes: those that it should predict, None where nobody knows; depth: whether numbers are
-    metres. Returns also how many classes it predicts, 0 for numbers.
+    metres.
     """
     _refuse_idle_settings(network, first)
     try:
@@ -245,12 +269,13 @@ def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None,
     for values in outputs.values():
         if not bool(torch.isfinite(values).all()):
             raise InputError(f"{network.name}: predicts NaN or infinite values for the first image")
+    shape = next(iter(outputs.values())).shape
+    grid = (shape[-2], shape[-1])
     if network.kind == "ranking":
-        return _check_ranking(network, outputs, first), 0
+        return CheckedModel(_check_ranking(network, outputs, first), 0, grid)
     if network.kind == "categorical":
-        number = next(iter(outputs.values())).shape[1]
-        return _check_classes(network, outputs, first, classes), number
-    return _check_numbers(network, outputs, first, depth), 0
+        return CheckedModel(_check_classes(network, outputs, first, classes), shape[1], grid)
+    return CheckedModel(_check_numbers(network, outputs, first, depth), 0, grid)
 
 
 def _refuse_idle_settings(network: GivenNetwork, first: Batch) -> None:
@@ -259,7 +284,7 @@ def _refuse_idle_settings(network: GivenNetwork, first: Batch) -> None:
     if read_as.mean is not None and max(map(abs, read_as.mean)) > read_as.image_max:
         raise InputError(
             f"{network.name}: its mean is {max(read_as.mean):g}, and images go up to {read_as.image_max:g}; give "
-            f"image_max=255 for a mean of 8-bit levels"
+            f"{network.setting('image_max', 255)} for a mean of 8-bit levels"
         )
     given = read_as.model_fields_set & {"image_max", "mean", "std", "order", "size"}
     image = first.inputs.get("image")
@@ -301,14 +326,15 @@ def _check_classes(
     if key == "probs" and (low < -SUM_TOLERANCE or sums > SUM_TOLERANCE):
         raise InputError(
             f"{name}: values=probs, but they are {low:.3g} to {high:.3g} and sum to {float(total.mean()):.4g}: "
-            f"are they logits? give values=logits"
+            f"are they logits? give {network.setting('values', 'logits')}. Probabilities are to be divided by their sum"
         )
     if low >= 0 and high <= 1 and sums > SUM_TOLERANCE and high > low:
         raise InputError(
             f"{name}: all values are from 0 to 1 and do not sum to 1: a sigmoid of each class? Give what goes into it"
         )
     if key == "logits" and low >= 0 and sums < SUM_TOLERANCE:
-        raise InputError(f"{name}: values=logits, but they are from 0 to 1 and sum to 1: give values=probs")
+        setting = network.setting("values", "probs")
+        raise InputError(f"{name}: values=logits, but they are from 0 to 1 and sum to 1: give {setting}")
     return f"{values.shape[1]} classes at {_grid(values, first, network)}, {key} from {low:.3g} to {high:.3g}"
 
 
@@ -333,8 +359,9 @@ def _check_numbers(network: GivenNetwork, outputs: Mapping[str, Tensor], first: 
         if not 1 / FAR_FROM_METRES < ratio < FAR_FROM_METRES:
             raise InputError(
                 f"{name}: predicts {low:.3g} to {high:.3g} (median {predicted:.3g}) where the target's median is "
-                f"{truth:.3g} m: a relative depth, or another unit? Give factor=… (0.001 for millimetres); a depth "
-                f"without a scale cannot be scored in metres"
+                f"{truth:.3g} m: a relative depth, or another unit? Give "
+                f"{network.setting('factor', 0.001)} (for millimetres); a depth without a scale "
+                f"cannot be scored in metres"
             )
     if network.read_as.spread is not None and float(outputs["variance"].min()) < 0:
         raise InputError(f"{name}: its variance is negative ({float(outputs['variance'].min()):.3g}); is it a log?")

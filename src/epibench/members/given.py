@@ -36,6 +36,7 @@ class GivenModel:
     fingerprint: str | None = None
     classes: ClassTable | None = None
     facts: Mapping[str, Any] | None = None
+    in_python: bool = False  # an object of the user's, and no text
     module: nn.Module | None = None  # an object of the user's, which is to be left as it was
 
 
@@ -71,7 +72,7 @@ class GivenPool(ImagePool):
         """The model, opened."""
         given = self.models[member.network]
         model = given.open()
-        network = GivenNetwork(model, self.kind, given.read_as, given.name, self.classes)
+        network = GivenNetwork(model, self.kind, given.read_as, given.name, self.classes, given.in_python)
         return network.to(self.device).eval()
 
     def passing(self, member: Member, images: range) -> AbstractContextManager[object]:
@@ -115,4 +116,4 @@ def check_dropout(network: nn.Module, inputs: Inputs, name: str, rate: float | N
         network(inputs)
         calls = mode.calls
     if not calls:
-        raise InputError(f"{name}: no dropout acts in it, all its passes would be alike; leave out --mc-dropout")
+        raise InputError(f"{name}: no dropout acts in it, all its passes would be alike; leave out MC-dropout")

@@ -251,6 +251,9 @@ def kl_verdict(entries: Sequence[Entry]) -> dict[str, Any]:
         ranked = {one.label for one in ordered}
         standings = [*_standings(ranking, m), *(_unranked(e, m_of[e.label]) for e in entries if e.label not in ranked)]
     words = {"headline": headline("kl", ranking), "sentences": sentences, "where": where}
+    words["finding"] = words["headline"]
+    if len(ordered) == 1:
+        words["finding"] = f"KL of {ordered[0].label} to the reference at {m_equals(ordered[0].m)}: {words['headline']}"
     return {**words, "bars": bars, "standings": standings}
 
 

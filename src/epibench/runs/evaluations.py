@@ -45,6 +45,14 @@ def keep_results(folder: Path, results: RunResults) -> None:
     remove(_file(folder, name))
 
 
+def methods_left_out(folder: Path, results: RunResults) -> list[str]:
+    """Methods of results that these will replace, and which are not in these: neither asked for nor failed."""
+    formers = [_readable(folder / RESULTS_NAME), _readable(_file(folder, settings_name(results)))]
+    replaced = [each for each in formers if each is not None and settings_name(each) == settings_name(results)]
+    asked = {*results.recipe.get("methods", ()), *results.methods}
+    return list(dict.fromkeys(name for each in replaced for name in each.methods if name not in asked))
+
+
 def all_results(folder: Path) -> tuple[list[RunResults], list[str]]:
     """The latest results of a run, those with other settings, and what tells them apart: nothing where there is one."""
     latest = load_results(folder)

@@ -14,14 +14,14 @@ from typing import Any, cast
 from epibench.conventions import check_uncertainty
 from epibench.data.batch import Samples, stack
 from epibench.data.classes import ClassTable, Pairs
-from epibench.data.given import GivenSamples, numbered_classes
+from epibench.data.given import GivenSamples, fits_frame, numbered_classes
 from epibench.data.named import Role, nearest
 from epibench.errors import InputError
 from epibench.evaluation.scoring import EXACT_PIXELS
 from epibench.files import NAME as NAME_PATTERN
 from epibench.files import read_json, write_json
 from epibench.members.draws import default_sizes, make_draws
-from epibench.members.formats import GivenNetwork, check_model
+from epibench.members.formats import GivenNetwork, ModelFormat, check_model
 from epibench.members.given import GivenModel, GivenPool, check_dropout, given_members
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
@@ -302,17 +302,28 @@ class GivenEvaluation:
         """Let every model predict the first image, and say what it does; the classes that they predict."""
         first = stack([next(iter(self.domains.values())).samples[0]]).to(self.machine.here)
         classes = self.named_classes(pool.models) if self.classes else None
+        elsewhere = not fits_frame(first)  # targets lie in a frame of their own, as a map seen from above
         for member, model in zip(pool.table.members, pool.models, strict=True):
             network = cast(GivenNetwork, pool.network(member))
-            said, num_classes = check_model(network, first, classes, self.question.depth)
+            said, num_classes, grid = check_model(network, first, classes, self.question.depth)
             self.reporter.say(f"{model.name}: {said}")
+            elsewhere = elsewhere and grid == tuple(first.target.shape[-2:])
             if self.classes and classes is None:
                 if not num_classes:
                     raise InputError(f"{model.name}: nobody knows its classes; give their names as classes=[…]")
                 classes = numbered_classes(num_classes)
             if self.question.mc_dropout:
                 check_dropout(network, first.inputs, model.name, self.question.rate)
+        if not elsewhere:
+            self.check_frames()
         return classes
+
+    def check_frames(self) -> None:
+        """From now on refuse targets that do not show what images show: predictions would be distorted to fit."""
+        for domain in self.domains.values():
+            if isinstance(domain.samples, GivenSamples):
+                domain.samples.framed = True
+                domain.samples[0]
 
     def named_classes(self, models: Sequence[GivenModel]) -> ClassTable | None:
         """Those that the models say, which must be the same, or those of the first domain; None: they have no names."""
@@ -415,6 +426,11 @@ def check_folder(path: Path, option: str = "--out") -> None:
 def evaluation_options(given: Mapping[str, Any]) -> EvaluationOptions:
     """Options of an evaluation; an unknown one is an error that names the nearest."""
     for name in given:
+        if name in ModelFormat.model_fields:
+            value = given[name] if isinstance(given[name], str | int | float) else "…"
+            raise InputError(
+                f"'{name}' is how a model is fed or read; give model_format={{\"{name}\": {json.dumps(value)}}}"
+            )
         if name not in EvaluationOptions.model_fields:
             known = EvaluationOptions.model_fields
             raise InputError(f"'{name}' is no option here; the nearest is {nearest(name, known)} ({', '.join(known)})")
@@ -429,7 +445,8 @@ def check_same(file: Path, settings: Mapping[str, Any]) -> None:
             now = json.loads(json.dumps(settings[part])).get(name)
             more = part == "models" and now is not None and now[: len(there)] == there[: len(now)]
             if now is not None and now != there and not more:
-                raise InputError(f"{file.parent}: holds results of another '{name}' of its {part}; give another folder")
+                named = f" under the name '{name}'" if len(settings[part]) > 1 else ""
+                raise InputError(f"{file.parent}: holds results of other {part}{named}; give another folder")
         if before.get(part) and not set(before[part]) & set(settings[part]):
             raise InputError(f"{file.parent}: holds results of other {part} ({', '.join(before[part])}); give another")
 

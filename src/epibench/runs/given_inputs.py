@@ -43,7 +43,7 @@ DEFAULT_NAME = "given"
 
 
 @dataclass(frozen=True)
-class Words:
+class Wording:
     """What complaints call a model, a data set and the task: as whoever gave them wrote them."""
 
     model: str
@@ -51,8 +51,8 @@ class Words:
     tasks: str
 
 
-COMMAND = Words("--model", "--on", "--task segmentation or --task depth")
-PYTHON = Words("models:", "data:", "task='segmentation' or task='depth'")
+COMMAND = Wording("--model", "--on", "--task segmentation or --task depth")
+PYTHON = Wording("models:", "data:", "task='segmentation' or task='depth'")
 
 
 # Models
@@ -71,9 +71,9 @@ def parse_models(texts: Sequence[str], task: Task | None, machine: Machine) -> d
     return models
 
 
-def open_models(text: str, task: Task | None, machine: Machine, words: Words = COMMAND) -> list[GivenModel]:
+def open_models(text: str, task: Task | None, machine: Machine, wording: Wording = COMMAND) -> list[GivenModel]:
     """The models of one text; a pattern as `weights/*.pt` stands for several."""
-    place = f"{words.model} {text}"
+    place = f"{wording.model} {text}"
     first, settings = split_settings(text, place)
     kind, colon, path = first.partition(":")
     if kind == "hf" and colon:
@@ -176,7 +176,8 @@ def python_model(model: Any, number: int, read_as: ModelFormat | Mapping[str, An
     checked = said if isinstance(said, ModelFormat) else read_format(said, name)
     module = model if isinstance(model, nn.Module) else None
     identity = None if module is None else module_fingerprint(module, checked)
-    return GivenModel(name, lambda: model, checked, identity, facts={"type": type(model).__name__}, module=module)
+    facts = {"type": type(model).__name__}
+    return GivenModel(name, lambda: model, checked, identity, facts=facts, in_python=True, module=module)
 
 
 def module_fingerprint(module: nn.Module, read_as: ModelFormat) -> str:
@@ -211,18 +212,18 @@ def parse_given_domains(texts: Sequence[str], task: Task | None) -> tuple[dict[s
     }, task
 
 
-def _task(named: Sequence[NamedDomain], words: Words) -> Task:
+def _task(named: Sequence[NamedDomain], wording: Wording) -> Task:
     """What the data sets are for; the street and one's own may be either."""
     for domain in named:
         task: Task | None = getattr(DATA_SETS[domain.source["kind"]], "task", None)
         if task is not None:
             return task
-    raise InputError(f"{words.data} {named[0].name}: may have depth or classes; give {words.tasks}")
+    raise InputError(f"{wording.data} {named[0].name}: may have depth or classes; give {wording.tasks}")
 
 
-def open_domain(domain: NamedDomain, task: Task, role: Any, words: Words = COMMAND) -> GivenDomain:
+def open_domain(domain: NamedDomain, task: Task, role: Any, wording: Wording = COMMAND) -> GivenDomain:
     """A data set that recipes know."""
-    settings, key = dict(domain.source), f"{words.data} {domain.name}"
+    settings, key = dict(domain.source), f"{wording.data} {domain.name}"
     given = {name: settings[name] for name in FOLDERS if isinstance(settings.get(name), str)}
     settings |= {name: str(Path(folder).expanduser().absolute()) for name, folder in given.items()}
     source: Source = DATA_SETS[settings["kind"]].model_validate(settings)

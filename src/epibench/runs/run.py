@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import subprocess
 import time
@@ -20,7 +21,7 @@ from epibench.recipes import DenseRecipe, changes
 from epibench.results import RunResults
 from epibench.runs.checks import STEPS, Check, RunStep
 from epibench.runs.evaluate_job import EvaluationJobs, evaluate_remotely
-from epibench.runs.evaluations import keep_results
+from epibench.runs.evaluations import keep_results, methods_left_out
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.machine import Machine, Run
 from epibench.runs.method_results import MethodResults
@@ -157,7 +158,7 @@ def check_trained(run: Run) -> None:
             f"{name} {number} of {run.recipe.method(name).num_trained}" for name, number in counts.items() if number
         ]
         raise InputError(
-            f"{path}: {total} network{'s are' if total > 1 else ' is'} not trained ({', '.join(words)}); "
+            f"{path}: {total} network{'s are' if total > 1 else ' is'} not trained (missing: {', '.join(words)}); "
             f"epibench train {path} with the same --set trains them, epibench run {path} evaluates them, too"
         )
 
@@ -192,6 +193,12 @@ def evaluate_trained(
     )
     own = {"recipe": run.recipe.model_dump(mode="json"), "changes": changes(run.recipe)}
     results = collected(run.machine, evaluated, failed, begun, **own, **experiment.results(evaluated))
+    if left_out := methods_left_out(run.folder.path, results):
+        everything = json.dumps([*run.recipe.methods, *left_out])
+        run.reporter.say(
+            f"not among methods, and no longer in results.json and on the page: {', '.join(left_out)}; their networks "
+            f"are kept, and --set 'methods={everything}' has them again"
+        )
     keep_results(run.folder.path, results)
     return results
 

@@ -333,12 +333,18 @@ def _check_shapes(path: Path, outputs: Sequence[str], arrays: Mapping[str, Sourc
         if shape[1 : len(shape) - classes] != target or len(shape) != len(target) + 1 + classes:
             axes = "(member, …, class)" if name in OF_CLASSES else "(member, …)"
             moved = [axis for axis in range(1, len(shape) - 1) if (*shape[1:axis], *shape[axis + 1 :]) == target]
+            coarse = name == "logits" and len(target) == 3 and len(shape) == 5 and shape[1] == target[0]
             if shape[: len(shape) - classes] == target:
                 hint = f": add a member axis, {name}[None]"
-            elif name == "logits" and len(shape) == 5 and shape[:2] == (shape[0], *target[:1]):
-                hint = ": on a coarse grid? Then say so with 'align_corners' (docs/stores.md)"
             elif name in OF_CLASSES and moved:
                 hint = f": move the class axis to the end, numpy.moveaxis({name}, {moved[0]}, -1)"
+                if coarse and shape[2] < target[1] and shape[3] < target[2]:
+                    hint += f"; or, if these are {shape[-1]} classes on a coarse grid, say so with 'align_corners'"
+            elif coarse:
+                hint = (
+                    f": {shape[-1]} classes on a coarse grid? Then say so with 'align_corners' (docs/stores.md); if "
+                    f"these are {shape[2]} classes, numpy.moveaxis({name}, 2, -1) first"
+                )
             raise InputError(
                 f"{path}: {name!r} has shape {shape}, 'target' {target}; {name!r} must be {axes} around the target's "
                 f"axes{hint}"
