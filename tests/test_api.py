@@ -212,6 +212,7 @@ def two_classes(image):
         ("run", (QUICK,), {"executor": None}, "executor: cannot be None; give 'local' or 'ray'"),
         ("run", (QUICK,), {"jobs": "2"}, "jobs: cannot be '2' (str); give a whole number, as 16"),
         ("run", (QUICK,), {"jobs": True}, "jobs: cannot be True (bool); give a whole number"),
+        ("run", (QUICK,), {"jobs": 0}, "jobs: cannot be 0; give how many networks to train at once"),
         ("run", (QUICK,), {"progress": "yes"}, "progress: cannot be 'yes' (str); give True, False, or a reporter"),
         ("train", (None,), {}, "recipe: cannot be None; give the name of a recipe"),
         ("train", (QUICK,), {"only": [0]}, "only: cannot be 0 (int); give a list of networks, as ['ensemble:3-5']"),

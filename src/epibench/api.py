@@ -111,6 +111,8 @@ def opened_run(
     argument("device", device, DEVICE, str)
     argument("executor", executor, "'local' or 'ray'", str)
     jobs = argument("jobs", jobs, WHOLE, int, None)
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs: cannot be {jobs}; give how many networks to train at once, from 1")
     progress = argument("progress", progress, PROGRESS, bool, Reporter)
     if out is not None and is_url(os.fspath(out)):
         raise InputError(
