@@ -25,9 +25,8 @@ from epibench.progress import Reporter
 from epibench.recipes import RECIPE_NAME
 from epibench.results import RunResults
 from epibench.runs.folder import RunFolder
-from epibench.runs.given import GivenEvaluation, GivenSettings, check_folder, evaluation_options
+from epibench.runs.given import DEFAULT_NAME, GivenEvaluation, GivenSettings, check_folder, evaluation_options
 from epibench.runs.given_inputs import (
-    DEFAULT_NAME,
     EXAMPLES,
     PYTHON,
     named_data,

@@ -627,7 +627,7 @@ def test_images_that_were_changed_are_evaluated_anew(networks: Networks, tmp_pat
     (root / "labels" / "000.png").write_bytes((root / "labels" / "001.png").read_bytes())
     after = evaluate(networks[0], data, out=tmp_path / "again", pictures=0)
     assert after.summary["given"]["plain"][1]["brier"].mean != before.summary["given"]["plain"][1]["brier"].mean
-    with pytest.raises(InputError, match="another 'plain'"):
+    with pytest.raises(InputError, match="other domains under the name 'plain'"):
         evaluate(networks[0], data, out=tmp_path / "out", pictures=0)
 
 

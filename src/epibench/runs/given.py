@@ -45,6 +45,7 @@ from epibench.standard_errors import points_backwards
 from epibench.views import View, parse_views
 
 NAME = "evaluate"
+DEFAULT_NAME = "given"  # of models that nobody has named
 SETTINGS_NAME = "evaluation.json"
 SMALL_INPUT, LARGE_BATCH = 4096, 256  # samples of so few numbers go through in batches
 
@@ -445,7 +446,7 @@ def check_same(file: Path, settings: Mapping[str, Any]) -> None:
             now = json.loads(json.dumps(settings[part])).get(name)
             more = part == "models" and now is not None and now[: len(there)] == there[: len(now)]
             if now is not None and now != there and not more:
-                named = f" under the name '{name}'" if len(settings[part]) > 1 else ""
+                named = "" if name == DEFAULT_NAME else f" under the name '{name}'"
                 raise InputError(f"{file.parent}: holds results of other {part}{named}; give another folder")
         if before.get(part) and not set(before[part]) & set(settings[part]):
             raise InputError(f"{file.parent}: holds results of other {part} ({', '.join(before[part])}); give another")

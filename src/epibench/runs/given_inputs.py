@@ -33,13 +33,12 @@ from epibench.networks.shaping import shape_like
 from epibench.progress import Silent
 from epibench.recipes import DenseRecipe, read_recipe
 from epibench.runs.folder import RunFolder
-from epibench.runs.given import GivenDomain
+from epibench.runs.given import DEFAULT_NAME, GivenDomain
 from epibench.runs.machine import Machine, Run
 from epibench.runs.train import collect_trained
 
 NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)=(?![=])(.+)", re.DOTALL)
 EXAMPLES = "hf:DIR, onnx:FILE, run:FOLDER, or a file of weights with network=package.module:name"
-DEFAULT_NAME = "given"
 
 
 @dataclass(frozen=True)
