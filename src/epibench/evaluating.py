@@ -109,7 +109,7 @@ def evaluate(
         stack.callback(_restore, before)
         domains = python_domains(named, in_domain, task, ignore_index, table)
         folder.mkdir(parents=True, exist_ok=True)
-        question = GivenSettings(
+        settings = GivenSettings(
             None if members is None else tuple(members),
             draws,
             seed,
@@ -122,7 +122,7 @@ def evaluate(
             options,
         )
         folder_of_run, shown = RunFolder(folder), reporter_of(progress)
-        results = GivenEvaluation(given, domains, question, folder_of_run, machine, shown).run()
+        results = GivenEvaluation(given, domains, settings, folder_of_run, machine, shown).run()
         if out is not None:
             from epibench.report import write_folder_page
 

@@ -511,10 +511,14 @@ def test_targets_of_another_frame_than_the_image_are_refused(
 
 def test_targets_may_be_coarser_than_the_image_or_in_a_frame_of_their_own(networks: Networks) -> None:
     network = networks[0]
-    evaluate(network, flat_targets((10, 14), (7, 9), (40, 56)), draws=1, batch_size=1)
-    evaluate(lambda image: network(image.movedim(-1, 1)), [(torch.rand(*SIZE, 3), torch.zeros(SIZE).long())])
     above = nn.Sequential(network, nn.AdaptiveAvgPool2d((16, 16)))  # a map seen from above
-    evaluate(above, flat_targets((16, 16), (16, 16)))
+    evaluated = [
+        evaluate(network, flat_targets((10, 14), (7, 9), (40, 56)), draws=1, batch_size=1),
+        evaluate(lambda image: network(image.movedim(-1, 1)), [(torch.rand(*SIZE, 3), torch.zeros(SIZE).long())]),
+        evaluate(above, flat_targets((16, 16), (16, 16))),
+    ]
+    pixels = [domain.num_pixels for results in evaluated for domain in results.domains.values()]
+    assert pixels == [10 * 14 + 7 * 9 + 40 * 56, SIZE[0] * SIZE[1], 2 * 16 * 16]
 
 
 def test_a_class_that_does_not_exist_is_named(networks: Networks) -> None:

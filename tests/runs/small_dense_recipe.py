@@ -1,6 +1,10 @@
 """A dense recipe that runs in a few seconds: tiny street scenes, tiny networks, few steps."""
 
+import math
 from pathlib import Path
+
+import pytest
+import torch
 
 from epibench.data.sets.street import StreetSource
 from epibench.methods.cyclical import Cyclical
@@ -16,6 +20,8 @@ from epibench.methods.snapshot import Snapshot
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DataOptions, DenseRecipe, DepthNetwork, EvaluationOptions, TrainingOptions
+from epibench.training import network as training
+from epibench.training.network import NetworkKeys
 
 SIZE = (32, 64)
 
@@ -62,3 +68,16 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         laplace=Laplace(num_networks=2, num_samples=2, batch_size=2),
     )
     return apply_settings(recipe, settings)
+
+
+def break_second(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Let the second network of a method for depth begin with a weight that is not a number."""
+    build = training.build_network
+
+    def build_or_break(make, key: int):
+        network = build(make, key)
+        if key == NetworkKeys.of(0, method, 1).initial:
+            torch.nn.init.constant_(network.mean.bias, math.nan)
+        return network
+
+    monkeypatch.setattr(training, "build_network", build_or_break)

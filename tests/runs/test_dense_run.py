@@ -18,7 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from silent_reporter import Silent, run_in
-from small_dense_recipe import small_dense
+from small_dense_recipe import break_second, small_dense
 
 from epibench.data.batch import Batch
 from epibench.errors import InputError
@@ -35,7 +35,6 @@ from epibench.store.formats import open_store
 from epibench.street import StreetDataset
 from epibench.street.dataset import as_sample
 from epibench.training import network as training
-from epibench.training.network import NetworkKeys
 from epibench.training.state import TrainingState
 
 NUMBERS = ("summary", "draws", "curves", "pictures", "domains", "methods", "overlap", "training", "failed")
@@ -517,15 +516,7 @@ def test_a_method_that_fails_makes_the_status_2(diverging, command_line) -> None
 @pytest.fixture
 def second_diverges(monkeypatch) -> None:
     """The second network of the ensemble begins with a weight that is not a number."""
-    build = training.build_network
-
-    def build_or_break(make, key: int):
-        network = build(make, key)
-        if key == NetworkKeys.of(0, "ensemble", 1).initial:
-            torch.nn.init.constant_(network.mean.bias, math.nan)
-        return network
-
-    monkeypatch.setattr(training, "build_network", build_or_break)
+    break_second(monkeypatch, "ensemble")
 
 
 def test_one_network_that_diverges_stops_its_method(cache: Path, tmp_path: Path, second_diverges) -> None:

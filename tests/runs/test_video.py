@@ -5,24 +5,20 @@ from __future__ import annotations
 import base64
 import io
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from silent_reporter import run_in
-from small_dense_recipe import SIZE, small_dense
+from small_dense_recipe import SIZE, break_second, small_dense
 from small_segmentation_recipe import small_segmentation
 
 from epibench.report.pictures.frames import BAR_HEIGHT, GAP, LINE
 from epibench.results import Picture
 from epibench.runs import frames as sequences
-from epibench.training import network as training
-from epibench.training.network import NetworkKeys
 from label_files import random_values, save, save_image
 
 RECIPES = {"segmentation": small_segmentation, "depth": small_dense}
@@ -202,15 +198,7 @@ def test_a_new_domain_with_other_classes_and_sizes(finished, command_line, tmp_p
 def test_of_a_network_that_diverged_and_was_left_out_nothing_is_shown(
     command_line, tmp_path: Path, monkeypatch
 ) -> None:
-    build = training.build_network
-
-    def build_or_break(make, key: int):
-        network = build(make, key)
-        if key == NetworkKeys.of(0, "swag", 1).initial:
-            torch.nn.init.constant_(network.mean.bias, math.nan)
-        return network
-
-    monkeypatch.setattr(training, "build_network", build_or_break)
+    break_second(monkeypatch, "swag")
     left_out = small_dense(tmp_path / "scenes", 'methods=["swag"]', "swag.diverged=drop", "members=[1]")
     assert run_in(tmp_path / "run", left_out)["methods"]["swag"]["num_networks"] == 1
     status, said = command_line("video", tmp_path / "run", "--on", "wild", "--frames", 1)

@@ -40,9 +40,9 @@ def evaluate_models(
     domains, task = parse_given_domains(on, task)
     given = parse_models(models, task, machine)
     make_folder(out)
-    question = GivenSettings(sizes, depth=task == "depth", name=out.name, evaluation=options, **asked)
+    chosen = GivenSettings(sizes, depth=task == "depth", name=out.name, evaluation=options, **asked)
     folder = RunFolder(out)
-    results = GivenEvaluation(given, domains, question, folder, machine, reporter).run()
+    results = GivenEvaluation(given, domains, chosen, folder, machine, reporter).run()
     publish(folder, results, reporter)
 
 

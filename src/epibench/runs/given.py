@@ -91,7 +91,7 @@ class GivenEvaluation:
 
     models: Mapping[str, Sequence[GivenModel]]
     domains: Mapping[str, GivenDomain]
-    question: GivenSettings
+    settings: GivenSettings
     folder: RunFolder
     machine: Machine
     reporter: Reporter
@@ -99,10 +99,10 @@ class GivenEvaluation:
     def run(self) -> RunResults:
         """All of it; what is in the folder already is not done again."""
         begun, kind = time.perf_counter(), self.kind
-        check_uncertainty(kind, self.question.evaluation.uncertainty)
-        if self.question.evaluation.convention == "gustafsson2020" and not self.maps:
+        check_uncertainty(kind, self.settings.evaluation.uncertainty)
+        if self.settings.evaluation.convention == "gustafsson2020" and not self.maps:
             raise InputError("convention gustafsson2020 is defined for images; take pooled")
-        if self.question.evaluation.compile or self.question.evaluation.cuda_graphs:
+        if self.settings.evaluation.compile or self.settings.evaluation.cuda_graphs:
             raise InputError(
                 "compile and cuda_graphs are for networks that were trained here; give the model as torch.compile "
                 "returns it, or leave them out"
@@ -110,9 +110,9 @@ class GivenEvaluation:
         self.check_names()
         pools = [pool for name, models in self.models.items() for pool in self.pools(name, models)]
         check_alike(pools)
-        settings = self.settings()
-        check_same(self.folder.path / SETTINGS_NAME, settings)
-        write_json(self.folder.path / SETTINGS_NAME, settings)
+        asked = self.as_plain_data()
+        check_same(self.folder.path / SETTINGS_NAME, asked)
+        write_json(self.folder.path / SETTINGS_NAME, asked)
         failed, evaluated, evaluations = dict[str, str](), dict[str, ImageMethodResults](), dict[str, ImageEvaluation]()
         for drawn, evaluation in pools:
             try:
@@ -135,13 +135,13 @@ class GivenEvaluation:
             evaluated,
             failed,
             begun,
-            recipe=settings,
+            recipe=asked,
             changes=[],
             problem=self.problem,
             kind=kind,
             pictures={name: pictures_on(name, evaluated) for name in self.domains},
-            convention=self.question.evaluation.convention,
-            unit="m" if self.question.depth else self.question.unit,
+            convention=self.settings.evaluation.convention,
+            unit="m" if self.settings.depth else self.settings.unit,
             **class_facts(self.scored_classes(first)),
             domains={name: first.domain_facts(name, evaluated) for name in self.domains},
             overlap={name: each.overlap for name, each in evaluated.items()},
@@ -165,7 +165,7 @@ class GivenEvaluation:
         distributions = any(not model.read_as.ranks for models in self.models.values() for model in models)
         if len(ranks) + distributions > 1:
             raise InputError("some models give a distribution, an uncertainty or a confidence, others another of these")
-        if ranks and self.classes and ("scale" in self.question.views or self.question.evaluation.window):
+        if ranks and self.classes and ("scale" in self.settings.views or self.settings.evaluation.window):
             raise InputError("classes that are ranked alone cannot be interpolated: leave out scale and window")
         return "ranking" if ranks else "categorical" if self.classes else "gaussian"
 
@@ -186,14 +186,14 @@ class GivenEvaluation:
         """What results call it."""
         if self.classes:
             return "segmentation" if self.maps else "classification"
-        return "depth-completion" if self.question.depth else "regression"
+        return "depth-completion" if self.settings.depth else "regression"
 
     def check_names(self) -> None:
         """Names become files."""
         for name in (*self.models, *self.domains):
             if not NAME_PATTERN.fullmatch(name):
                 raise InputError(f"'{name}' cannot be a name: give letters, digits, '-' and '_'")
-        if self.question.mc_dropout < 0 or self.question.draws < 1:
+        if self.settings.mc_dropout < 0 or self.settings.draws < 1:
             raise InputError("mc_dropout and draws: give the number of passes, and at least one draw")
 
     def check_views(self, models: Sequence[GivenModel], views: Sequence[View]) -> None:
@@ -211,31 +211,31 @@ class GivenEvaluation:
             return
         if any(model.read_as.size is not None for model in models):
             raise InputError("views: a model that is fed images of one size sees no other scale; leave out scale")
-        if self.question.depth:
+        if self.settings.depth:
             raise InputError("views: a scene that is seen at another scale has other depths; leave out scale")
 
-    def settings(self) -> dict[str, Any]:
+    def as_plain_data(self) -> dict[str, Any]:
         """What was asked, as plain data."""
-        question = self.question
+        settings = self.settings
         return {
             "name": self.name,
-            "seed": question.seed,
-            "members": None if question.members is None else list(question.members),
-            "draws": question.draws,
-            "passes": question.mc_dropout,
-            "rate": question.rate,
-            "depth": question.depth,
-            "unit": question.unit,
-            "views": list(question.views),
+            "seed": settings.seed,
+            "members": None if settings.members is None else list(settings.members),
+            "draws": settings.draws,
+            "passes": settings.mc_dropout,
+            "rate": settings.rate,
+            "depth": settings.depth,
+            "unit": settings.unit,
+            "views": list(settings.views),
             "models": {name: [self.described(each) for each in models] for name, models in self.models.items()},
             "domains": {name: [domain.role, *(domain.identity or [])] for name, domain in self.domains.items()},
-            "evaluation": question.evaluation.model_dump(mode="json"),
+            "evaluation": settings.evaluation.model_dump(mode="json"),
         }
 
     @property
     def name(self) -> str:
         """What the page is called: as the folder, where that has a name of the user's."""
-        return self.question.name or NAME
+        return self.settings.name or NAME
 
     def described(self, model: GivenModel) -> dict[str, Any]:
         """What a model is, and how it was fed and read, where that differs from the usual."""
@@ -250,30 +250,30 @@ class GivenEvaluation:
             self.machine,
             self.reporter,
             self.kind,
-            "m" if self.question.depth else self.question.unit,
+            "m" if self.settings.depth else self.settings.unit,
             self.options,
             {key: self.evaluation_domain(key, domain, classes) for key, domain in self.domains.items()},
             self.maps,
         )
-        views = parse_views(self.question.views)
+        views = parse_views(self.settings.views)
         if len(views) > 1:
             self.check_views(models, views)
         several, alone = len(models) > 1, len(self.models) == 1
         label = ("Ensembling" if several else "One model") if alone else name
         wanted: list[tuple[str, str, int, tuple[View, ...]]] = [(name, label, 0, ())]
-        if self.question.mc_dropout:
+        if self.settings.mc_dropout:
             wanted.append((_joined(name, "mc_dropout", alone), _label(label, "MC-dropout", alone), 1, ()))
         if len(views) > 1:
             wanted.append((_joined(name, "views", alone), _label(label, "Views of the image", alone), 0, views))
         return [
-            (self.drawn(key, text, models, self.question.mc_dropout * dropped, seen), evaluation)
+            (self.drawn(key, text, models, self.settings.mc_dropout * dropped, seen), evaluation)
             for key, text, dropped, seen in wanted
         ]
 
     @property
     def options(self) -> EvaluationOptions:
-        """Those of the question; samples with few numbers go through together."""
-        options = self.question.evaluation
+        """Those of the settings; samples with few numbers go through together."""
+        options = self.settings.evaluation
         firsts = [domain.samples[0] for domain in self.domains.values()]
         small = all(sum(values.numel() for values in each.inputs.values()) <= SMALL_INPUT for each in firsts)
         chosen = "batch_size" in options.model_fields_set or not small
@@ -281,18 +281,18 @@ class GivenEvaluation:
 
     def make_pool(self, models: Sequence[GivenModel], passes: int = 0, views: tuple[View, ...] = ()) -> GivenPool:
         """The members of these models."""
-        question, options = self.question, self.question.evaluation
+        settings, options = self.settings, self.settings.evaluation
         pool = GivenPool(
             self.kind,
             given_members(len(models), max(1, passes, len(views))),
             models,
-            seed=question.seed,
+            seed=settings.seed,
             device=self.machine.make_current(),
             precision=dtype_of(options),
             window=options.window,
             overlap=options.overlap,
             passes=passes,
-            rate=question.rate,
+            rate=settings.rate,
             classes=self.classes,
             views=views,
         )
@@ -306,15 +306,15 @@ class GivenEvaluation:
         elsewhere = not fits_frame(first)  # targets lie in a frame of their own, as a map seen from above
         for member, model in zip(pool.table.members, pool.models, strict=True):
             network = cast(GivenNetwork, pool.network(member))
-            said, num_classes, grid = check_model(network, first, classes, self.question.depth)
+            said, num_classes, grid = check_model(network, first, classes, self.settings.depth)
             self.reporter.say(f"{model.name}: {said}")
             elsewhere = elsewhere and grid == tuple(first.target.shape[-2:])
             if self.classes and classes is None:
                 if not num_classes:
                     raise InputError(f"{model.name}: nobody knows its classes; give their names as classes=[…]")
                 classes = numbered_classes(num_classes)
-            if self.question.mc_dropout:
-                check_dropout(network, first.inputs, model.name, self.question.rate)
+            if self.settings.mc_dropout:
+                check_dropout(network, first.inputs, model.name, self.settings.rate)
         if not elsewhere:
             self.check_frames()
         return classes
@@ -364,20 +364,20 @@ class GivenEvaluation:
         self, name: str, label: str, models: Sequence[GivenModel], passes: int, views: tuple[View, ...]
     ) -> DrawnMethod:
         """A pool of these models, and the draws from it."""
-        question, pool = self.question, self.make_pool(models, passes, views)
+        settings, pool = self.settings, self.make_pool(models, passes, views)
         largest = pool.num_members // len(models) if pool.group else pool.num_members
-        asked = question.members or default_sizes(largest)
+        asked = settings.members or default_sizes(largest)
         sizes = [size for size in asked if size <= largest]
         if sizes and len(sizes) < len(asked):
             self.reporter.say(f"{name}: has {largest} members to draw from; larger M are left out")
         if not sizes:
-            raise InputError(f"members: M = {min(question.members or ())} is impossible, {name} has {largest} members")
+            raise InputError(f"members: M = {min(settings.members or ())} is impossible, {name} has {largest} members")
         draws = make_draws(
             pool.num_members,
             sizes,
             plan=pool.plan,
-            max_draws=question.draws,
-            seed=question.seed,
+            max_draws=settings.draws,
+            seed=settings.seed,
             group=pool.group,
         )
         facts = MethodFacts(
@@ -390,8 +390,8 @@ class GivenEvaluation:
             notes=self.notes(models),
         )
         weights = [model.fingerprint or uuid.uuid4().hex for model in models]
-        told = {"passes": passes, "rate": question.rate, "views": [[view.flip, view.scale] for view in views]}
-        return DrawnMethod(name, facts, pool, draws, weights, told, depth=question.depth)
+        told = {"passes": passes, "rate": settings.rate, "views": [[view.flip, view.scale] for view in views]}
+        return DrawnMethod(name, facts, pool, draws, weights, told, depth=settings.depth)
 
     def notes(self, models: Sequence[GivenModel]) -> list[str]:
         """What is to be said about the numbers."""
