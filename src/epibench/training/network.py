@@ -58,7 +58,8 @@ class NetworkTraining(TrainingPlan):
     the data is. Dropout acts after the network's `dropout_places`. whole_batches: samples are augmented on the device,
     a batch at a time, which an `Augment` can do. start: the weights that a network begins with, given the network; None
     for its own. A network may give outputs of several heads, (head · image, …): losses of heads are added up.
-    loss_parts: the loss is the mean over that many equal parts of the batch, each averaged over its own pixels.
+
+    loss_parts: the batch is split into that many equal parts. The loss is the mean of the weighted means of the parts.
     """
 
     build: Callable[[], nn.Module]
