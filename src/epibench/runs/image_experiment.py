@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from epibench.data.batch import notes_on
 from epibench.data.named import Role
 from epibench.data.source import Follow
 from epibench.errors import InputError
@@ -72,7 +73,11 @@ class ImageExperiment:
     def prepare(self, steps: Sequence[RunStep]) -> None:
         """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""
         run, data = self.run, self.data
-        draw_scenes(data, [key for key in data.sources if needed_to(key) in steps], run.reporter)
+        needed = [key for key in data.sources if needed_to(key) in steps]
+        draw_scenes(data, needed, run.reporter)
+        for key in needed:
+            for note in notes_on(data.samples(key)):
+                run.reporter.say(f"{key}: {note}")
         for name, domain in data.domains.items() if "evaluate" in steps else ():
             if domain.about is not None:
                 run.reporter.say(f"{name}: {domain.about}")
@@ -111,7 +116,7 @@ class ImageExperiment:
         data, source = self.data.domains[name], self.recipe.data.domains[name]
         settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
         role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
-        identity = [settings, source.version, len(data.samples)]
+        identity = [settings, source.version, len(data.samples), *notes_on(data.samples)]
         in_files = getattr(source, "root", None) is not None
         return EvaluationDomain(data, source.label, role, identity, source.shift, in_files=in_files)
 
@@ -182,6 +187,7 @@ class ImageExperiment:
             "unit": recipe.unit,
             **class_facts(self.data.classes),
             "data_versions": recipe.data.versions,
+            "training_notes": self.data.training_notes,
             "convention": recipe.evaluation.convention,
             "domains": {name: self.evaluation.domain_facts(name, evaluated) for name in self.data.domains},
             "overlap": {name: each.overlap for name, each in evaluated.items()},
