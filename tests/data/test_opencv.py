@@ -41,8 +41,7 @@ def bilinear(image: np.ndarray, factor: float) -> np.ndarray:
     across = levels[:, left] * left_share[:, None] + levels[:, right] * right_share[:, None]
     upper, lower, upper_share, lower_share = coefficients(height, round(factor * height), factor)
     parts = [
-        (share[:, None, None] * (across[row] >> 4)) >> 16
-        for row, share in ((upper, upper_share), (lower, lower_share))
+        (share[:, None, None] * (across[row] >> 4)) >> 16 for row, share in ((upper, upper_share), (lower, lower_share))
     ]
     return ((parts[0] + parts[1] + 2) >> 2).astype(np.uint8)
 
