@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 
 from torch.utils.data import DataLoader, Dataset
 
-from epibench.data.batch import LabelledSamples, Samples, notes_on
+from epibench.data.batch import LabelledSamples, Samples
 from epibench.data.class_mapping import Relabelled, common_classes
 from epibench.data.classes import ClassTable, Pairs
 from epibench.data.loading import Failure
@@ -66,14 +66,6 @@ class ImageData:
     def train(self) -> Samples:
         """What is trained on."""
         return self.samples(self.TRAIN)
-
-    @property
-    def training_notes(self) -> list[str]:
-        """What a reader should know of the training data; nothing where it is missing."""
-        try:
-            return notes_on(self.train)
-        except InputError:
-            return []
 
     @cached_property
     def classes(self) -> ClassTable | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 from epibench.data.batch import notes_on
 from epibench.data.named import Role
 from epibench.data.source import Follow
 from epibench.errors import InputError
+from epibench.files import read_json, write_json
 from epibench.members.compiled import Speed
 from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool
@@ -82,7 +84,29 @@ class ImageExperiment:
             if domain.about is not None:
                 run.reporter.say(f"{name}: {domain.about}")
         if "train" in steps:
+            self.keep_training_notes(notes_on(data.train))
             prepare_weights(self.recipe, run.folder.members, data.train, run.machine.workers, run.reporter)
+
+    @property
+    def training_notes_file(self) -> Path:
+        """Notes on the training data, beside the networks: they may be evaluated without the data."""
+        return self.run.folder.members / "training_notes.json"
+
+    @property
+    def training_notes(self) -> list[str]:
+        """Notes on the data that the networks were trained on."""
+        return list((read_json(self.training_notes_file) or {}).get("notes", []))
+
+    def keep_training_notes(self, notes: list[str]) -> None:
+        """Write the notes; refuse if networks were trained with other absent images."""
+        known = self.training_notes
+        if known and known != notes:
+            raise InputError(
+                f"data.train: its images are not those of the first training in {self.run.folder.path} "
+                f"({' '.join(known)}); restore them, or give another --out"
+            )
+        if notes:
+            write_json(self.training_notes_file, {"notes": notes})
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImageMethodResults:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
@@ -187,7 +211,7 @@ class ImageExperiment:
             "unit": recipe.unit,
             **class_facts(self.data.classes),
             "data_versions": recipe.data.versions,
-            "training_notes": self.data.training_notes,
+            "training_notes": self.training_notes,
             "convention": recipe.evaluation.convention,
             "domains": {name: self.evaluation.domain_facts(name, evaluated) for name in self.data.domains},
             "overlap": {name: each.overlap for name, each in evaluated.items()},

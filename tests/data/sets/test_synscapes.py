@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 import torch
+from silent_reporter import Silent
 
 from epibench.data.cityscapes_classes import label_ids
 from epibench.data.sets import synscapes as module
@@ -12,6 +13,9 @@ from epibench.data.sets.synscapes import SynscapesSource, published_ids
 from epibench.errors import InputError
 from epibench.recipes import RECIPES, apply_settings
 from epibench.runs.domains import ImageData
+from epibench.runs.folder import RunFolder
+from epibench.runs.image_experiment import ImageExperiment
+from epibench.runs.machine import Machine, Run
 from label_files import random_values, save, save_image
 
 
@@ -112,7 +116,7 @@ def test_a_file_that_is_no_selection(tmp_path, content, message):
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
-    """All scenes of the published selection; a scene is one of two files under many names, so that it is told apart."""
+    """The published selection, every scene a link to one of two images, the first scenes to the second one."""
     root = tmp_path_factory.mktemp("published")
     for seed in (0, 1):
         save_image(root / f"{seed}.png", (16, 32), seed)
@@ -129,7 +133,7 @@ def scenes(tmp_path_factory):
 
 @pytest.fixture
 def hide(scenes):
-    """Take scenes away by their places in the published list: every third one has no label, the others no image."""
+    """Hide scenes by their places in the published list: labels of every third one, images otherwise."""
     hidden = []
 
     def take(split, places):
@@ -194,6 +198,18 @@ def test_the_first_scene_cannot_be_replaced(hide):
     root = hide("val", [0])
     with pytest.raises(InputError, match=r"scene 19053 is missing, the first that .* or absent=skip"):
         of_recipe(root, "val")
+
+
+def test_training_goes_on_with_the_same_absent_scenes_alone(hide, tmp_path):
+    recipe = apply_settings(RECIPES["cityscapes-segmentation"], [f"data.root={hide('train', [7])}"])
+    run = Run(recipe, RunFolder(tmp_path / "run"), Machine.of(torch.device("cpu"), 1), Silent())
+    for _ in range(2):
+        ImageExperiment(run).prepare(["train"])
+    hide("train", [8])
+    with pytest.raises(
+        InputError, match=r"data.train: its images are not those of the first training .* another --out"
+    ):
+        ImageExperiment(run).prepare(["train"])
 
 
 def test_a_complete_selection_has_no_note(scenes):

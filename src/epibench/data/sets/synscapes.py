@@ -34,7 +34,7 @@ Images = Literal["rgb-2k", "rgb"]
 PUBLISHED, RANDOM = "published", "random"
 ID = re.compile(r"[0-9]{1,9}")
 MAX_NAMED = 5
-MAX_ABSENT = 26  # of all 25,000 scenes, so many have no image for the paper's authors, who do not say which
+MAX_ABSENT = 26  # the authors lacked 26 of all 25,000 images, and give no ids
 NUMBER = re.compile(r"(\d+)\.png")
 
 
@@ -44,9 +44,9 @@ class SynscapesSource(LabelledSource):
     selection: `published`, the scenes that the paper's authors drew, 2,975 for training and 500 for validation;
     `random`, num_train scenes and num_val others, which the seed decides; or a text file with the number of a scene on
     each line: these scenes, in that order, whatever the split. images: rgb-2k has 1024×2048 pixels, rgb 720×1440 as the
-    label images, which are scaled up for rgb-2k: scale_rule takes classes from the nearest `centre`, or as `opencv`
-    does. absent: a published scene without image or label is left out (`skip`), or the first one of the list stands in
-    its place (`replace`), as for the authors; more than 26 are refused.
+    label images. scale_rule: labels are enlarged for rgb-2k by the nearest `centre`, or by OpenCV's rule. absent:
+    published scenes without image or label, at most 26, are left out (`skip`); under `replace`, as for the authors, the
+    first scene of the list takes the place of each.
     """
 
     name: ClassVar[str] = "Synscapes"
@@ -190,7 +190,7 @@ def read_ids(path: Path) -> list[int]:
 
 
 class ScaledLabels(LabelledImages):
-    """Images whose label images may be smaller. notes: what a page says about them."""
+    """Images whose label images may be smaller. notes: sentences for results and pages."""
 
     def __init__(
         self,
