@@ -247,7 +247,10 @@ class MethodFacts(Part):
 
 
 class DomainFacts(Part):
-    """What a reader should know of a domain before its numbers. classes: in words, what is common and what left out."""
+    """What a reader should know of a domain before its numbers.
+
+    classes: in words, what is common and what left out; notes: on its images, e.g. which of the selected are absent.
+    """
 
     label: Text
     role: Literal["in-domain", "shifted", "role unknown"]
@@ -257,6 +260,7 @@ class DomainFacts(Part):
     class_names: list[Text] | None = None
     class_colours: list[RGB] | None = None
     classes: Text | None = None
+    notes: list[Text] = []
 
 
 class ReferenceFacts(Part):
@@ -410,6 +414,7 @@ class RunResults(GrownPart, Shown):
     class_names: list[Text] | None = None
     class_colours: list[RGB] | None = None
     data_versions: dict[str, str] = {}
+    training_notes: list[Text] = []
     domains: dict[Text, DomainFacts] = {}
     overlap: dict[str, dict[int, Number]] = {}
     training: dict[str, list[TrainingLog]] = {}

@@ -239,8 +239,8 @@ def test_the_published_selection_of_synscapes(run, tmp_path, monkeypatch):
     _, out, _ = run("data", "check", "synscapes", "--root", tmp_path)
     assert "synscapes published train: 2 frames\n" in out
     assert "synscapes published val: 1 of 2 frames\n" in out
-    assert "1 of the 2 scenes that the paper's authors selected are missing (7); complete the download" in out
-    assert out.count("are missing") == 1
+    assert "  1 absent of the 2 scenes that the paper's authors selected, left out: 7.\n" in out
+    assert out.count("absent") == 1
 
 
 def test_camvid(run, tmp_path):

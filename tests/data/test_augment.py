@@ -222,24 +222,12 @@ def test_sparse_depth_is_drawn_anew_at_every_visit(sample):
     assert all(together(augment(sample, key)) for key in range(3))
 
 
-def test_padding_goes_to_the_end_in_a_given_colour(labelled):
-    augment = Augment((64, 100), flip=False, pad=True, pad_place="first", pad_colour=(123, 116, 103))
-    made = augment(labelled, 3)
-    height, width = labelled.target.shape
-    assert torch.equal(made.inputs["image"][:, :height, :width], labelled.inputs["image"])
-    assert torch.equal(made.target[:height, :width], labelled.target)
-    for rest in (made.inputs["image"][:, height:], made.inputs["image"][:, :, width:]):
-        assert torch.equal(rest, torch.tensor([123, 116, 103], dtype=torch.uint8)[:, None, None].expand_as(rest))
-    assert not made.valid[height:].any()
-    assert not made.valid[:, width:].any()
-
-
-def test_without_antialiasing_a_smaller_image_is_interpolated_between_neighbours(labelled):
+def test_opencv_interpolates_a_smaller_image_between_neighbours(labelled):
     stripes = torch.zeros(3, *labelled.target.shape, dtype=torch.uint8)
     stripes[:, :, ::2] = 200
     labelled = Batch({"image": stripes}, labelled.target, labelled.valid)
     smooth = Augment(flip=False, scale=(0.25, 0.25))(labelled, 0).inputs["image"]
-    rough = Augment(flip=False, scale=(0.25, 0.25), antialias=False)(labelled, 0).inputs["image"]
+    rough = Augment(flip=False, scale=(0.25, 0.25), scale_rule="opencv")(labelled, 0).inputs["image"]
     expected = functional.interpolate(stripes[None].float(), scale_factor=0.25, mode="bilinear")[0].round()
     assert torch.equal(rough.float(), expected)
     assert int(smooth[:, :, 2:-2].float().sub(100).abs().max()) <= 13  # what is finer than a pixel is averaged

@@ -189,8 +189,9 @@ def test_the_published_segmentation_is_the_published_one() -> None:
     assert training.loss_parts == 2
     assert network.dropout_places == "stages"
     assert (training.crop, training.scale, training.scale_step) == ((512, 512), (0.5, 2.1), 0.1)
-    assert (training.antialias, training.pad, training.pad_place, training.decay_all) == (False, True, "first", True)
-    assert cityscapes.data.train.selection == "published"
+    assert (training.scale_rule, training.pad, training.decay_all) == ("opencv", False, True)
+    for source in (cityscapes.data.train, cityscapes.data.domains["synscapes"]):
+        assert (source.selection, source.absent, source.scale_rule) == ("published", "replace", "opencv")
     for method, steps in ((cityscapes.ensemble, 40_000), (cityscapes.mc_dropout, 60_000)):
         assert method.num_epochs * training.epoch_steps == steps
         assert (method.optimiser, method.learning_rate, method.decay, method.batch_size) == (
@@ -252,19 +253,6 @@ def test_places_of_dropout_are_choices_or_modules() -> None:
             InputError, match=r"network.dropout_places: give concatenations or decoder, or names of modules"
         ):
             apply_settings(recipe("street-depth"), [f"network.dropout_places={wrong}"])
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (["training.pad_colour=[1, 2]", "training.pad=true"], "training.pad_colour: give red, green and blue"),
-        (["training.pad_colour=[1, 2, 3]"], "nothing is padded; set training.pad=true"),
-        (["training.pad_place=first"], "nothing is padded; set training.pad=true"),
-    ],
-)
-def test_padding_that_would_do_nothing_is_refused(settings: list[str], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        apply_settings(recipe("street-segmentation"), settings)
 
 
 @pytest.mark.parametrize("name", [name for name, each in RECIPES.items() if isinstance(each, DenseRecipe)])

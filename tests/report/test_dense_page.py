@@ -212,6 +212,16 @@ def test_runs_of_one_problem_share_its_section(scene_document: SceneDocument) ->
     assert keys == ["Ensembling · street", "MC-dropout · street", "Ensembling · mine", "MC-dropout · mine"]
 
 
+def test_what_is_to_be_known_of_images_stands_on_the_page(run_document: RunDocument) -> None:
+    results = fake_dense_run.run(domains=("clean",), members=(1, 2))
+    results.domains["clean"].notes, results.training_notes = ["2 absent: 7, 9."], ["1 absent: 5."]
+    warnings = [plain(warning.text) for warning in run_document(results).find_all("p", "warning")]
+    assert [text for text in warnings if "absent" in text] == [
+        "Training data: 1 absent: 5.",
+        f"{results.domains['clean'].label}: 2 absent: 7, 9.",
+    ]
+
+
 def test_runs_that_were_scored_on_other_pixels_are_compared_with_a_warning(run_document: RunDocument) -> None:
     runs = [fake_dense_run.run(name=name, domains=("clean",), members=(1, 2)) for name in ("a", "b")]
     runs[1].domains["clean"].num_pixels = 7

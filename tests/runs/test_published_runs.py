@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from silent_reporter import run_in
 
+from epibench.data.sets.synscapes import published_ids
 from epibench.errors import InputError
 from epibench.recipes import RECIPES, apply_settings
 from epibench.street import StreetDataset
@@ -63,16 +65,23 @@ def small_segmentation(root: Path, name: str, *more: str) -> dict:
 
 
 def test_cityscapes_segmentation(tmp_path: Path) -> None:
-    write("synscapes", tmp_path / "synscapes", 7)
+    write("synscapes", tmp_path / "scenes", 7)
+    absent = {split: published_ids(split)[5:31] for split in ("train", "val")}
+    for folder in ("rgb-2k", "class"):
+        (tmp_path / "synscapes/img" / folder).mkdir(parents=True)
+        for number in {*published_ids("train"), *published_ids("val")}.difference(*absent.values()):
+            scene = tmp_path / "scenes/img" / folder / f"{1 + number % 7}.png"
+            os.link(scene, tmp_path / "synscapes/img" / folder / f"{number}.png")
     write("cityscapes", tmp_path / "cityscapes", 2, "wild")
-    train, val = tmp_path / "train.txt", tmp_path / "val.txt"
-    train.write_text("7\n1\n2\n4\n5\n")
-    val.write_text("3\n6\n")
-    selections = (f"data.train.selection={train}", f"data.domains.synscapes.selection={val}")
     with pytest.raises(InputError, match=r"network.backbone_weights: this recipe starts from weights of ImageNet"):
-        small_segmentation(tmp_path, "cityscapes-segmentation", *selections)
-    results = small_segmentation(tmp_path, "cityscapes-segmentation", *selections, "network.backbone_weights=null")
+        small_segmentation(tmp_path, "cityscapes-segmentation")
+    few = "data.domains.synscapes.num_images=2"
+    results = small_segmentation(tmp_path, "cityscapes-segmentation", few, "network.backbone_weights=null")
     check(results, {"synscapes": "in-domain", "cityscapes": "shifted"}, PUBLISHED["segmentation"])
+    for notes, split in ((results["training_notes"], "train"), (results["domains"]["synscapes"]["notes"], "val")):
+        (note,) = notes
+        assert note.startswith("26 absent of the ")
+        assert note.endswith(f": {', '.join(map(str, absent[split]))}.")
 
 
 def test_cityscapes_in_domain(tmp_path: Path) -> None:

@@ -210,6 +210,8 @@ def print_report(name: str, report: SplitReport) -> None:
                 f"  {frame.frame_id}: {frame.size[0]}×{frame.size[1]}, sparse depth in {frame.sparse_share:.1%}, "
                 f"target in {frame.target_share:.1%} of the pixels, {frame.nearest:.2f} to {frame.farthest:.2f} m"
             )
+    for note in report.notes:
+        show(f"  {note}")
     for problem in report.problems[:MAX_NAMED]:
         show(f"  {problem}")
     if len(report.problems) > MAX_NAMED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -14,9 +15,11 @@ from torch.nn import functional
 from epibench import randomness
 from epibench.data.batch import Batch
 from epibench.data.classes import IGNORE
+from epibench.data.opencv import Pairs, bilinear, nearest, neighbours
 from epibench.errors import InputError
 
 IMAGE, DEPTH = "image", "sparse_depth"
+ScaleRule = Literal["centre", "opencv"]
 NUMBERS = 5  # random ones that decide about a sample as a whole
 
 # What happens at strength 1: factors are base^number for a random number from −1 to 1. Light is only taken away: more
@@ -106,13 +109,13 @@ UNCHANGED = Colours()
 class Augment:
     """Scale, crop and flip a sample, thin out its sparse depth, and change its colours.
 
-    crop: height and width, None keeps the size; pad: an image that is smaller than the crop is surrounded with its mean
-    colour or `pad_colour`, where nothing is valid; pad_place: it lies anywhere in the crop, or first, at the top left.
-    scale: smallest and largest factor; scale_step: only these steps from the smallest on; antialias: where an image
-    becomes smaller. An image that is enlarged shows things nearer: depth is divided by the factor. Depth and classes
-    are never mixed between pixels. sparse_share: sparse depth is drawn anew from the target, every pixel with that
-    probability. thin: smallest and largest share of the sparse points that is kept, so that a network meets scans of
-    any density.
+    crop: height and width, None keeps the size; pad: an image that is smaller than the crop lies anywhere in it,
+    surrounded with its mean colour, where nothing is valid. scale: smallest and largest factor; scale_step: only these
+    steps from the smallest on; scale_rule: `centre` takes classes from the nearest centre and averages the pixels of an
+    image that becomes smaller, `opencv` scales as OpenCV does. An image that is enlarged shows things nearer: depth is
+    divided by the factor. Depth and classes are never mixed between pixels. sparse_share: sparse depth is drawn anew
+    from the target, every pixel with that probability. thin: smallest and largest share of the sparse points that is
+    kept, so that a network meets scans of any density.
     """
 
     crop: tuple[int, int] | None = None
@@ -120,10 +123,8 @@ class Augment:
     scale: tuple[float, float] = (1.0, 1.0)
     thin: tuple[float, float] = (1.0, 1.0)
     scale_step: float | None = None
-    antialias: bool = True
+    scale_rule: ScaleRule = "centre"
     pad: bool = False
-    pad_place: Literal["anywhere", "first"] = "anywhere"
-    pad_colour: tuple[int, int, int] | None = None
     sparse_share: float | None = None
     colours: Colours = UNCHANGED
 
@@ -131,8 +132,8 @@ class Augment:
         """The augmented sample; the same for the same key."""
         height, width = sample.target.shape[-2:]
         at = self.placed(height, width, key)
-        sample = rescaled(sample, at.factor, at.rows, at.columns, self.antialias)
-        sample = padded(sample, at.size, at.above, at.before, self.pad_colour)
+        sample = rescaled(sample, at.factor, at.rows, at.columns, self.scale_rule)
+        sample = padded(sample, at.size, at.above, at.before)
         if self.sparse_share is not None:
             sample = sampled(sample, self.sparse_share, key)
         sample = thinned(sample, at.share, key)
@@ -156,14 +157,13 @@ class Augment:
                 f"lower training.crop, or set training.pad=true"
             )
         top, left = int(row * (abs(height - size[0]) + 1)), int(column * (abs(width - size[1]) + 1))
-        anywhere = self.pad_place == "anywhere"
         return Placement(
             factor=factor,
             size=size,
             rows=slice(top, top + size[0]) if size[0] <= height else slice(0, height),
             columns=slice(left, left + size[1]) if size[1] <= width else slice(0, width),
-            above=top if anywhere and size[0] > height else 0,
-            before=left if anywhere and size[1] > width else 0,
+            above=top if size[0] > height else 0,
+            before=left if size[1] > width else 0,
             flip=self.flip and flip < 0.5,
             share=self.thin[0] + share * (self.thin[1] - self.thin[0]),
         )
@@ -200,27 +200,29 @@ def rescaled(
     factor: float,
     rows: slice = slice(None),
     columns: slice = slice(None),
-    antialias: bool = True,
+    rule: ScaleRule = "centre",
 ) -> Batch:
     """The sample enlarged by a factor, and some rows and columns of it; depth shrinks by the factor."""
     if factor == 1.0:
         return sample.each(lambda values: values[..., rows, columns])
     height, width = sample.target.shape[-2:]
     size, depth = (scaled_length(height, factor), scaled_length(width, factor)), sample.target.is_floating_point()
-    nearest = nearest_pixels(height, size[0])[rows], nearest_pixels(width, size[1])[columns]
+    rows_from, columns_from = nearest_pixels(height, factor, rule)[rows], nearest_pixels(width, factor, rule)[columns]
 
     def picked(values: Tensor) -> Tensor:
-        return values[..., nearest[0][:, None], nearest[1]]
+        return values[..., rows_from[:, None], columns_from]
 
     def resized(name: str, values: Tensor) -> Tensor:
         if name == DEPTH:
             return picked(values) / factor
+        if rule == "opencv":
+            return bilinear(values, _neighbours(-1, width, factor, columns), _neighbours(-2, height, factor, rows))
         smooth = values.float()
         # Many times faster than torch's, but one pixel in 10,000 is rounded differently: results of depth keep theirs.
         if factor > 1 and not depth:  # of some rows and columns alone: a crop is a small part of a large image
             smooth = _between(_between(smooth, -2, size[0], rows), -1, size[1], columns)
         else:
-            smooth = functional.interpolate(smooth[None], size, mode="bilinear", antialias=antialias and factor < 1)[0]
+            smooth = functional.interpolate(smooth[None], size, mode="bilinear", antialias=factor < 1)[0]
             smooth = smooth[..., rows, columns]
         return smooth.round().clamp(0, 255).to(values.dtype)
 
@@ -237,11 +239,29 @@ def scaled_length(length: int, factor: float) -> int:
     return max(1, round(factor * length))
 
 
+def nearest_pixels(length: int, factor: float, rule: ScaleRule) -> Tensor:
+    """The pixel that each one takes its class from, along one axis that is enlarged by a factor, int64."""
+    wanted = scaled_length(length, factor)
+    return nearest(length, wanted, factor) if rule == "opencv" else _nearest_centres(length, wanted)
+
+
 @lru_cache(1024)
-def nearest_pixels(length: int, wanted: int) -> Tensor:
-    """The nearest of so many pixels to each of the wanted ones, along one axis, (wanted,) int64."""
+def _nearest_centres(length: int, wanted: int) -> Tensor:
     pixels = torch.arange(length, dtype=torch.float64).view(1, 1, -1)
     return functional.interpolate(pixels, wanted, mode="nearest-exact").long().flatten()
+
+
+def _neighbours(axis: int, length: int, factor: float, part: slice) -> Callable[[Tensor], Pairs]:
+    """What OpenCV interpolates between along an axis."""
+    places = torch.arange(scaled_length(length, factor), dtype=torch.float64)[part]
+    first, *shares = neighbours(places, 1 / factor)
+
+    def found(values: Tensor) -> Pairs:
+        one, other = (values.index_select(axis, (first + step).clamp_(0, length - 1)) for step in (0, 1))
+        here, there = (share.view(-1, *[1] * (-1 - axis)) for share in shares)
+        return (one, here), (other, there)
+
+    return found
 
 
 def _between(values: Tensor, axis: int, wanted: int, part: slice) -> Tensor:
@@ -254,10 +274,8 @@ def _between(values: Tensor, axis: int, wanted: int, part: slice) -> Tensor:
     return torch.lerp(values.index_select(axis, before), values.index_select(axis, after), weights)
 
 
-def padded(
-    sample: Batch, size: tuple[int, int], above: int, before: int, colour: tuple[int, int, int] | None = None
-) -> Batch:
-    """The sample in a larger frame of that size: of a colour, by default the image's mean; nothing in it is valid."""
+def padded(sample: Batch, size: tuple[int, int], above: int, before: int) -> Batch:
+    """The sample in a larger frame of that size and of the image's mean colour; nothing in it is valid."""
     height, width = sample.target.shape[-2:]
     if (height, width) == size:
         return sample
@@ -266,8 +284,7 @@ def padded(
     def framed(name: str, values: Tensor) -> Tensor:
         if name == DEPTH:
             return functional.pad(values, edges)
-        colours = values.float().mean((1, 2)).round().tolist() if colour is None else colour
-        channels = zip(values, colours, strict=True)
+        channels = zip(values, values.float().mean((1, 2)).round().tolist(), strict=True)
         return torch.stack([functional.pad(channel, edges, value=level) for channel, level in channels])
 
     return Batch(

@@ -121,6 +121,12 @@ class LabelledSamples(Samples, Protocol):
         """What a frame is called."""
 
 
+def notes_on(samples: Samples) -> list[str]:
+    """What a reader should know of a data set, as its `notes` say; usually nothing."""
+    notes = getattr(samples, "notes", ())
+    return [str(note) for note in notes] if isinstance(notes, list | tuple) else []
+
+
 def stack(samples: Sequence[Batch]) -> Batch:
     """Samples of one size as one batch; the `collate_fn` of a DataLoader."""
     import torch

@@ -32,6 +32,7 @@ from epibench.data.augment import (
     Augment,
     ColourChange,
     Colours,
+    ScaleRule,
     blur_weights,
     nearest_pixels,
     scaled_length,
@@ -39,10 +40,11 @@ from epibench.data.augment import (
 from epibench.data.batch import Batch, Packed
 from epibench.data.classes import IGNORE
 from epibench.data.decoded import widened
+from epibench.data.opencv import bilinear, neighbours
 
 PLAN, ROWS, COLUMNS = "plan", "rows", "columns"  # travel as inputs beside the pixels
 # The numbers of a plan, float64: of rows and then of columns, of the sample, of its colours and their matrix.
-OF_AXIS = ("length", "scaled", "start", "used", "margin", "corner")
+OF_AXIS = ("length", "ratio", "start", "used", "margin", "corner")
 OF_SAMPLE = ("factor", "share", "flip", "key_high", "key_low", "gamma", "contrast", "noise")
 UNCOLOURED = ColourChange(1.0, torch.eye(3), 1.0, 0.0, 0.0)
 REACH = len(blur_weights(LARGEST_BLUR)) // 2
@@ -52,41 +54,42 @@ MOST_GRAPHS = 8  # of as many sizes
 
 @dataclass(frozen=True)
 class Axis:
-    """What happens along one axis: pixels `part` of the `scaled` ones that `length` become, `margin` into the `wanted`.
-
-    antialias: whether the pixels of an image that becomes smaller are averaged.
-    """
+    """What happens along one axis: `part` of the pixels that `length` become, `margin` into the `wanted`."""
 
     length: int
-    scaled: int
+    factor: float
+    rule: ScaleRule
     part: slice
     margin: int
     wanted: int
-    antialias: bool
+
+    @property
+    def ratio(self) -> float:
+        """Pixels of the image for one of the scaled image."""
+        return 1 / self.factor if self.rule == "opencv" else self.length / scaled_length(self.length, self.factor)
 
     @property
     def needed(self) -> slice:
         """The pixels that the part is made of, and perhaps one or two more."""
-        if self.scaled == self.length:
+        if self.factor == 1:
             return self.part
-        ratio = self.length / self.scaled
-        reach = 1 + (max(1.0, ratio) if self.antialias else 1.0)
-        low, high = (self.part.start + 0.5) * ratio - reach, (self.part.stop - 0.5) * ratio + reach
+        reach = 1 + max(1.0, self.ratio)
+        low, high = (self.part.start + 0.5) * self.ratio - reach, (self.part.stop - 0.5) * self.ratio + reach
         return slice(max(0, math.floor(low)), min(self.length, math.ceil(high)))
 
     @property
     def nearest(self) -> Tensor:
         """Of every wanted pixel the nearest among those that are needed, (wanted,) int64; 0 in the margins."""
         found = torch.zeros(self.wanted, dtype=torch.int64)
-        used = nearest_pixels(self.length, self.scaled)[self.part] - self.needed.start
+        used = nearest_pixels(self.length, self.factor, self.rule)[self.part] - self.needed.start
         found[self.margin : self.margin + len(used)] = used
         return found
 
     @property
-    def numbers(self) -> tuple[int, ...]:
+    def numbers(self) -> tuple[float, ...]:
         """As in a plan."""
         used = self.part.stop - self.part.start
-        return self.length, self.scaled, self.part.start, used, self.margin, self.needed.start
+        return self.length, self.ratio, self.part.start, used, self.margin, self.needed.start
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,8 @@ class Cut:
         """The needed pixels of every tensor; plan, nearest rows and columns as further inputs."""
         augment, (height, width) = self.augment, sample.target.shape[-2:]
         at = augment.placed(height, width, key)
-        smooth = augment.antialias and at.factor < 1
-        rows = Axis(height, scaled_length(height, at.factor), at.rows, at.above, at.size[0], smooth)
-        columns = Axis(width, scaled_length(width, at.factor), at.columns, at.before, at.size[1], smooth)
+        rows = Axis(height, at.factor, augment.scale_rule, at.rows, at.above, at.size[0])
+        columns = Axis(width, at.factor, augment.scale_rule, at.columns, at.before, at.size[1])
         change = UNCOLOURED if augment.colours == UNCHANGED else augment.colours.drawn(key)
         numbers = [*rows.numbers, *columns.numbers, at.factor, at.share, at.flip, key >> 32, key & (2**32 - 1)]
         numbers += [change.gamma, change.contrast, change.noise, *change.matrix.flatten().tolist()]
@@ -224,7 +226,9 @@ def _resampled(augment: Augment, cut: Batch, plan: Plan) -> Batch:
     def picked(values: Tensor) -> Tensor:
         return values[sample, rows[:, :, None], columns[:, None, :]]
 
-    changed = {name: _framed(_interpolated(each, taps), inside, augment) for name, each in smooth.items()}
+    changed = {}
+    for name, each in smooth.items():
+        changed[name] = _framed(_interpolated(each, taps, augment.scale_rule), inside, augment)
     if DEPTH in inputs:
         changed[DEPTH] = torch.where(inside, picked(inputs[DEPTH][:, 0]) / factor, 0)[:, None]
     target = picked(target)
@@ -251,13 +255,18 @@ class Taps:
         """Two neighbours, where pixels are areas; where an image is averaged, all that a triangle covers."""
         place = torch.arange(wanted, device=axis["length"].device) - axis["margin"]
         place = torch.minimum(place.clamp(min=0), axis["used"] - 1) + axis["start"]
-        ratio, last = (axis["length"] / axis["scaled"]).float(), axis["length"].long() - 1
+        last, corner = axis["length"].long() - 1, axis["corner"].long()[..., None]
+        if augment.scale_rule == "opencv":
+            first, *shares = neighbours(place, axis["ratio"])
+            pixels = torch.stack((first.clamp(min=0), first + 1), 2)
+            return cls(torch.minimum(pixels, last[..., None]) - corner, torch.stack(shares, 2))
+        ratio = axis["ratio"].float()
         centre = (place.float() + 0.5) * ratio  # in float32, as on the CPU
         position = torch.minimum((centre - 0.5).clamp(min=0), last)
         before = position.long()
         behind = position - before
         pixels, weights = torch.stack((before, before + 1), 2), torch.stack((1 - behind, behind), 2)
-        if augment.antialias and augment.scale[0] < 1:
+        if augment.scale[0] < 1:
             number = 2 * math.ceil(1 / augment.scale[0]) + 3
             tap = torch.arange(number, device=place.device)
             first = (centre - ratio + 0.5).long().clamp(min=0)
@@ -269,36 +278,41 @@ class Taps:
             pixels = torch.where(averaged, covered, before[..., None] + tap)
             few = functional.pad(weights, (0, number - 2))
             weights = torch.where(averaged, triangle / triangle.sum(2, keepdim=True), few)
-        return cls(torch.minimum(pixels, last[..., None]) - axis["corner"].long()[..., None], weights)
+        return cls(torch.minimum(pixels, last[..., None]) - corner, weights)
 
-    def along(self, values: Tensor, axis: int) -> Tensor:
-        """Values, (sample, channel, row, column) float32, at the wanted places of one axis (2 or 3)."""
+    def found(self, values: Tensor, axis: int) -> list[tuple[Tensor, Tensor]]:
+        """Values, (sample, channel, row, column), of each tap of one axis (2 or 3), with its weights."""
         shape, wanted = list(values.shape), self.pixels.shape[1]
         shape[axis] = wanted
         form = (-1, 1, wanted, 1) if axis == 2 else (-1, 1, 1, wanted)
         inside = self.pixels.clamp(max=values.shape[axis] - 1)  # a tap that was not cut out has the weight 0
         parts = [values.gather(axis, pixels.view(form).expand(shape)) for pixels in inside.unbind(2)]
-        weights = [each.view(form) for each in self.weights.unbind(2)]
-        if len(parts) == 2:
-            return torch.lerp(parts[0], parts[1], weights[1])
-        return torch.stack([part * weight for part, weight in zip(parts, weights, strict=True)]).sum(0)
+        return list(zip(parts, [each.view(form) for each in self.weights.unbind(2)], strict=True))
+
+    def along(self, values: Tensor, axis: int) -> Tensor:
+        """Values, float32, at the wanted places of one axis."""
+        found = self.found(values, axis)
+        if len(found) == 2:
+            (one, _), (other, weight) = found
+            return torch.lerp(one, other, weight)
+        return torch.stack([part * weight for part, weight in found]).sum(0)
 
 
-def _interpolated(values: Tensor, taps: Sequence[Taps]) -> Tensor:
-    smooth = taps[1].along(taps[0].along(values.float(), 2), 3)
+def _interpolated(values: Tensor, taps: Sequence[Taps], rule: ScaleRule) -> Tensor:
+    rows, columns = taps
+    if rule == "opencv":
+        return bilinear(values, lambda each: columns.found(each, 3), lambda each: rows.found(each, 2))
+    smooth = columns.along(rows.along(values.float(), 2), 3)
     return smooth.round_().clamp_(0, 255).to(values.dtype)
 
 
 def _framed(image: Tensor, inside: Tensor, augment: Augment) -> Tensor:
-    """With margins of one colour around what shows the image."""
+    """With margins of its mean colour around what shows the image."""
     if not augment.pad:
         return image
     shown = inside[:, None]
-    if augment.pad_colour is None:
-        total = torch.where(shown, image, 0).sum((2, 3), dtype=torch.float32)
-        colour = (total / inside.sum((1, 2))[:, None]).round()
-    else:
-        colour = torch.cat([image.new_full((1, 1), level) for level in augment.pad_colour], 1)
+    total = torch.where(shown, image, 0).sum((2, 3), dtype=torch.float32)
+    colour = (total / inside.sum((1, 2))[:, None]).round()
     return torch.where(shown, image, colour.to(image.dtype)[..., None, None])
 
 

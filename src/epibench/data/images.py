@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -170,12 +170,16 @@ def read_labels(path: Path | str, classes: ClassTable) -> Tensor:
     return classes.decode(np.asarray(picture), path)
 
 
-def resized(target: Tensor, size: tuple[int, int]) -> Tensor:
-    """Classes at another size: each pixel has that of the nearest one."""
+def resized(target: Tensor, size: tuple[int, int], rule: Literal["centre", "opencv"] = "centre") -> Tensor:
+    """Classes at another size: those of the nearest pixels, or of the pixels that OpenCV takes."""
     import torch
 
+    from epibench.data.opencv import nearest
+
     rows, columns = (
-        ((torch.arange(new, dtype=torch.float64) + 0.5) * old / new).long()
+        nearest(old, new, new / old)
+        if rule == "opencv"
+        else ((torch.arange(new, dtype=torch.float64) + 0.5) * old / new).long()
         for old, new in zip(target.shape, size, strict=True)
     )
     return target[rows][:, columns]

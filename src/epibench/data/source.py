@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from epibench.data.batch import Batch, Samples, first_samples
+from epibench.data.batch import Batch, Samples, first_samples, notes_on
 from epibench.data.classes import ClassTable, Pairs
 from epibench.errors import InputError
 from epibench.plans import evenly_spaced
@@ -235,23 +235,29 @@ class LabelledFrames:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """What is there of a split. published: how many frames it should have; content: of what was opened."""
+    """What is there of a split.
+
+    published: how many frames it should have; content: of what was opened; notes: what its data sets say.
+    """
 
     name: str
     frames: int
     published: int | None
     content: tuple[DepthFrame, ...] | LabelledFrames | None
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def check_split(split: CheckedSplit, every: bool, follow: Follow) -> SplitReport:
     """Open frames, evenly spread or every one; what cannot be opened is among the problems."""
     frames: list[Frame] = []
     missing: list[str] = []
+    notes: list[str] = []
     for part in split.parts:
         try:
             samples = part()
             frames += [(samples, index) for index in range(len(samples))]
+            notes += notes_on(samples)
         except InputError as error:
             missing.append(str(error))
     number = len(frames) if every else 3 if split.task == "depth" else 12
@@ -268,7 +274,7 @@ def check_split(split: CheckedSplit, every: bool, follow: Follow) -> SplitReport
         small = [frame for frame in content if frame.size[0] < height or frame.size[1] < width]
         problems += [f"{frame.frame_id}: {remedy}" for frame in small]
     told = tuple(dict.fromkeys((*problems, *missing)))  # parts may lack the same
-    return SplitReport(split.name, len(frames), split.published, content or None, told)
+    return SplitReport(split.name, len(frames), split.published, content or None, told, tuple(notes))
 
 
 def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Frame, Batch]]:

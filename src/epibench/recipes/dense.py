@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from epibench.conventions import Convention, check_uncertainty
 from epibench.data.sets import AnySource
@@ -29,7 +29,6 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=10)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
-Level = Annotated[int, Field(ge=0, le=255)]
 Modules = tuple[str, ...]
 TO_BE_GIVEN = "to be given"  # stands for a file that the user has to name
 InFull = BeforeValidator(lambda given: {"bf16": "bf16-mixed", "32": "32-true"}.get(str(given), given))
@@ -165,11 +164,11 @@ class ColourOptions(Options):
 class TrainingOptions(Options):
     """How networks are trained, whatever the method; its own options say for how many epochs, and how they move.
 
-    epoch_steps: steps of an epoch. antialias: of images that are scaled down. pad: images that are smaller than the
-    crop are surrounded with pixels that do not count; pad_place: an image lies anywhere within them, or first, with all
-    of them at the bottom and right; pad_colour: theirs, by default the image's mean. thin: smallest and largest share
-    of the sparse points that is kept. sparse_share: sparse depth is drawn anew from the target at every visit, every
-    pixel with that probability. weight_decay: of U/N, whose loss has the Gaussian's ½: half of a published one for
+    epoch_steps: steps of an epoch. scale_rule: `centre` takes classes from the nearest centre and averages the pixels
+    of images that become smaller; `opencv` scales as OpenCV does, bit for bit. pad: images that are smaller than the
+    crop are surrounded with pixels of their mean colour that do not count. thin: smallest and largest share of the
+    sparse points that is kept. sparse_share: sparse depth is drawn anew from the target at every visit, every pixel
+    with that probability. weight_decay: of U/N, whose loss has the Gaussian's ½: half of a published one for
     depth; decay_all: it acts on scales and biases too. prior_scale: chains have no weight decay, but the prior
     N(0, prior_scale²) on every parameter. class_weights: how much a pixel counts, by its class; `rare`: 1 / √share of
     its class in the training data. loss_parts: the loss is the mean over that many equal parts of the batch, each
@@ -183,10 +182,8 @@ class TrainingOptions(Options):
     flip: bool = True
     scale: tuple[Factor, Factor] = (1.0, 1.0)
     scale_step: float | None = Field(None, gt=0, le=10)
-    antialias: bool = True
+    scale_rule: Literal["centre", "opencv"] = "centre"
     pad: bool = False
-    pad_place: Literal["anywhere", "first"] = "anywhere"
-    pad_colour: tuple[Level, Level, Level] | None = None
     colours: ColourOptions = ColourOptions()
     thin: tuple[Share, Share] = (1.0, 1.0)
     sparse_share: Share | None = None
@@ -202,19 +199,6 @@ class TrainingOptions(Options):
     devices: int = Field(1, ge=1, le=1024)
     augment: Literal["auto", "cpu", "device"] = "auto"
     cache: Annotated[float, Field(ge=0, le=2**20)] | Literal["auto"] = "auto"
-
-    @field_validator("pad_colour", mode="before")
-    @classmethod
-    def _three_levels(cls, given: Any) -> Any:
-        if given is not None and (not isinstance(given, list | tuple) or len(given) != 3):
-            raise ValueError(f"give red, green and blue from 0 to 255, as [123, 116, 103], not {given}")
-        return given
-
-    @model_validator(mode="after")
-    def _padded(self) -> TrainingOptions:
-        if not self.pad and (self.pad_colour is not None or self.pad_place != "anywhere"):
-            raise ValueError("pad_colour and pad_place: nothing is padded; set training.pad=true, or leave them out")
-        return self
 
     @model_validator(mode="after")
     def _ascending(self) -> TrainingOptions:

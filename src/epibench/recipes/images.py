@@ -252,10 +252,9 @@ def street_segmentation_large() -> DenseRecipe:
 def cityscapes_segmentation() -> DenseRecipe:
     """Section 4.3 and Appendix D: Synscapes to Cityscapes. The backbone starts from a file that the user names."""
     trained = {"num_epochs": 40, "batch_size": 8, "learning_rate": 0.01, "optimiser": "momentum"}
-    tested = {"synscapes": SynscapesSource(split="val"), "cityscapes": CityscapesSource()}
-    scales = {"scale": (0.5, 2.1), "scale_step": 0.1, "antialias": False}
-    # Published padding is 0 after the mean was taken off: the nearest colour is the mean in whole levels.
-    padding = {"pad": True, "pad_place": "first", "pad_colour": (123, 116, 103)}
+    scenes = SynscapesSource(absent="replace", scale_rule="opencv")
+    tested = {"synscapes": scenes.model_copy(update={"split": "val"}), "cityscapes": CityscapesSource()}
+    scales = {"scale": (0.5, 2.1), "scale_step": 0.1, "scale_rule": "opencv"}
     decay = {"weight_decay": 5e-4, "decay_all": True}
     weighted = {"class_weights": CITYSCAPES_WEIGHTS, "loss_parts": 2}  # one part for each of two GPUs
     return DenseRecipe(
@@ -274,8 +273,8 @@ def cityscapes_segmentation() -> DenseRecipe:
             head_init="default",
             backbone_weights=dense.TO_BE_GIVEN,
         ),
-        training=TrainingOptions(crop=(512, 512), precision="32-true", **scales, **padding, **decay, **weighted),
-        data=DataOptions(train=SynscapesSource(), domains=tested),
+        training=TrainingOptions(crop=(512, 512), precision="32-true", **scales, **decay, **weighted),
+        data=DataOptions(train=scenes, domains=tested),
         **compared(trained, num_members=26, num_networks=8, num_passes=16, rate=0.5, num_epochs=60),
     )
 

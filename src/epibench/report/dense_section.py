@@ -101,7 +101,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         "other_books": [book for book in books if book["domain"] in others],
         "cost": cost,
         "training": training_figures(methods),
-        "warnings": [*_data_warnings(runs, domains), *_class_warnings(runs, first)],
+        "warnings": [*_data_warnings(runs, domains), *_class_warnings(runs, first), *_data_notes(runs)],
         "rules": rules,
     }
 
@@ -174,6 +174,15 @@ def _data_warnings(runs: Sequence[Run], domains: Sequence[EvalDomain]) -> list[s
                 "cannot be compared."
             )
     return warnings
+
+
+def _data_notes(runs: Sequence[Run]) -> list[str]:
+    """What runs say of their training data and of their domains."""
+    notes = []
+    for results in (run.results for run in runs):
+        notes += [f"Training data: {note}" for note in results.training_notes]
+        notes += [f"{facts.label}: {note}" for facts in results.domains.values() for note in facts.notes]
+    return list(dict.fromkeys(notes))
 
 
 def _class_warnings(runs: Sequence[Run], first: Sequence[EvalDomain]) -> list[str]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from epibench.data.batch import Samples
+from epibench.data.batch import Samples, notes_on
 from epibench.data.images import Frames
 from epibench.data.source import Follow, readable
 from epibench.errors import InputError
@@ -161,7 +161,7 @@ def check_frames(data: ImageData, key: str, num_frames: int | None, follow: Foll
     facts = [f"{source.label}: {len(samples):,} frames", f"{number:,} opened ({some_sizes(sizes)})"]
     if isinstance(samples, StreetDataset) and (missing := samples.missing()):
         facts.append(f"{len(missing):,} are drawn when the run begins")
-    return ", ".join(facts) + ("" if about is None else f"; {about}")
+    return "; ".join([", ".join(facts), *notes_on(samples), *([] if about is None else [about])])
 
 
 def some_sizes(sizes: Sequence[tuple[int, ...]]) -> str:

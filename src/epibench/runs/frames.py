@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from epibench.data.batch import notes_on
 from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.files import fingerprint
@@ -41,7 +42,7 @@ class FrameSequence:
         source = recipe.data.domains[self.domain]
         settings = source.model_dump(mode="json", exclude={"title", "num_images", "root", "raw_root"})
         in_files = digest_of(self.data.samples) if getattr(source, "root", None) is not None else ()
-        more = (settings, source.version, len(self.data.samples), *in_files)
+        more = (settings, source.version, len(self.data.samples), *notes_on(self.data.samples), *in_files)
         return fingerprint([each.fingerprint(self.experiment.options, *more) for each in self.methods])
 
     def pictures(self, images: Sequence[int]) -> Iterator[Picture]:

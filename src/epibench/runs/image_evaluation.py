@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from epibench.conventions import check_uncertainty
-from epibench.data.batch import Batch, Samples
+from epibench.data.batch import Batch, Samples, notes_on
 from epibench.data.classes import ClassTable
 from epibench.data.named import Role
 from epibench.errors import InputError
@@ -245,6 +245,7 @@ class ImageEvaluation:
             severity=domain.severity,
             num_images=None if scored is None else scored.num_images,
             num_pixels=None if scored is None else scored.num_pixels,
+            notes=notes_on(data.samples),
             **own,
         )
 

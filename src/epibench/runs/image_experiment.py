@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
+from epibench.data.batch import notes_on
 from epibench.data.named import Role
 from epibench.data.source import Follow
 from epibench.errors import InputError
+from epibench.files import read_json, write_json
 from epibench.members.compiled import Speed
 from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool
@@ -72,12 +75,38 @@ class ImageExperiment:
     def prepare(self, steps: Sequence[RunStep]) -> None:
         """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""
         run, data = self.run, self.data
-        draw_scenes(data, [key for key in data.sources if needed_to(key) in steps], run.reporter)
+        needed = [key for key in data.sources if needed_to(key) in steps]
+        draw_scenes(data, needed, run.reporter)
+        for key in needed:
+            for note in notes_on(data.samples(key)):
+                run.reporter.say(f"{key}: {note}")
         for name, domain in data.domains.items() if "evaluate" in steps else ():
             if domain.about is not None:
                 run.reporter.say(f"{name}: {domain.about}")
         if "train" in steps:
+            self.keep_training_notes(notes_on(data.train))
             prepare_weights(self.recipe, run.folder.members, data.train, run.machine.workers, run.reporter)
+
+    @property
+    def training_notes_file(self) -> Path:
+        """Notes on the training data, beside the networks: they may be evaluated without the data."""
+        return self.run.folder.members / "training_notes.json"
+
+    @property
+    def training_notes(self) -> list[str]:
+        """Notes on the data that the networks were trained on."""
+        return list((read_json(self.training_notes_file) or {}).get("notes", []))
+
+    def keep_training_notes(self, notes: list[str]) -> None:
+        """Write the notes; refuse if networks were trained with other absent images."""
+        known = self.training_notes
+        if known and known != notes:
+            raise InputError(
+                f"data.train: its images are not those of the first training in {self.run.folder.path} "
+                f"({' '.join(known)}); restore them, or give another --out"
+            )
+        if notes:
+            write_json(self.training_notes_file, {"notes": notes})
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImageMethodResults:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
@@ -111,7 +140,7 @@ class ImageExperiment:
         data, source = self.data.domains[name], self.recipe.data.domains[name]
         settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
         role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
-        identity = [settings, source.version, len(data.samples)]
+        identity = [settings, source.version, len(data.samples), *notes_on(data.samples)]
         in_files = getattr(source, "root", None) is not None
         return EvaluationDomain(data, source.label, role, identity, source.shift, in_files=in_files)
 
@@ -182,6 +211,7 @@ class ImageExperiment:
             "unit": recipe.unit,
             **class_facts(self.data.classes),
             "data_versions": recipe.data.versions,
+            "training_notes": self.training_notes,
             "convention": recipe.evaluation.convention,
             "domains": {name: self.evaluation.domain_facts(name, evaluated) for name in self.data.domains},
             "overlap": {name: each.overlap for name, each in evaluated.items()},

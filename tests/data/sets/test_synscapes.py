@@ -1,13 +1,21 @@
 """Synscapes: the published selection, one in a file or one that a seed decides, and labels at the images' size."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
+from silent_reporter import Silent
 
 from epibench.data.cityscapes_classes import label_ids
 from epibench.data.sets import synscapes as module
 from epibench.data.sets.synscapes import SynscapesSource, published_ids
 from epibench.errors import InputError
+from epibench.recipes import RECIPES, apply_settings
+from epibench.runs.domains import ImageData
+from epibench.runs.folder import RunFolder
+from epibench.runs.image_experiment import ImageExperiment
+from epibench.runs.machine import Machine, Run
 from label_files import random_values, save, save_image
 
 
@@ -106,6 +114,108 @@ def test_a_file_that_is_no_selection(tmp_path, content, message):
         synscapes(make(tmp_path), selection=str(tmp_path / "ids.txt"))
 
 
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """The published selection, every scene a link to one of two images, the first scenes to the second one."""
+    root = tmp_path_factory.mktemp("published")
+    for seed in (0, 1):
+        save_image(root / f"{seed}.png", (16, 32), seed)
+        save(root / f"{seed}-class.png", label_ids()[random_values(range(19), (10, 20), seed)])
+    for folder in ("rgb-2k", "class"):
+        (root / "synscapes/img" / folder).mkdir(parents=True)
+    firsts = {published_ids("train")[0], published_ids("val")[0]}
+    for number in (*published_ids("train"), *published_ids("val")):
+        seed = int(number in firsts)
+        os.link(root / f"{seed}.png", root / f"synscapes/img/rgb-2k/{number}.png")
+        os.link(root / f"{seed}-class.png", root / f"synscapes/img/class/{number}.png")
+    return root
+
+
+@pytest.fixture
+def hide(scenes):
+    """Hide scenes by their places in the published list: labels of every third one, images otherwise."""
+    hidden = []
+
+    def take(split, places):
+        for count, place in enumerate(places):
+            folder = "class" if count % 3 == 2 else "rgb-2k"
+            path = scenes / f"synscapes/img/{folder}/{published_ids(split)[place]}.png"
+            hidden.append(path)
+            path.rename(path.with_suffix(".away"))
+        return scenes
+
+    yield take
+    for path in hidden:
+        path.with_suffix(".away").rename(path)
+
+
+PLACES = range(3, 3 + 26 * 17, 17)  # of 26 absent scenes
+
+
+def of_recipe(root, split):
+    """The training data or the domain of the published recipe."""
+    data = ImageData(apply_settings(RECIPES["cityscapes-segmentation"], [f"data.root={root}"]))
+    return data.samples({"train": "data.train", "val": "data.domains.synscapes"}[split])
+
+
+@pytest.mark.parametrize(("split", "first"), [("train", 5962), ("val", 19053)])
+def test_the_published_recipe_replaces_26_absent_scenes_by_the_first(hide, split, first):
+    expected = [first if place in PLACES else number for place, number in enumerate(published_ids(split))]
+    found = ids(of_recipe(hide(split, PLACES), split))
+    assert found.count(first) == 1 + 26
+    assert found == expected
+
+
+def test_the_whole_sample_is_replaced(hide):
+    dataset = of_recipe(hide("train", PLACES), "train")
+    assert torch.equal(dataset[3].inputs["image"], dataset[0].inputs["image"])
+    assert torch.equal(dataset[3].target, dataset[0].target)
+    assert not torch.equal(dataset[3].target, dataset[4].target)
+
+
+def test_absent_scenes_are_left_out_unless_they_are_replaced(hide):
+    root = hide("val", PLACES)
+    expected = [number for place, number in enumerate(published_ids("val")) if place not in PLACES]
+    assert ids(synscapes(root / "synscapes", "val")) == expected
+
+
+@pytest.mark.parametrize(("absent", "done"), [("skip", "left out"), ("replace", "each replaced by scene 19053")])
+def test_absent_scenes_are_counted_and_listed(hide, absent, done):
+    root = hide("val", PLACES)
+    numbers = ", ".join(str(published_ids("val")[place]) for place in PLACES)
+    note = f"26 absent of the 500 scenes that the paper's authors selected, {done}: {numbers}."
+    assert synscapes(root / "synscapes", "val", absent=absent).notes == (note,)
+
+
+@pytest.mark.parametrize("absent", ["skip", "replace"])
+def test_more_absent_scenes_are_refused(hide, absent):
+    root = hide("train", range(1, 28))
+    with pytest.raises(InputError, match=r"27 of the 2,975 scenes that .* selected are missing \(18809, 11597, .* …\)"):
+        synscapes(root / "synscapes", absent=absent)
+
+
+def test_the_first_scene_cannot_be_replaced(hide):
+    root = hide("val", [0])
+    with pytest.raises(InputError, match=r"scene 19053 is missing, the first that .* or absent=skip"):
+        of_recipe(root, "val")
+
+
+def test_training_goes_on_with_the_same_absent_scenes_alone(hide, tmp_path):
+    recipe = apply_settings(RECIPES["cityscapes-segmentation"], [f"data.root={hide('train', [7])}"])
+    run = Run(recipe, RunFolder(tmp_path / "run"), Machine.of(torch.device("cpu"), 1), Silent())
+    for _ in range(2):
+        ImageExperiment(run).prepare(["train"])
+    hide("train", [8])
+    with pytest.raises(
+        InputError, match=r"data.train: its images are not those of the first training .* another --out"
+    ):
+        ImageExperiment(run).prepare(["train"])
+
+
+def test_a_complete_selection_has_no_note(scenes):
+    assert of_recipe(scenes, "val").notes == ()
+
+
 def test_labels_as_they_are(tmp_path):
     dataset = synscapes(make(tmp_path), "all", images="rgb")
     assert ids(dataset) == list(range(1, 21))
@@ -119,6 +229,12 @@ def test_labels_are_scaled_to_the_large_images(tmp_path):
     small = torch.from_numpy(random_values([*range(19), 255], (10, 20), 1))
     expected = torch.nn.functional.interpolate(small[None, None].double(), (16, 32), mode="nearest-exact")[0, 0]
     assert torch.equal(batch.target, expected.long())
+
+
+def test_labels_are_scaled_as_by_opencv(tmp_path):
+    target = synscapes(make(tmp_path), "all", scale_rule="opencv")[0].target
+    small = torch.from_numpy(random_values([*range(19), 255], (10, 20), 1)).long()
+    assert torch.equal(target, small[torch.arange(16) * 10 // 16][:, torch.arange(32) * 20 // 32])
 
 
 def test_a_label_of_another_shape_is_told(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -34,6 +34,7 @@ Images = Literal["rgb-2k", "rgb"]
 PUBLISHED, RANDOM = "published", "random"
 ID = re.compile(r"[0-9]{1,9}")
 MAX_NAMED = 5
+MAX_ABSENT = 26  # the authors lacked 26 of all 25,000 images, and give no ids
 NUMBER = re.compile(r"(\d+)\.png")
 
 
@@ -43,7 +44,9 @@ class SynscapesSource(LabelledSource):
     selection: `published`, the scenes that the paper's authors drew, 2,975 for training and 500 for validation;
     `random`, num_train scenes and num_val others, which the seed decides; or a text file with the number of a scene on
     each line: these scenes, in that order, whatever the split. images: rgb-2k has 1024×2048 pixels, rgb 720×1440 as the
-    label images, which are scaled up for rgb-2k.
+    label images. scale_rule: labels are enlarged for rgb-2k by the nearest `centre`, or by OpenCV's rule. absent:
+    published scenes without image or label, at most 26, are left out (`skip`); under `replace`, as for the authors, the
+    first scene of the list takes the place of each.
     """
 
     name: ClassVar[str] = "Synscapes"
@@ -58,6 +61,8 @@ class SynscapesSource(LabelledSource):
     num_val: int = Field(500, ge=1)
     seed: int = Field(0, ge=0)
     images: Images = "rgb-2k"
+    absent: Literal["skip", "replace"] = "skip"
+    scale_rule: Literal["centre", "opencv"] = "centre"
 
     @model_validator(mode="after")
     def _of_random(self) -> SynscapesSource:
@@ -74,18 +79,20 @@ class SynscapesSource(LabelledSource):
         return super().version + (f"-{fingerprint(read_ids(Path(self.selection)))}" if listed else "")
 
     def read(self) -> ScaledLabels:
-        """The frames; refused if some that are selected are missing."""
-        frames = all_frames(self.folder, self.images)
-        if self.selection == RANDOM and self.split != "all":
-            frames = self.at_random(frames)
-        elif (ids := self.ids()) is not None:
-            self.check_complete(frames, ids)
-            frames = chosen(frames, ids)
-        return self.samples(frames)
+        """The frames, with a note on absent scenes; refused if too many are."""
+        if (ids := self.ids()) is None:
+            frames = all_frames(self.folder, self.images)
+            return self.samples(frames if self.split == "all" else self.at_random(frames))
+        present = self.present(ids)
+        notes = self.notes_on([number for number in ids if number not in present], ids)
+        stand_in = present.get(ids[0]) if self.absent == "replace" else None
+        frames = [frame for number in ids if (frame := present.get(number, stand_in)) is not None]
+        return self.samples(frames, notes)
 
-    def samples(self, frames: list[LabelledFrame]) -> ScaledLabels:
+    def samples(self, frames: list[LabelledFrame], notes: Sequence[str] = ()) -> ScaledLabels:
         """A data set of these frames."""
-        return ScaledLabels(f"Synscapes {self.split}", frames, CITYSCAPES_LABEL_IDS, self.crop)
+        name = f"Synscapes {self.split}"
+        return ScaledLabels(name, frames, CITYSCAPES_LABEL_IDS, self.crop, self.scale_rule, notes)
 
     def ids(self) -> list[int] | None:
         """The numbers of the scenes that are selected; None where no list decides it."""
@@ -93,16 +100,30 @@ class SynscapesSource(LabelledSource):
             return None if self.split == "all" else published_ids(self.split)
         return None if self.selection == RANDOM else read_ids(Path(self.selection))
 
-    def check_complete(self, frames: list[LabelledFrame], ids: list[int]) -> None:
-        """Every scene that is selected is there."""
-        there = {int(frame.frame_id) for frame in frames}
-        if missing := [number for number in ids if number not in there]:
-            first = ", ".join(map(str, missing[:MAX_NAMED])) + (" …" if len(missing) > MAX_NAMED else "")
-            of = "that the paper's authors selected" if self.selection == PUBLISHED else f"of {self.selection}"
+    def present(self, ids: list[int]) -> dict[int, LabelledFrame]:
+        """The selected scenes with image and label by number, in the order of the list."""
+        frames = {int(frame.frame_id): frame for frame in all_frames(self.folder, self.images, complete=False)}
+        return {number: frames[number] for number in ids if number in frames}
+
+    def notes_on(self, absent: list[int], ids: list[int]) -> list[str]:
+        """The number of absent scenes, their ids, and what replaces them; refuse too many."""
+        if not absent:
+            return []
+        of = "that the paper's authors selected" if self.selection == PUBLISHED else f"of {self.selection}"
+        remedy = f"complete the download, or give selection={RANDOM}"
+        if len(absent) > (MAX_ABSENT if self.selection == PUBLISHED else 0):
+            first = ", ".join(map(str, absent[:MAX_NAMED])) + (" …" if len(absent) > MAX_NAMED else "")
             raise InputError(
-                f"{self.root}: {len(missing):,} of the {len(ids):,} scenes {of} are missing ({first}); complete the "
-                f"download, or give selection={RANDOM}"
+                f"{self.root}: {len(absent):,} of the {len(ids):,} scenes {of} are missing ({first}); {remedy}"
             )
+        replaced = self.absent == "replace"
+        if replaced and ids[0] in absent:
+            raise InputError(
+                f"{self.root}: scene {ids[0]} is missing, the first {of}, which replaces absent scenes; {remedy}, or "
+                f"absent=skip"
+            )
+        done = f"each replaced by scene {ids[0]}" if replaced else "left out"
+        return [f"{len(absent)} absent of the {len(ids):,} scenes {of}, {done}: {', '.join(map(str, absent))}."]
 
     def at_random(self, frames: list[LabelledFrame]) -> list[LabelledFrame]:
         """So many scenes at random, none of train in val."""
@@ -129,17 +150,16 @@ class SynscapesSource(LabelledSource):
         yield CheckedSplit("all", cls.task, 25000, [cls(split="all", images=images, **options).read])
         for split in ("train", "val"):
             source = cls(split=split, images=images, **options)
-            parts = [source.selected_and_there, source.missing]
+            parts = [source.listed, source.noted]
             yield CheckedSplit(f"published {split}", cls.task, len(published_ids(split)), parts)
 
-    def selected_and_there(self) -> ScaledLabels:
-        """The selected scenes that are there, for `data check`."""
-        return self.samples(chosen(all_frames(self.folder, self.images), self.ids() or []))
+    def listed(self) -> ScaledLabels:
+        """Existing scenes of the selection, however few, for `data check`."""
+        return self.samples(list(self.present(self.ids() or []).values()))
 
-    def missing(self) -> ScaledLabels:
-        """No frame: it only says which of the selected scenes are missing, for `data check`."""
-        self.check_complete(all_frames(self.folder, self.images), self.ids() or [])
-        return self.samples([])
+    def noted(self) -> ScaledLabels:
+        """The notes on absent scenes without a frame, for `data check`."""
+        return self.samples([], self.read().notes)
 
 
 @cache
@@ -169,21 +189,27 @@ def read_ids(path: Path) -> list[int]:
     return list(ids)
 
 
-def chosen(frames: list[LabelledFrame], ids: list[int]) -> list[LabelledFrame]:
-    """The frames of these numbers that are there, in the order of the numbers."""
-    by_number = {int(frame.frame_id): frame for frame in frames}
-    return [by_number[number] for number in ids if number in by_number]
-
-
 class ScaledLabels(LabelledImages):
-    """Images whose label images may be smaller."""
+    """Images whose label images may be smaller. notes: sentences for results and pages."""
+
+    def __init__(
+        self,
+        name: str,
+        frames: Sequence[LabelledFrame],
+        classes: ClassTable,
+        crop: tuple[int, int] | None,
+        scale_rule: Literal["centre", "opencv"],
+        notes: Sequence[str] = (),
+    ):
+        super().__init__(name, frames, classes, crop)
+        self.scale_rule, self.notes = scale_rule, tuple(notes)
 
     def read_target(self, frame: LabelledFrame) -> Tensor:
         """The classes of a frame at the size of its image."""
         target = read_labels(frame.label, self.classes)
         width, height = load_picture(frame.image, ("PNG",), decode=False).size
         scaled = target.shape[0] * width == target.shape[1] * height
-        return resized(target, (height, width)) if scaled else target  # another shape is a mismatch
+        return resized(target, (height, width), self.scale_rule) if scaled else target  # another shape is a mismatch
 
 
 def base_folder(root: Path) -> Path:
@@ -192,8 +218,8 @@ def base_folder(root: Path) -> Path:
     return below if below.is_dir() and not (root / "img").is_dir() else root / "img"
 
 
-def all_frames(root: Path, images: Images) -> list[LabelledFrame]:
-    """All scenes with image and label, by their numbers; of rgb-2k, some of those published have no image."""
+def all_frames(root: Path, images: Images, complete: bool = True) -> list[LabelledFrame]:
+    """All scenes with image and label, by their numbers; complete: an image without its label is refused."""
     base = base_folder(root)
     other = "rgb" if images == "rgb-2k" else "rgb-2k"
     remedy = f"unpack Synscapes into {root}"
@@ -203,6 +229,7 @@ def all_frames(root: Path, images: Images) -> list[LabelledFrame]:
     label_files = list_files(base / "class", NUMBER, f"unpack Synscapes into {root}")
     if not image_files:
         raise InputError(f"{base / images}: no NUMBER.png is there; {remedy}")
-    check_partners(image_files, label_files, base / "class", f"unpack Synscapes into {root}, completely")
-    keys = sorted(image_files, key=lambda key: (int(key[0]), key))
+    if complete:
+        check_partners(image_files, label_files, base / "class", f"unpack Synscapes into {root}, completely")
+    keys = sorted(image_files.keys() & label_files.keys(), key=lambda key: (int(key[0]), key))
     return [LabelledFrame(key[0], image_files[key], label_files[key]) for key in keys]
