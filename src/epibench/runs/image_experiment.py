@@ -100,10 +100,11 @@ class ImageExperiment:
     def keep_training_notes(self, notes: list[str]) -> None:
         """Write the notes; refuse if networks were trained with other absent images."""
         known = self.training_notes
-        if known and known != notes:
+        begun = bool(known) or any(self.run.folder.members.glob("*/*.safetensors"))
+        if begun and known != notes:
             raise InputError(
                 f"data.train: its images are not those of the first training in {self.run.folder.path} "
-                f"({' '.join(known)}); restore them, or give another --out"
+                f"({' '.join(known) or 'which lacked none'}). Fix: restore them, or give another --out"
             )
         if notes:
             write_json(self.training_notes_file, {"notes": notes})

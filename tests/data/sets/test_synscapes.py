@@ -212,6 +212,16 @@ def test_training_goes_on_with_the_same_absent_scenes_alone(hide, tmp_path):
         ImageExperiment(run).prepare(["train"])
 
 
+def test_training_on_complete_data_does_not_go_on_with_absent_scenes(hide, tmp_path):
+    recipe = apply_settings(RECIPES["cityscapes-segmentation"], [f"data.root={hide('train', [7])}"])
+    trained = tmp_path / "run/members/ensemble/0000.safetensors"  # of a complete download: no notes lie beside it
+    trained.parent.mkdir(parents=True)
+    trained.touch()
+    run = Run(recipe, RunFolder(tmp_path / "run"), Machine.of(torch.device("cpu"), 1), Silent())
+    with pytest.raises(InputError, match="not those of the first training .*lacked none"):
+        ImageExperiment(run).prepare(["train"])
+
+
 def test_a_complete_selection_has_no_note(scenes):
     assert of_recipe(scenes, "val").notes == ()
 
