@@ -39,8 +39,9 @@ MODULES: Mapping[Task, Mapping[str, str]] = {
         "logits": "cls",
     },
 }
-# The depth network concatenates its stems as (depth, image), ours as (image, depth). Identity shortcuts carry this order
-# through the first stage to all that reads its output. These weights have the 2 · 32 channels last on the axis.
+# The depth network concatenates its stems as (depth, image), ours as (image, depth). Identity shortcuts carry this
+# order through the first stage, so that the readers of its output have it too. The 2 · 32 channels are the last of the
+# axis.
 STEM_WIDTH = 32
 STEM_AXES = {
     r"encoder\.(0\.\d|1\.0)\.(conv1|shortcut\.0)\.weight": 1,
@@ -94,6 +95,6 @@ def reordered(name: str, tensor: Tensor, task: Task) -> Tensor:
         return tensor.roll(-len(tensor), 1) if name == "pyramid.project.0.weight" else tensor
     for pattern, axis in STEM_AXES.items():
         if re.fullmatch(pattern, name):
-            *before, depth, image = tensor.split(STEM_WIDTH, axis)
+            *before, depth, image = torch.split(tensor, STEM_WIDTH, axis)
             return torch.cat((*before, image, depth), axis)
     return tensor

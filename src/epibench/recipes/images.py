@@ -189,7 +189,7 @@ def kitti_depth() -> DenseRecipe:
         machine="a GPU",
         members=(1, 2, 4, 8, 16, 32),
         draws=16,
-        network=dense.DepthNetwork(grey=True, image_max=255),
+        network=dense.DepthNetwork(**dense.DepthNetwork.published),
         # The published loss has no ½, so that its weight decay of 5e-4 is 2.5e-4 of ours.
         training=TrainingOptions(
             crop=(352, 352), sparse_share=0.05, weight_decay=2.5e-4, decay_all=True, precision="32-true"
