@@ -37,7 +37,8 @@ from epibench.networks.depth_completion import DepthCompletion
 from epibench.runs.checkpoints import load_tensors, save_tensors
 
 PARTS = ("segmentation", "depth", "dropout")
-PUBLISHED: dict[str, Any] = {"normalisation": "caffe", "ceil_mode": True, "leaky": True, "head_init": "default"}
+PUBLISHED: dict[str, Any] = {"normalisation": "gustafsson2020", "absolute_scale": True, "head_init": "default"}
+PUBLISHED |= {"ceil_mode": True, "leaky": True}
 RATE, PASSES, REPEATS = 0.5, 8, 10
 CLASSES = 19
 

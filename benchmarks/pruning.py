@@ -17,7 +17,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,9 @@ from epibench.networks.pruning import prune_channels
 from epibench.networks.shaping import shape_like
 
 SHARES = (0.0, 0.3, 0.5, 0.7, 0.9)
+OPTIONS: dict[str, Any] = {"normalisation": "gustafsson2020", "absolute_scale": True, "head_init": "default"}
 PUBLISHED: dict[str, Callable[[], nn.Module]] = {
-    "DeepLabv3": lambda: DeepLabV3(19, normalisation="caffe", ceil_mode=True, leaky=True, head_init="default"),
+    "DeepLabv3": lambda: DeepLabV3(19, **OPTIONS, ceil_mode=True, leaky=True),
     "depth completion": lambda: DepthCompletion(grey=True, image_max=255),
 }
 TINY: dict[str, Callable[[], nn.Module]] = {

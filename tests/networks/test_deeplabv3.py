@@ -68,14 +68,14 @@ def test_normalisations_are_those_of_the_files_that_weights_come_from() -> None:
     seen: list[Tensor] = []
     inputs = make_inputs()
     red, green, blue = inputs["image"].float().unbind(1)
-    for kind in ("imagenet", "caffe", "none"):
+    for kind in ("imagenet", "gustafsson2020", "none"):
         network = narrow(normalisation=kind)
         network.backbone.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
         network(inputs)
     channels = ((red, 0.485, 0.229), (green, 0.456, 0.224), (blue, 0.406, 0.225))
     expected = torch.stack([(values / 255 - mean) / std for values, mean, std in channels], 1)
     torch.testing.assert_close(seen[0], expected, rtol=1e-5, atol=1e-5)
-    assert torch.equal(seen[1], torch.stack([blue - 102.9801, green - 115.9465, red - 122.7717], 1))
+    assert torch.equal(seen[1], torch.stack([red - 102.9801, green - 115.9465, blue - 122.7717], 1))
     assert torch.equal(seen[2], inputs["image"].float())
 
 

@@ -23,6 +23,7 @@ def used(network: nn.Module) -> nn.Module:
                 values.copy_(low + (high - low) * torch.rand(values.shape, generator=generator))
             for values in (module.weight, module.bias):
                 values.data.copy_(0.3 + torch.rand(values.shape, generator=generator))
+            module.weight.data[::2] *= -1
     return network.eval().requires_grad_(False)
 
 
@@ -41,9 +42,10 @@ def inputs() -> dict[str, Tensor]:
     [
         lambda: DeepLabV3(5, depth=18, width=8, head_width=8, rates=(1, 9), stem="single"),
         lambda: DeepLabV3(5, depth=50, width=8, head_width=8, rates=(2,), stem="triple"),
+        lambda: DeepLabV3(5, depth=50, width=8, head_width=8, rates=(2,), absolute_scale=True),
         lambda: DepthCompletion(width=8, blocks=(1, 1, 1, 1), init_std=None),
     ],
-    ids=["basic blocks", "bottlenecks", "depth, transposed convolutions"],
+    ids=["basic blocks", "bottlenecks", "absolute scale", "depth, transposed convolutions"],
 )
 def test_a_folded_network_predicts_the_same_without_any_batch_norm(make) -> None:
     network = used(make())
@@ -90,6 +92,13 @@ class Standardised(nn.Conv2d):
         return nn.functional.conv2d(image, weight)
 
 
+class Squared(nn.BatchNorm2d):
+    """A batch norm that computes more than its weights tell."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return super().forward(features).square()
+
+
 def sharing() -> nn.Module:
     conv = nn.Conv2d(3, 8, 3)
     return nn.ModuleList([nn.Sequential(conv, nn.BatchNorm2d(8)), nn.Sequential(conv, nn.BatchNorm2d(8))])
@@ -107,8 +116,9 @@ def sharing() -> nn.Module:
         ),
         lambda: nn.ModuleList([nn.Sequential(Standardised(3, 8, 3), nn.BatchNorm2d(8))]),
         lambda: nn.ModuleList([nn.Sequential(nn.Conv2d(3, 8, 3), *[nn.BatchNorm2d(8)] * 2)]),
+        lambda: nn.ModuleList([nn.Sequential(nn.Conv2d(3, 8, 3), Squared(8))]),
     ],
-    ids=["shared", "spectral norm", "weight norm", "standardised", "norm twice"],
+    ids=["shared", "spectral norm", "weight norm", "standardised", "norm twice", "own norm"],
 )
 def test_convolutions_that_are_more_than_that_predict_the_same(make) -> None:
     branches = used(make())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from epibench.errors import InputError
 from epibench.evaluation.cost import network_cost
 from epibench.members.networks import without_weights
+from epibench.networks.batch_norm import AbsoluteBatchNorm2d
 from epibench.networks.channels import Channels, Prunable
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import DepthCompletion
@@ -26,7 +28,8 @@ from epibench.networks.pruning import (
 from epibench.networks.shaping import shape_like
 
 SMALL = {"width": 16, "head_width": 32, "rates": (1, 2)}
-PUBLISHED = {"normalisation": "caffe", "ceil_mode": True, "leaky": True, "head_init": "default"}
+PUBLISHED = {"normalisation": "gustafsson2020", "absolute_scale": True, "head_init": "default"}
+PUBLISHED |= {"ceil_mode": True, "leaky": True}
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "basic": lambda: DeepLabV3(5, depth=18, stem="single", **SMALL),
     "basic, stem of three": lambda: DeepLabV3(5, depth=18, **SMALL),
@@ -45,7 +48,7 @@ def make(name: str) -> nn.Module:
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
             for tensor, low, high in (
-                (module.weight, 0.5, 1.5),
+                (module.weight, -1.5, 1.5),
                 (module.bias, -0.2, 0.2),
                 (module.running_mean, -0.1, 0.1),
                 (module.running_var, 0.5, 2.0),
@@ -84,7 +87,7 @@ def silence(network: nn.Module, share: float) -> None:
             norm = network.get_submodule(place.norm)
             assert isinstance(norm, nn.BatchNorm2d)
             with torch.no_grad():
-                norm.weight[place.first + silent] = 0
+                norm.running_var[place.first + silent] = torch.inf  # a weight of 0 leaves a scale of 1e-5 in some
                 norm.bias[place.first + silent] = 0
 
 
@@ -242,8 +245,10 @@ class TestImportance:
             outputs: Tensor = self.second(torch.relu(self.norm(self.first(image))))
             return outputs
 
-    def test_is_that_of_the_filter_after_batch_norm(self) -> None:
+    @pytest.mark.parametrize("norm", [nn.BatchNorm2d, partial(AbsoluteBatchNorm2d, eps=0.5)])
+    def test_is_that_of_the_filter_after_batch_norm(self, norm: Callable[[int], nn.BatchNorm2d]) -> None:
         network = self.Pair()
+        network.norm = norm(16)
         nn.init.uniform_(network.norm.weight, -2, 2)
         assert network.norm.running_var is not None
         nn.init.uniform_(network.norm.running_var, 0.1, 4)

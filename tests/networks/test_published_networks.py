@@ -37,14 +37,15 @@ class Masks:
 class Plain:
     """The layers that both networks are made of, on weights by name."""
 
-    def __init__(self, weights: Weights, training: bool):
-        self.weights, self.training = weights, training
+    def __init__(self, weights: Weights, training: bool, absolute_scale: bool = False):
+        self.weights, self.training, self.absolute_scale = weights, training, absolute_scale
 
     def norm(self, values: Tensor, name: str) -> Tensor:
         mean, variance = self.weights[f"{name}.running_mean"], self.weights[f"{name}.running_var"]
         if self.training:  # by the batch, each pixel of each image counting once
             mean, variance = values.mean((0, 2, 3)), values.var((0, 2, 3), correction=0)
-        scale = self.weights[f"{name}.weight"] / (variance + 1e-5).sqrt()
+        scale = self.weights[f"{name}.weight"]
+        scale = (scale.abs() + 1e-5 if self.absolute_scale else scale) / (variance + 1e-5).sqrt()
         return (values - mean[:, None, None]) * scale[:, None, None] + self.weights[f"{name}.bias"][:, None, None]
 
     def conv(self, values: Tensor, name: str, stride: int = 1, dilation: int = 1) -> Tensor:
@@ -102,14 +103,14 @@ def depth_completion(weights: Weights, image: Tensor, sparse: Tensor, drop: Call
 
 def deeplabv3(weights: Weights, image: Tensor, drop: Callable[..., Tensor] | None) -> Tensor:
     """Logits at the size of the image; dropout after each stage; that of channels in the head only in training."""
-    plain = Plain(weights, drop is not None and getattr(drop, "training", False))
+    plain = Plain(weights, drop is not None and getattr(drop, "training", False), absolute_scale=True)
     dropped = drop or (lambda values: values)
 
     def leaky(values: Tensor, name: str, dilation: int = 1) -> Tensor:
         return functional.leaky_relu(plain.norm(plain.conv(values, f"{name}.0", 1, dilation), f"{name}.1"), 0.01)
 
     red, green, blue = image.to(weights["logits.weight"].dtype).split(1, 1)
-    values = torch.cat((blue - 102.9801, green - 115.9465, red - 122.7717), 1)
+    values = torch.cat((red - 102.9801, green - 115.9465, blue - 122.7717), 1)
     for number, stride in ((0, 2), (3, 1), (6, 1)):
         values = plain.conv(values, f"backbone.stem.{number}", stride)
         values = plain.norm(values, f"backbone.stem.{number + 1}").relu()
@@ -144,6 +145,7 @@ def published_network(name: str, num_classes: int | None, **narrower) -> torch.n
             torch.nn.init.kaiming_normal_(values)
         elif values.is_floating_point():
             values.add_(torch.randn(values.shape), alpha=0.1)
+            values.mul_(2 * torch.randint(0, 2, values.shape) - 1)  # of both signs
     return network
 
 

@@ -180,11 +180,12 @@ def test_the_published_segmentation_is_the_published_one() -> None:
     network, training = cityscapes.network, cityscapes.training
     assert (network.depth, network.output_stride, network.head_width, network.rates) == (101, 8, 512, (12, 24, 36))
     assert (network.normalisation, network.ceil_mode, network.leaky, network.head_init) == (
-        "caffe",
+        "gustafsson2020",
         True,
         True,
         "default",
     )
+    assert network.absolute_scale
     assert network.dropout_places == "stages"
     assert (training.crop, training.scale, training.scale_step) == ((512, 512), (0.5, 2.1), 0.1)
     assert (training.antialias, training.pad, training.pad_place, training.decay_all) == (False, True, "first", True)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from epibench.errors import InputError
+from epibench.networks.batch_norm import AbsoluteBatchNorm2d
 from epibench.networks.channels import ChannelGroup, Channels
 from epibench.networks.resnet import NARROWEST, FarConv2d, ResNet, initialise, load_backbone
 from epibench.networks.stages import State, Step
@@ -19,8 +20,9 @@ from epibench.networks.stages import State, Step
 # What published weights were trained with: mean and standard deviation of the channels, images being from 0 to 1 or
 # from 0 to 255.
 IMAGE_MEAN, IMAGE_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-CAFFE_MEAN = (102.9801, 115.9465, 122.7717)  # of blue, green and red
-NORMALISATIONS = ("imagenet", "caffe", "none")
+# Gustafsson et al. (2020) subtract the means of blue, green and red from red, green and blue.
+GUSTAFSSON2020_MEAN = (102.9801, 115.9465, 122.7717)
+NORMALISATIONS = ("imagenet", "gustafsson2020", "none")
 LOGITS_STD = 0.01
 LEAK = 0.01  # the slope of the leaky ReLUs
 LAST_BLOCKS = 4  # how many residual blocks are meant by the places "blocks"
@@ -29,14 +31,15 @@ LAST_BLOCKS = 4  # how many residual blocks are meant by the places "blocks"
 class DeepLabV3(nn.Module):
     """A ResNet, the pyramid of dilated convolutions, and a 1×1 convolution to logits at 1 / output_stride of the size.
 
-    The network of Gustafsson et al. (2020) has the default sizes, and normalisation="caffe", ceil_mode, leaky and
-    head_init="default". rates: the dilations of the pyramid, in pixels of the features; Chen et al. halve them at
-    output stride 16. backbone_weights: a file with weights of the ResNet, see `load_backbone`; None starts from He's
-    initialisation. normalisation: of the image, by ImageNet's mean and standard deviation; as Caffe had it, blue first
-    and less the mean; or none, levels from 0 to 255. ceil_mode: the maximum in the stem rounds sizes up, so that 512
-    pixels become 65 logits and not 64. leaky: the head has leaky ReLUs. head_init: He's initialisation of the head and
-    small logits, or PyTorch's default. dropout_places: what MC-dropout drops: the output of each of the four stages,
-    as published, or of the last four residual `blocks`, or of modules by their names.
+    The network of Gustafsson et al. (2020) has the default sizes, and normalisation="gustafsson2020", ceil_mode, leaky,
+    absolute_scale and head_init="default". rates: the dilations of the pyramid, in pixels of the features; Chen et al.
+    halve them at output stride 16. backbone_weights: a file with weights of the ResNet, see `load_backbone`; None
+    starts from He's initialisation. normalisation: of the image, by ImageNet's mean and standard deviation; by
+    subtracting the means of Gustafsson et al.; or none, levels from 0 to 255. ceil_mode: the maximum in the stem rounds
+    sizes up, so that 512 pixels become 65 logits and not 64. leaky: the head has leaky ReLUs. absolute_scale: every
+    batch norm has the scale |weight| + 1e-5. head_init: He's initialisation of the head and small logits, or PyTorch's
+    default. dropout_places: what MC-dropout drops: the output of each of the four stages, as published, or of the last
+    four residual `blocks`, or of modules by their names.
     """
 
     last_layers = ("logits",)
@@ -57,6 +60,7 @@ class DeepLabV3(nn.Module):
         normalisation: str = "imagenet",
         ceil_mode: bool = False,
         leaky: bool = False,
+        absolute_scale: bool = False,
         head_init: str = "he",
         dropout_places: str | Sequence[str] = "stages",
     ):
@@ -69,12 +73,15 @@ class DeepLabV3(nn.Module):
         if he:
             nn.init.normal_(self.logits.weight, std=LOGITS_STD)  # begins with nearly equal probabilities
             nn.init.zeros_(cast(Tensor, self.logits.bias))
-        self.blue_first = one_of("normalisation", normalisation, NORMALISATIONS) == "caffe"
+        if absolute_scale:
+            for module in self.modules():
+                if isinstance(module, nn.BatchNorm2d):
+                    module.__class__ = AbsoluteBatchNorm2d
         mean, std = torch.zeros(3), torch.ones(3)
-        if normalisation == "imagenet":
+        if one_of("normalisation", normalisation, NORMALISATIONS) == "imagenet":
             mean, std = 255 * torch.tensor(IMAGE_MEAN), 255 * torch.tensor(IMAGE_STD)
-        elif normalisation == "caffe":
-            mean = torch.tensor(CAFFE_MEAN)
+        elif normalisation == "gustafsson2020":
+            mean = torch.tensor(GUSTAFSSON2020_MEAN)
         # Not in the state dict: they are no weights, and the same for everyone.
         self.register_buffer("image_mean", mean.view(1, 3, 1, 1), persistent=False)
         self.register_buffer("image_std", std.view(1, 3, 1, 1), persistent=False)
@@ -109,8 +116,7 @@ class DeepLabV3(nn.Module):
         return channels.groups
 
     def _normalised(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        image = inputs["image"].flip(1) if self.blue_first else inputs["image"]
-        return (image.to(self.image_mean.dtype) - self.image_mean) / self.image_std
+        return (inputs["image"].to(self.image_mean.dtype) - self.image_mean) / self.image_std
 
     def _named_places(self, places: str | Sequence[str]) -> tuple[str, ...]:
         """The modules that dropout follows; those that are given by name are looked up when it is inserted."""

@@ -1,8 +1,8 @@
 """Take from a trained network what has the smallest weights: whole channels, so that it is smaller, or single weights.
 
-A channel counts as much as the filters that make it, each as it acts: ‖filter‖ · |γ| / √(variance + ε), with the scale
-and the variance of the batch norm behind it. A filter's own norm says nothing there: batch norm undoes any factor of
-it. Of channels that several filters add to, as those between residual blocks, all squares are added up.
+A channel counts as much as the filters that make it, each as it acts: ‖filter‖ · |scale| / √(variance + ε), with the
+scale and the variance of the batch norm behind it. A filter's own norm says nothing there: batch norm undoes any factor
+of it. Of channels that several filters add to, as those between residual blocks, all squares are added up.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from epibench.errors import InputError
+from epibench.networks.batch_norm import scale_of
 from epibench.networks.channels import ChannelGroup, Place, Prunable
 from epibench.networks.mlp import StackedMLP
 from epibench.networks.resnet import NARROWEST
@@ -71,9 +72,9 @@ def importance(weights: Weights, network: nn.Module, group: ChannelGroup) -> Ten
         filters = weights[f"{place.conv}.weight"].double().movedim(_output_axis(network, place), 0)[channels]
         squared = filters.flatten(1).square().sum(1)
         if place.norm is not None:
-            scale, variance = (weights[f"{place.norm}.{name}"].double() for name in ("weight", "running_var"))
-            epsilon = cast(nn.BatchNorm2d, network.get_submodule(place.norm)).eps
-            squared *= (scale.square() / (variance + epsilon))[channels]
+            weight, variance = (weights[f"{place.norm}.{name}"].double() for name in ("weight", "running_var"))
+            norm = cast(nn.BatchNorm2d, network.get_submodule(place.norm))
+            squared *= (scale_of(norm, weight).square() / (variance + norm.eps))[channels]
         total += squared
     return total
 

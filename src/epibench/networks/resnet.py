@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from epibench.errors import InputError, some_of
+from epibench.networks.batch_norm import AbsoluteBatchNorm2d, scale_of
 from epibench.networks.channels import Channels, Conv, Features
 from epibench.networks.weight_files import KEYS_SHOWN, check_fit, read_weights
 
@@ -325,8 +326,10 @@ def _pairs(module: nn.Module) -> Iterator[tuple[str, str]]:
 
 
 def _foldable(conv: nn.Module, norm: nn.Module) -> bool:
-    plain = type(conv) in (nn.Conv2d, nn.ConvTranspose2d, FarConv2d)  # what derives from them may do anything
-    if not isinstance(conv, Conv) or not plain or not isinstance(norm, nn.BatchNorm2d):
+    # Classes derived from these may compute anything.
+    plain = type(conv) in (nn.Conv2d, nn.ConvTranspose2d, FarConv2d)
+    plain = plain and type(norm) in (nn.BatchNorm2d, AbsoluteBatchNorm2d)
+    if not plain or not isinstance(conv, Conv) or not isinstance(norm, nn.BatchNorm2d):
         return False
     hooks = conv._forward_hooks or conv._forward_pre_hooks or norm._forward_hooks or norm._forward_pre_hooks
     return not hooks and conv.groups == 1 and norm.running_var is not None and not norm.training
@@ -337,7 +340,7 @@ def _fold(conv: Conv, norm: nn.BatchNorm2d) -> None:
     assert norm.running_mean is not None
     assert norm.running_var is not None
     weight = torch.ones_like(norm.running_var) if norm.weight is None else norm.weight
-    scale = weight.double() / (norm.running_var.double() + norm.eps).sqrt()
+    scale = scale_of(norm, weight.double()) / (norm.running_var.double() + norm.eps).sqrt()
     bias = 0.0 if conv.bias is None else conv.bias.double()
     shift = 0.0 if norm.bias is None else norm.bias.double()
     outputs = (1, -1, 1, 1) if isinstance(conv, nn.ConvTranspose2d) else (-1, 1, 1, 1)

@@ -146,9 +146,10 @@ class SegmentationNetwork(PublishableNetwork):
     stem: Literal["single", "triple"] = "triple"
     head_dropout: float = Field(0.1, ge=0, lt=1)
     backbone_weights: str | None = Field(None, min_length=1)
-    normalisation: Literal["imagenet", "caffe", "none"] = "imagenet"
+    normalisation: Literal["imagenet", "gustafsson2020", "none"] = "imagenet"
     ceil_mode: bool = False
     leaky: bool = False
+    absolute_scale: bool = False
     head_init: Literal["he", "default"] = "he"
     dropout_places: Annotated[
         Literal["stages", "blocks"] | Modules, places("stages", "blocks", example="backbone.stages.3")
