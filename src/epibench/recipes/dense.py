@@ -56,9 +56,7 @@ class PublishableNetwork(Options):
     """
 
     published: ClassVar[Mapping[str, Any]]  # the published options that are no defaults
-    free: ClassVar[frozenset[str]] = frozenset(
-        {"weights", "dropout_places"}
-    )  # options that published weights leave open
+    free: ClassVar[frozenset[str]] = frozenset({"weights", "dropout_places"})  # options that weights leave open
 
     weights: str | None = None
 

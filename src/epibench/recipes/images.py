@@ -265,14 +265,7 @@ def cityscapes_segmentation() -> DenseRecipe:
         machine="a GPU",
         members=(1, 2, 4, 8, 16),
         draws=8,
-        network=dense.SegmentationNetwork(
-            normalisation="gustafsson2020",
-            ceil_mode=True,
-            leaky=True,
-            absolute_scale=True,
-            head_init="default",
-            backbone_weights=dense.TO_BE_GIVEN,
-        ),
+        network=dense.SegmentationNetwork(**dense.SegmentationNetwork.published, backbone_weights=dense.TO_BE_GIVEN),
         training=TrainingOptions(
             crop=(512, 512), class_weights=CITYSCAPES_WEIGHTS, precision="32-true", **scales, **padding, **decay
         ),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -30,13 +30,12 @@ from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.members.model_files import WEIGHTS, file_digest, hf_model, onnx_model, read_format, weights_model
 from epibench.methods.contract import Member, Method
-from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.dropout import insert_dropout
 from epibench.networks.shaping import shape_like
 from epibench.progress import Silent
 from epibench.published.checkpoints import read_checkpoint
-from epibench.recipes import RECIPES, DenseRecipe, read_recipe
-from epibench.recipes.dense import PAPER, EvaluationOptions
+from epibench.recipes import DenseRecipe, read_recipe
+from epibench.recipes.dense import PAPER, DepthNetwork, EvaluationOptions, SegmentationNetwork
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import DEFAULT_NAME, GivenDomain
 from epibench.runs.machine import Machine, Run
@@ -45,7 +44,6 @@ from epibench.runs.train import collect_trained
 NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)=(?![=])(.+)", re.DOTALL)
 EXAMPLES = "hf:DIR, onnx:FILE, run:FOLDER, paper:FILE, or a file of weights with network=package.module:name"
 
-PUBLISHED_RECIPES: Mapping[Task, str] = {"depth": "kitti-depth", "segmentation": "cityscapes-segmentation"}
 PUBLISHED_RATE = 0.5  # of dropout
 
 
@@ -183,14 +181,14 @@ def published_model(path: Path, task: Task | None) -> GivenModel:
     spec, task = f"{PAPER}{path}", task or read_checkpoint(path)[0]
     if not path.is_file():
         raise InputError(f"{spec}: there is no such file")
-    classes = CITYSCAPES_TRAIN_IDS if task == "segmentation" else None
-    options = RECIPES[PUBLISHED_RECIPES[task]].network.model_copy(update={"weights": spec})
+    classes, kind = (None, DepthNetwork) if task == "depth" else (CITYSCAPES_TRAIN_IDS, SegmentationNetwork)
+    options = kind.model_validate({**kind.published, "weights": spec})
 
     def load() -> nn.Module:
         network = options.build(None if classes is None else classes.num_classes, pretrained=True)
-        if isinstance(network, DeepLabV3):
-            network.pyramid.dropout = nn.Identity()  # published passes leave the dropout of training alone out
-        insert_dropout(network, network.dropout_places, PUBLISHED_RATE, always=False)
+        if classes is not None:
+            network.set_submodule("pyramid.dropout", nn.Identity())  # it acts in training alone
+        insert_dropout(network, cast(Sequence[str], network.dropout_places), PUBLISHED_RATE, always=False)
         return network
 
     spread = {} if classes else {"spread": "log_variance"}
