@@ -149,14 +149,34 @@ def test_an_image_is_predicted_the_same_in_any_batch() -> None:
     torch.testing.assert_close(both[1:], alone, rtol=1e-5, atol=1e-4)  # a mean has a hundred times its head's rounding
 
 
-def test_a_grey_network_sees_the_luma() -> None:
-    network, inputs, seen = narrow(grey=True), make_inputs(), []
+def grey_seen(network: DepthCompletion, inputs: Inputs) -> Tensor:
+    seen: list[Tensor] = []
     network.image_stem.register_forward_hook(lambda module, given, output: seen.append(given[0]))
     with torch.inference_mode():
         network(inputs)
-    red, green, blue = (inputs["image"].double() / 255).unbind(1)
-    expected = 0.299 * red + 0.587 * green + 0.114 * blue
-    torch.testing.assert_close(seen[0].double(), expected[:, None], rtol=1e-6, atol=1e-6)
+    return seen[0]
+
+
+def test_a_grey_network_sees_the_luma_in_whole_levels() -> None:
+    inputs = make_inputs()
+    red, green, blue = inputs["image"].double().unbind(1)
+    exact = (0.299 * red + 0.587 * green + 0.114 * blue)[:, None]
+    found = grey_seen(narrow(grey=True, image_max=255), inputs)
+    assert torch.equal(found, found.round())
+    assert float((found - exact).abs().max()) <= 0.5 + 1e-9
+
+
+def test_grey_is_rounded_before_it_is_scaled() -> None:
+    inputs = make_inputs()
+    levels = grey_seen(narrow(grey=True, image_max=255), inputs)
+    torch.testing.assert_close(grey_seen(narrow(grey=True), inputs), levels / 255)
+
+
+@pytest.mark.parametrize(("colour", "grey"), [((80, 80, 80), 80), ((255, 255, 255), 255), ((0, 0, 250), 29)])
+def test_a_half_is_rounded_up(colour: tuple[int, int, int], grey: int) -> None:
+    image = torch.tensor(colour, dtype=torch.uint8).view(1, 3, 1, 1)
+    inputs = {"image": image, "sparse_depth": torch.zeros(1, 1, 1, 1)}
+    assert float(grey_seen(narrow(grey=True, image_max=255), inputs)[0, 0, 0, 0]) == grey
 
 
 def test_a_colour_network_sees_three_channels_from_0_to_1() -> None:

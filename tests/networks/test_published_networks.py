@@ -83,9 +83,9 @@ def depth_completion(weights: Weights, image: Tensor, sparse: Tensor, drop: Call
         larger = functional.conv_transpose2d(values, weight, None, stride, 1, output_padding=stride - 1)
         return functional.leaky_relu(plain.norm(larger, f"{name}.1"), 0.2)
 
-    red, green, blue = image.float().split(1, 1)
-    grey = 0.299 * red + 0.587 * green + 0.114 * blue  # 0 … 255
-    first = torch.cat((layer(grey, "image_stem"), layer(sparse, "depth_stem")), 1)
+    red, green, blue = image.long().split(1, 1)
+    grey = (299 * red + 587 * green + 114 * blue + 500) // 1000  # 0 … 255, rounded
+    first = torch.cat((layer(grey.float(), "image_stem"), layer(sparse, "depth_stem")), 1)
     outputs = [first]
     for stage, (blocks, stride) in enumerate(zip(RESNET34, (1, 2, 2, 2), strict=True)):
         values = outputs[-1]

@@ -19,7 +19,7 @@ SLOPE = 0.2  # of the leaky ReLUs
 DEEPEST = 16  # the encoder's coarsest resolution is 1/16
 MEAN_SCALE = 100.0
 PUBLISHED_STD = 1e-3
-LUMA = (0.299, 0.587, 0.114)
+LUMA = (299, 587, 114)  # thousandths: integers round alike on every device
 SQUARES = 6  # sizes of the squares that sparse depth is spread over: 2, 4 … 64 pixels
 FADING = 0.1  # how much a size counts beside the one before
 # What MC-dropout drops: the last three outputs of the encoder, and the first four concatenations or up-convolutions.
@@ -34,12 +34,13 @@ class DepthCompletion(nn.Module):
     """Encoder and decoder with skip connections, at full resolution from the first layer to the last.
 
     `width` 32 and `blocks` (3, 4, 6, 3), those of a ResNet34, are the published network; a narrow and shallow one has
-    the same shape. grey: the published runs saw a grey image. `init_std`: None starts from He's initialisation instead
-    of the published N(0, 10⁻³). anchored: the network sees sparse depth spread over the picture, too, and its mean is a
-    correction to that; the published one has to learn to pass depth on, which takes long. image_max: the network sees
-    an image from 0 to so much; the published one from 0 to 255. dropout_places: MC-dropout drops the last three outputs
-    of the encoder, for the decoder and the skips alike, and, as published, the first four concatenations of the decoder
-    with its skips; or with `decoder`, only what the decoder puts into those; or modules by their names.
+    the same shape. grey: the network sees an 8-bit grey image, as in the published runs. `init_std`: None starts from
+    He's initialisation instead of the published N(0, 10⁻³). anchored: the network sees sparse depth spread over the
+    picture, too, and its mean is a correction to that; the published one has to learn to pass depth on, which takes
+    long. image_max: the network sees an image from 0 to so much; the published one from 0 to 255. dropout_places:
+    MC-dropout drops the last three outputs of the encoder, for the decoder and the skips alike, and, as published, the
+    first four concatenations of the decoder with its skips; or with `decoder`, only what the decoder puts into those;
+    or modules by their names.
     """
 
     stage_modules: ClassVar = {"depth_stem": ("image_stem", "depth_stem"), "log_variance": ("mean", "log_variance")}
@@ -63,7 +64,7 @@ class DepthCompletion(nn.Module):
         self.dropout_places = tuple(named)
         self.grey, self.anchored, self.levels = grey, anchored, 255 / image_max
         # Not in the state dict: it is no weight. On the device from the start, so that no pass waits for a copy.
-        self.register_buffer("luma", torch.tensor(LUMA, dtype=torch.float64).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("luma", torch.tensor(LUMA, dtype=torch.int32).view(1, 3, 1, 1), persistent=False)
         sizes = (2 * width, 2 * width, 4 * width, 8 * width, 16 * width, 16 * width)  # stem, four stages, the deepest
         self.image_stem = conv_layer(1 if grey else 3, width)
         self.depth_stem = conv_layer(2 if anchored else 1, width)
@@ -124,10 +125,11 @@ class DepthCompletion(nn.Module):
 
     def _stems(self, inputs: Mapping[str, Tensor]) -> State:
         """Sparse depth as it came, depth in every pixel if the network is anchored, and features."""
-        image, sparse = inputs["image"].to(self.mean.weight.dtype) / self.levels, inputs["sparse_depth"]
+        image, sparse = inputs["image"], inputs["sparse_depth"]
         if self.grey:
-            image = (image * self.luma.to(image.dtype)).sum(1, keepdim=True)
-        image, filled = (_filled(each) for each in (image, sparse))
+            image = (image * self.luma).sum(1, keepdim=True, dtype=torch.int32)
+            image = (image + 500) // 1000  # 8-bit grey
+        image, filled = (_filled(each) for each in (image.to(self.mean.weight.dtype) / self.levels, sparse))
         anchors = (spread(filled),) if self.anchored else ()
         features = torch.cat((self.image_stem(image), self.depth_stem(torch.cat((filled, *anchors), 1))), 1)
         return (sparse, *anchors, features)
