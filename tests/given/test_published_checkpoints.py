@@ -202,7 +202,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("data")
     for layout in ("kitti", "cityscapes"):
         list(export(StreetDataset("depth", "clean", 2, seed=3, size=SIZE), layout, folder / layout, "val"))
-    return {"depth": f"kitti:{folder}/kitti,crop=[{SIZE[0]},{SIZE[1]}]", "segmentation": f"cityscapes:{folder}/cityscapes"}
+    return {
+        "depth": f"kitti:{folder}/kitti,crop=[{SIZE[0]},{SIZE[1]}]",
+        "segmentation": f"cityscapes:{folder}/cityscapes",
+    }
 
 
 @pytest.mark.parametrize("task", list(SHAPES))

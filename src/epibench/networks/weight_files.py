@@ -54,7 +54,7 @@ def _read_torch(path: Path) -> object:
 def check_fit(
     path: Path, weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], kind: str, hints: Sequence[str] = ()
 ) -> None:
-    """Every expected weight is there, in its shape, finite, and no other, or an InputError.
+    """Refuse weights with missing, further, or misshapen tensors, or with NaN or infinite values.
 
     kind: the network that is expected, in words; hints: what else to say about a misfit. Counters may be missing.
     """

@@ -111,7 +111,7 @@ class DepthNetwork(PublishableNetwork):
     ] = "concatenations"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
-        """A network with random weights; pretrained: with those of the checkpoint, if one is given."""
+        """A network with random weights; pretrained: with the weights of a given checkpoint."""
         from epibench.networks.depth_completion import DepthCompletion
 
         network = DepthCompletion(**self.model_dump(exclude={"kind", "weights"}))
@@ -154,7 +154,7 @@ class SegmentationNetwork(PublishableNetwork):
     ] = "stages"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
-        """A network with random weights; pretrained: with the checkpoint or the backbone that are given."""
+        """A network with random weights; pretrained: with the given checkpoint or backbone."""
         from epibench.networks.deeplabv3 import DeepLabV3
 
         if num_classes is None:
