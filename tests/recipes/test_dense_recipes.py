@@ -186,6 +186,7 @@ def test_the_published_segmentation_is_the_published_one() -> None:
         "default",
     )
     assert network.absolute_scale
+    assert training.loss_parts == 2
     assert network.dropout_places == "stages"
     assert (training.crop, training.scale, training.scale_step) == ((512, 512), (0.5, 2.1), 0.1)
     assert (training.antialias, training.pad, training.pad_place, training.decay_all) == (False, True, "first", True)
@@ -229,6 +230,18 @@ def test_in_domain_recipes_differ_in_their_data_alone(name: str, like: str) -> N
 def test_sparse_depth_cannot_be_drawn_for_classes() -> None:
     with pytest.raises(InputError, match=r"training.sparse_share: segmentation has no sparse depth"):
         apply_settings(recipe("street-segmentation"), ["training.sparse_share=0.05"])
+
+
+def test_a_batch_without_equal_parts_is_refused() -> None:
+    words = r"ensemble.batch_size: 4 images have no 3 equal parts; give a multiple of training.loss_parts"
+    with pytest.raises(InputError, match=words):
+        apply_settings(recipe("street-segmentation"), ["training.loss_parts=3"])
+
+
+def test_parts_of_the_loss_decide_the_trained_networks() -> None:
+    whole = recipe("street-segmentation")
+    parts = apply_settings(whole, ["training.loss_parts=2"])
+    assert parts.training_settings("ensemble") != whole.training_settings("ensemble")
 
 
 def test_places_of_dropout_are_choices_or_modules() -> None:

@@ -347,6 +347,45 @@ def test_the_mean_loss_is_weighted() -> None:
     assert float(mean_loss(torch.tensor([[1.0, torch.inf], [2.0, 6.0]]), weights)) == (1 + 6 + 24) / 8
 
 
+def test_the_loss_of_equal_parts_is_the_mean_of_their_means() -> None:
+    raw, target = torch.randn(8, 3, 5, 6), torch.randint(0, 3, (8, 5, 6))
+    class_weights = torch.tensor([0.5, 1.0, 4.0])
+    ignored = torch.where(torch.rand(8, 5, 6) < 0.3, 255, target)
+    halves = zip(raw.split(4), ignored.split(4), strict=True)
+    expected = [nn.functional.cross_entropy(*half, class_weights, ignore_index=255) for half in halves]
+    weights = class_weights[target].masked_fill(ignored == 255, 0)
+    found = mean_loss(nn.functional.cross_entropy(raw, target, reduction="none"), weights, 2)
+    torch.testing.assert_close(found, sum(expected) / 2)
+
+
+def test_one_part_is_the_whole_batch_bit_for_bit() -> None:
+    losses, weights = torch.randn(8, 5, 6), torch.rand(8, 5, 6)
+    assert torch.equal(mean_loss(losses, weights), (losses * weights).sum() / weights.sum())
+
+
+def test_a_part_without_any_target_has_no_loss() -> None:
+    weights = torch.tensor([[True, True], [False, False]])
+    assert float(mean_loss(torch.tensor([[1.0, 3.0], [torch.nan, 5.0]]), weights, 2)) == 1.0
+
+
+def test_training_follows_the_loss_of_equal_parts() -> None:
+    seen = []
+
+    def loss(raw: Tensor, target: Tensor) -> Tensor:
+        seen.append((raw.detach(), target))
+        return LIKELIHOODS["categorical"].image_loss(raw, target)
+
+    class_weights, augment = (0.1, 3.0), Augment(crop=(16, 16), flip=False)
+    shape = {"batch_size": 4, "epoch_steps": 1, "num_epochs": 1, "keep": (1,), "loss_parts": 2}
+    changes = {"build": Plain, "samples": Classes(), "augment": augment, "class_weights": class_weights, **shape}
+    (row,) = Followed(make_training(loss=loss, **changes)).log
+    ((raw, target),) = seen
+    ignored = torch.where(Classes()[0].valid, target, 255)
+    halves = zip(raw.split(2), ignored.split(2), strict=True)
+    means = [nn.functional.cross_entropy(*half, torch.tensor(class_weights), ignore_index=255) for half in halves]
+    assert row.loss == pytest.approx(float(sum(means)) / 2, rel=1e-6)
+
+
 def test_a_class_of_weight_0_is_learnt_as_if_it_had_no_label() -> None:
     class OneClass(Classes):
         def __getitem__(self, index: int) -> Batch:

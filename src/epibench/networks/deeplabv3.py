@@ -35,11 +35,12 @@ class DeepLabV3(nn.Module):
     absolute_scale and head_init="default". rates: the dilations of the pyramid, in pixels of the features; Chen et al.
     halve them at output stride 16. backbone_weights: a file with weights of the ResNet, see `load_backbone`; None
     starts from He's initialisation. normalisation: of the image, by ImageNet's mean and standard deviation; by
-    subtracting the means of Gustafsson et al.; or none, levels from 0 to 255. ceil_mode: the maximum in the stem rounds
-    sizes up, so that 512 pixels become 65 logits and not 64. leaky: the head has leaky ReLUs. absolute_scale: every
-    batch norm has the scale |weight| + 1e-5. head_init: He's initialisation of the head and small logits, or PyTorch's
-    default. dropout_places: what MC-dropout drops: the output of each of the four stages, as published, or of the last
-    four residual `blocks`, or of modules by their names.
+    subtracting the means of Gustafsson et al.; or none, levels from 0 to 255.
+
+    ceil_mode: the maximum in the stem rounds sizes up, so that 512 pixels become 65 logits and not 64. leaky: the head
+    has leaky ReLUs. absolute_scale: every batch norm has the scale |weight| + 1e-5. head_init: He's initialisation of
+    the head and small logits, or PyTorch's default. dropout_places: what MC-dropout drops: the output of each of the
+    four stages, as published, or of the last four residual `blocks`, or of modules by their names.
     """
 
     last_layers = ("logits",)

@@ -224,8 +224,9 @@ class TrainingOptions(Options):
     pixel with that probability. weight_decay: of U/N, whose loss has the Gaussian's ½: half of a published one for
     depth; decay_all: it acts on scales and biases too. prior_scale: chains have no weight decay, but the prior
     N(0, prior_scale²) on every parameter. class_weights: how much a pixel counts, by its class; `rare`: 1 / √share of
-    its class in the training data. devices: a batch is shared among so many. augment: samples are augmented one by one
-    by loading processes (`cpu`) or a batch at a time on the `device`; `auto`: on a GPU. cache: GiB of memory for
+    its class in the training data. loss_parts: the loss is the mean over that many equal parts of the batch, each
+    averaged over its own weighted pixels. devices: a batch is shared among so many. augment: samples are augmented one
+    by one by loading processes (`cpu`) or a batch at a time on the `device`; `auto`: on a GPU. cache: GiB of memory for
     decoded samples beside a GPU; `auto`: a quarter of what is free.
     """
 
@@ -246,6 +247,7 @@ class TrainingOptions(Options):
     prior_scale: float = Field(1.0, gt=0, le=1e6)
     clip: float | None = Field(None, gt=0, le=1e9)
     class_weights: tuple[Weight, ...] | Literal["rare"] | None = None
+    loss_parts: int = Field(1, ge=1, le=4096)
     precision: Annotated[Literal["auto", "32-true", "bf16-mixed"], InFull] = "auto"
     compile: bool = False
     log: Literal["csv", "tensorboard", "wandb", "mlflow", "none"] = "csv"
@@ -387,6 +389,11 @@ class DenseRecipe(Recipe):
                 raise ValueError(f"data.domains: '{name}' cannot be a name: give letters, digits, '-' and '_'")
         check_uncertainty(self.likelihood, self.evaluation.uncertainty)
         for name in self.methods:
+            if self.method(name).batch_size % self.training.loss_parts:
+                raise ValueError(
+                    f"{self.setting(name, 'batch_size')}: {self.method(name).batch_size} images have no "
+                    f"{self.training.loss_parts} equal parts; give a multiple of training.loss_parts"
+                )
             scaled = [str(view) for view in self.method(name).member_views if view.scale != 1]
             if scaled and self.task == "depth":
                 raise ValueError(

@@ -257,6 +257,7 @@ def cityscapes_segmentation() -> DenseRecipe:
     # Published padding is 0 after the mean was taken off: the nearest colour is the mean in whole levels.
     padding = {"pad": True, "pad_place": "first", "pad_colour": (123, 116, 103)}
     decay = {"weight_decay": 5e-4, "decay_all": True}
+    weighted = {"class_weights": CITYSCAPES_WEIGHTS, "loss_parts": 2}  # one part for each of two GPUs
     return DenseRecipe(
         name="cityscapes-segmentation",
         problem="segmentation",
@@ -266,9 +267,7 @@ def cityscapes_segmentation() -> DenseRecipe:
         members=(1, 2, 4, 8, 16),
         draws=8,
         network=dense.SegmentationNetwork(**dense.SegmentationNetwork.published, backbone_weights=dense.TO_BE_GIVEN),
-        training=TrainingOptions(
-            crop=(512, 512), class_weights=CITYSCAPES_WEIGHTS, precision="32-true", **scales, **padding, **decay
-        ),
+        training=TrainingOptions(crop=(512, 512), precision="32-true", **scales, **padding, **decay, **weighted),
         data=DataOptions(train=SynscapesSource(), domains=tested),
         **compared(trained, num_members=26, num_networks=8, num_passes=16, rate=0.5, num_epochs=60),
     )

@@ -58,7 +58,7 @@ def large_training(
     decay = 1 / (len(samples) * options.prior_scale**2) if method.samples else options.weight_decay
     return NetworkTraining(
         **vars(method.training),
-        **options.model_dump(include={"epoch_steps", "clip", "compile"}),
+        **options.model_dump(include={"epoch_steps", "clip", "compile", "loss_parts"}),
         build=partial(method.build, recipe.builder(num_classes_of(recipe, samples), pretrained=True, method=name)),
         loss=LIKELIHOODS[recipe.likelihood].image_loss,
         samples=samples,

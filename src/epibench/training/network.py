@@ -58,6 +58,8 @@ class NetworkTraining(TrainingPlan):
     the data is. Dropout acts after the network's `dropout_places`. whole_batches: samples are augmented on the device,
     a batch at a time, which an `Augment` can do. start: the weights that a network begins with, given the network; None
     for its own. A network may give outputs of several heads, (head · image, …): losses of heads are added up.
+
+    loss_parts: the batch is split into that many equal parts. The loss is the mean of the weighted means of the parts.
     """
 
     build: Callable[[], nn.Module]
@@ -69,6 +71,7 @@ class NetworkTraining(TrainingPlan):
     decay_all: bool = False  # weight decay acts on scales and biases too
     clip: float | None = None  # the largest norm of a gradient
     class_weights: tuple[float, ...] | None = None
+    loss_parts: int = 1
     channels_last: bool = False
     compile: bool = False
     whole_batches: bool = False
@@ -252,7 +255,7 @@ class _Run:
         """The mean loss of one head; weights: of pixels."""
         raw = upsampled(raw, target.shape[1:], aligned_corners(self.network))
         raw = torch.where(valid[:, None], raw, torch.zeros((), device=raw.device, dtype=raw.dtype))
-        return mean_loss(self.training.loss(raw, target), weights)
+        return mean_loss(self.training.loss(raw, target), weights, self.training.loss_parts)
 
     def _dropout(self, num_images: int) -> AbstractContextManager[object]:
         if self.training.compile and not self.drops:
@@ -308,11 +311,17 @@ class _Run:
         return TrainingState(self.step, self.flat.values, self.rule_state, buffers, tuple(self.log), sums)
 
 
-def mean_loss(losses: Tensor, weights: Tensor) -> Tensor:
-    """The weighted mean over pixels; 0 where all weights are. weights: also bool, which pixels count."""
-    total = weights.sum()
-    summed = torch.where(weights > 0, weights * losses, losses.new_zeros(())).sum()
-    return summed / torch.where(total > 0, total, torch.ones_like(total))
+def mean_loss(losses: Tensor, weights: Tensor, parts: int = 1) -> Tensor:
+    """The weighted mean over pixels; 0 where all weights are. weights: also bool, which pixels count.
+
+    parts: the mean of the weighted means of that many equal parts of the batch.
+    """
+    means = []
+    for part, counts in zip(losses.chunk(parts), weights.chunk(parts), strict=True):
+        total = counts.sum()
+        summed = torch.where(counts > 0, counts * part, part.new_zeros(())).sum()
+        means.append(summed / torch.where(total > 0, total, torch.ones_like(total)))
+    return torch.stack(means).mean()
 
 
 def upsampled(raw: Tensor, size: Sequence[int], align_corners: bool = True) -> Tensor:
