@@ -107,11 +107,11 @@ class GivenEvaluation:
                 "compile and cuda_graphs are for networks that were trained here; give the model as torch.compile "
                 "returns it, or leave them out"
             )
-        if self.settings.evaluation.convention != "pooled":
-            self.reporter.say("metrics follow gustafsson2020, as published; convention=pooled gives both conventions")
         self.check_names()
         pools = [pool for name, models in self.models.items() for pool in self.pools(name, models)]
         check_alike(pools)
+        if self.settings.evaluation.convention != "pooled":
+            self.reporter.say("metrics follow gustafsson2020, as published; convention=pooled gives both conventions")
         asked = self.as_plain_data()
         check_same(self.folder.path / SETTINGS_NAME, asked)
         write_json(self.folder.path / SETTINGS_NAME, asked)
