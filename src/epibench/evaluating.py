@@ -34,6 +34,7 @@ from epibench.runs.given_inputs import (
     python_domains,
     python_model,
     with_classes,
+    with_convention,
 )
 from epibench.runs.machine import Machine
 
@@ -65,8 +66,8 @@ def evaluate(
     """How far the uncertainty of trained models can be trusted on these data, as a function of the number of members M.
 
     models: one, several that are members of one ensemble, or such lists by name: modules, functions, or texts as
-    `hf:DIR`, `onnx:FILE`. data: a data set or DataLoader that yields dicts, tuples or `Batch`, or several by name, of
-    which the first, or `in_domain`, is what models were trained for and the others are shifted; or texts as
+    `hf:DIR`, `onnx:FILE`, `paper:FILE`. data: a data set or DataLoader that yields dicts, tuples or `Batch`, or several
+    by name, of which the first, or `in_domain`, is what models were trained for and the others are shifted; or texts as
     `camvid:DIR,split=val`. model_format: how models are fed and read (`ModelFormat`). classes: names, or a table.
     depth: numbers are metres. mc_dropout: passes of each model with its own dropout; views: of each image, `flip`,
     `scale`, or one by one, as `flip scale 0.5`. out: a folder for results and a page, which then does only what is
@@ -99,7 +100,8 @@ def evaluate(
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         check_folder(folder, "out")
-        named, task = named_data(data, task or ("depth" if depth else None))
+        texts = [each for several in _lists(models).values() for each in several if isinstance(each, str)]
+        named, task = named_data(data, task or ("depth" if depth else None), texts)
         machine = Machine.of(
             torch.device(_device_of(models) if device in (None, "auto") else resolve_device(str(device))), None
         )
@@ -119,7 +121,7 @@ def evaluate(
             unit,
             depth or task == "depth",
             None if out is None else Path(out).name,
-            options,
+            with_convention(options, given),
         )
         folder_of_run, shown = RunFolder(folder), reporter_of(progress)
         results = GivenEvaluation(given, domains, settings, folder_of_run, machine, shown).run()

@@ -42,9 +42,9 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="SPEC",
-            help="A model: hf:DIR, onnx:FILE, run:FOLDER, or FILE.pt,network=package.module:name; with what it needs "
-            "behind commas, as mean=[0.5],std=[0.2]. Several are members of one ensemble; NAME=SPEC tells methods "
-            "apart.",
+            help="A model: hf:DIR, onnx:FILE, run:FOLDER, paper:FILE (a published checkpoint), or "
+            "FILE.pt,network=package.module:name; with what it needs behind commas, as mean=[0.5],std=[0.2]. Several "
+            "are members of one ensemble; NAME=SPEC tells methods apart.",
         ),
     ] = None,
     on: On = None,

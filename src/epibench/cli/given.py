@@ -16,7 +16,7 @@ from epibench.errors import InputError
 from epibench.recipes.settings import parse_setting
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import GivenEvaluation, GivenSettings, check_folder, evaluation_options
-from epibench.runs.given_inputs import parse_given_domains, parse_models
+from epibench.runs.given_inputs import parse_given_domains, parse_models, with_convention
 from epibench.runs.machine import Machine
 
 
@@ -37,9 +37,10 @@ def evaluate_models(
     options = evaluation_options(evaluation_settings(settings))
     check_folder(out)
     machine, reporter = Machine.of(torch.device(resolve_device(device)), None), ConsoleReporter()
-    domains, task = parse_given_domains(on, task)
+    domains, task = parse_given_domains(on, task, models)
     given = parse_models(models, task, machine)
     make_folder(out)
+    options = with_convention(options, given)
     chosen = GivenSettings(sizes, depth=task == "depth", name=out.name, evaluation=options, **asked)
     folder = RunFolder(out)
     results = GivenEvaluation(given, domains, chosen, folder, machine, reporter).run()

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from epibench.conventions import Convention
 from epibench.data.classes import ClassTable
 from epibench.errors import InputError
 from epibench.imported import error_in_words
@@ -27,7 +28,8 @@ class GivenModel:
     """A model as it was given. open: loads it, as a module or anything that can be called.
 
     name: what to call it in messages; fingerprint: of everything that decides what it predicts, None where that cannot
-    be known; classes: those that it says it predicts; facts: what is to be said of it in results.
+    be known; classes: those that it says it predicts; facts: what is to be said of it in results; convention: the usual
+    one of the numbers that it is compared with.
     """
 
     name: str
@@ -36,6 +38,7 @@ class GivenModel:
     fingerprint: str | None = None
     classes: ClassTable | None = None
     facts: Mapping[str, Any] | None = None
+    convention: Convention = "pooled"
     in_python: bool = False  # an object of the user's, and no text
     module: nn.Module | None = None  # an object of the user's, which is to be left as it was
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import pickle
-import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -15,8 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from pydantic import ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from epibench.data.classes import ClassTable, table_of_names
@@ -25,11 +21,10 @@ from epibench.files import fingerprint
 from epibench.members.formats import RESAMPLE, ModelFormat
 from epibench.members.given import GivenModel
 from epibench.networks.own import make_network
+from epibench.networks.weight_files import KEYS_SHOWN, read_weights
 
 PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 WEIGHTS = (*PICKLED, ".safetensors")
-NESTED = ("state_dict", "model_state_dict", "model", "network", "ema_state_dict")
-SHOWN_KEYS = 3
 ONNX_TYPES: dict[str, Any] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
@@ -39,32 +34,6 @@ ONNX_TYPES: dict[str, Any] = {
 
 
 # State dicts
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """A state dict from a file; one that would execute code is refused."""
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file of weights")
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, AttributeError) as error:
-        found = re.search(r"GLOBAL (\S+)", str(error))
-        what = f" ({found[1]})" if found else ""
-        raise InputError(
-            f"{path}: holds more than tensors{what}, which only executing its code would load; save the weights alone: "
-            f"torch.save(model.state_dict(), …)"
-        ) from None
-    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
-        raise InputError(f"{path}: not a readable file of weights ({str(error).splitlines()[0]})") from None
-    for name in NESTED:
-        if isinstance(content, Mapping) and isinstance(content.get(name), Mapping):
-            content = content[name]
-            break
-    if not isinstance(content, Mapping) or not any(isinstance(value, Tensor) for value in content.values()):
-        raise InputError(f"{path}: holds {type(content).__name__}, no state dict (weights by their names)")
-    return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
 
 
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor], name: str) -> None:
@@ -77,14 +46,14 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], name: str) -
     if prefix is None:
         missing = [key for key in own if key not in weights]
         raise InputError(
-            f"{name}: does not fit {type(network).__name__}: it lacks {some_of(missing, SHOWN_KEYS)}, and has "
-            f"{some_of([key for key in weights if key not in own], SHOWN_KEYS) or 'nothing else'}"
+            f"{name}: does not fit {type(network).__name__}: it lacks {some_of(missing, KEYS_SHOWN)}, and has "
+            f"{some_of([key for key in weights if key not in own], KEYS_SHOWN) or 'nothing else'}"
         )
     fitting = {key: weights[prefix + key] for key in own}
     further = [key for key in weights if key.startswith(prefix) and key[len(prefix) :] not in own]
     if further:
         raise InputError(
-            f"{name}: does not fit {type(network).__name__}, which has no {some_of(further, SHOWN_KEYS)}; "
+            f"{name}: does not fit {type(network).__name__}, which has no {some_of(further, KEYS_SHOWN)}; "
             f"is it another network, or one with other options?"
         )
     wrong = [key for key in own if own[key].shape != fitting[key].shape]

@@ -316,8 +316,13 @@ def dropout_mask(
     return _drop(ones, drops, rate, inplace=True)
 
 
-def insert_dropout(network: nn.Module, places: Sequence[str], rate: float) -> list[RemovableHandle]:
-    """Dropout after the named modules, in every mode of the network, until the handles are removed."""
+def insert_dropout(
+    network: nn.Module, places: Sequence[str], rate: float, always: bool = True
+) -> list[RemovableHandle]:
+    """Dropout after the named modules, in every mode of the network, until the handles are removed.
+
+    always: False for dropout that follows the mode of the network, as `nn.Dropout` does.
+    """
     _check_rate(rate)
     modules = {name: each for name, each in network.named_modules(remove_duplicate=False) if _returns(name, each)}
     for place in places:
@@ -327,7 +332,7 @@ def insert_dropout(network: nn.Module, places: Sequence[str], rate: float) -> li
                 f"no module {place!r} in {type(network).__name__} to insert dropout after; "
                 f"the nearest names are {', '.join(map(repr, nearest))}"
             )
-    return [modules[place].register_forward_hook(_dropout_hook(place, rate)) for place in places]
+    return [modules[place].register_forward_hook(_dropout_hook(place, rate, always)) for place in places]
 
 
 def _returns(name: str, module: nn.Module) -> bool:
@@ -335,14 +340,14 @@ def _returns(name: str, module: nn.Module) -> bool:
     return bool(name) and not isinstance(module, nn.ModuleList | nn.ModuleDict)
 
 
-def _dropout_hook(place: str, rate: float) -> Callable[[nn.Module, Any, Any], Tensor]:
+def _dropout_hook(place: str, rate: float, always: bool) -> Callable[[nn.Module, Any, Any], Tensor]:
     def hook(module: nn.Module, inputs: Any, output: Any) -> Tensor:
         if not isinstance(output, Tensor):
             raise InputError(
                 f"dropout after {place!r}: {type(module).__name__} returns {type(output).__name__}, not a tensor; "
                 "choose a module inside of it or after it"
             )
-        return functional.dropout(output, rate, training=True)
+        return functional.dropout(output, rate, training=always or module.training)
 
     return hook
 

@@ -7,21 +7,19 @@ into the convolution before it: the same function in less time.
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
 
 from epibench.errors import InputError, some_of
 from epibench.networks.batch_norm import AbsoluteBatchNorm2d, scale_of
 from epibench.networks.channels import Channels, Conv, Features
+from epibench.networks.weight_files import KEYS_SHOWN, check_fit, read_weights
 
 Depth = Literal[18, 34, 50, 101, 152]
 OutputStride = Literal[8, 16, 32]
@@ -39,7 +37,6 @@ STEPS: dict[int, tuple[tuple[int, int, int, int], tuple[int, int, int, int]]] = 
 BOTTLENECKS = (50, 101, 152)  # depths that are made of bottlenecks
 EXPANSION = 4  # of a bottleneck: its output has so many times the channels of its inside
 NARROWEST = 8  # CPU libraries are not reliable with fewer channels
-WRAPPERS = ("state_dict", "model")
 PREFIXES = ("module.", "model.", "backbone.", "encoder.")
 # What others call our stem's convolutions and batch norms, in order.
 STEM_NAMES = {
@@ -50,8 +47,6 @@ STEM_NAMES = {
 STEM_POSITIONS = (0, 1, 3, 4, 6, 7)  # of those in ours, where ReLUs lie between
 CLASSIFIER = "fc."
 BOOKKEEPING = ("._tmp_running_mean", "._tmp_running_var", "._running_iter")  # of a synchronised batch norm
-COUNTER = "num_batches_tracked"  # batch norm needs it only for averages over all batches
-KEYS_SHOWN = 3  # keys that a message names
 
 
 def conv3x3(inputs: int, outputs: int, stride: int = 1, dilation: int = 1) -> nn.Conv2d:
@@ -235,7 +230,9 @@ def load_backbone(resnet: ResNet, path: str | Path) -> None:
     way; around them prefixes (`module.`, `backbone.` …) and wrappers (`state_dict`, `model`). A classifier is ignored.
     """
     path = Path(path).expanduser()
-    weights = _unprefixed(_read(path))
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; backbone_weights names a .safetensors file or one of torch.save")
+    weights = _unprefixed(read_weights(path))
     if not any(name.startswith("layer1.0.") for name in weights):
         raise InputError(
             f"{path}: no weights of a ResNet ({some_of(sorted(weights), KEYS_SHOWN) or 'it has no tensors'}); "
@@ -245,41 +242,10 @@ def load_backbone(resnet: ResNet, path: str | Path) -> None:
     weights = {name: tensor for name, tensor in weights.items() if name not in ignored}
     own = resnet.state_dict()
     names = {name: _their_name(name, _stem_naming(weights, resnet)) for name in own}
-    _check_fit(path, weights, {names[name]: tensor for name, tensor in own.items()}, resnet)
+    expected = {names[name]: tensor for name, tensor in own.items()}
+    kind = f"a ResNet{resnet.depth} of width {resnet.width} with stem={resnet.stem_kind}"
+    check_fit(path, weights, expected, kind, _hints(weights, resnet))
     resnet.load_state_dict({name: weights.get(names[name], tensor) for name, tensor in own.items()})
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file by name."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; backbone_weights names a .safetensors file or one of torch.save")
-    content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
-    while isinstance(content, Mapping) and any(isinstance(content.get(name), Mapping) for name in WRAPPERS):
-        content = next(content[name] for name in WRAPPERS if isinstance(content.get(name), Mapping))
-    if not isinstance(content, Mapping):
-        raise InputError(f"{path}: holds a {type(content).__name__}, not tensors by name; save a state_dict")
-    return {str(name): tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}
-
-
-def _read_safetensors(path: Path) -> object:
-    try:
-        return safetensors.torch.load_file(path)
-    except SafetensorError as error:
-        raise InputError(f"{path}: not a readable safetensors file ({error})") from None
-
-
-def _read_torch(path: Path) -> object:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file can raise anything
-        needed = re.search(r"GLOBAL ([\w.]+)", str(error))
-        if needed:
-            raise InputError(
-                f"{path}: needs {needed[1]} to be read, and nothing in a file is executed; "
-                "save the tensors alone: torch.save(network.state_dict(), …)"
-            ) from None
-        reason = (str(error).splitlines() or [""])[0].strip()
-        raise InputError(f"{path}: not a readable file of torch.save ({type(error).__name__}: {reason})") from None
 
 
 def _unprefixed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -312,26 +278,6 @@ def _their_name(name: str, stem_naming: str) -> str:
         return f"{STEM_NAMES[stem_naming][STEM_POSITIONS.index(int(position))]}.{kind}"
     stage, rest = rest.split(".", 1)
     return f"layer{int(stage) + 1}." + rest.replace("norm", "bn").replace("shortcut", "downsample")
-
-
-def _check_fit(path: Path, weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], resnet: ResNet) -> None:
-    """Every weight is there, in its shape, and no other, or an InputError."""
-    shapes = [
-        f"{name} {tuple(weights[name].shape)} instead of {tuple(tensor.shape)}"
-        for name, tensor in expected.items()
-        if name in weights and weights[name].shape != tensor.shape
-    ]
-    missing = [name for name in expected if name not in weights and not name.endswith(COUNTER)]
-    unexpected = [name for name in weights if name not in expected]
-    kinds = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
-    problems = [f"{kind}: {some_of(keys, KEYS_SHOWN)}" for kind, keys in kinds if keys]
-    if problems:
-        expected_kind = f"a ResNet{resnet.depth} of width {resnet.width} with stem={resnet.stem_kind}"
-        problems = [*_hints(weights, resnet), *problems]
-        raise InputError(f"{path}: not the weights of {expected_kind}; {'; '.join(problems)}")
-    for name in expected:
-        if name in weights and not name.endswith(COUNTER) and not bool(torch.isfinite(weights[name]).all()):
-            raise InputError(f"{path}: {name} holds NaN or infinite values; the file is damaged")
 
 
 def _hints(weights: Mapping[str, Tensor], resnet: ResNet) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -31,6 +32,7 @@ Weight = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
 Modules = tuple[str, ...]
 TO_BE_GIVEN = "to be given"  # stands for a file that the user has to name
+PAPER = "paper:"  # before the file of a published checkpoint
 InFull = BeforeValidator(lambda given: {"bf16": "bf16-mixed", "32": "32-true"}.get(str(given), given))
 
 
@@ -46,7 +48,43 @@ def places(*known: str, example: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-class DepthNetwork(Options):
+class PublishableNetwork(Options):
+    """A network that the authors published in one form.
+
+    weights: `paper:FILE`, a published checkpoint to start training from; null for none.
+    """
+
+    published: ClassVar[Mapping[str, Any]]  # the published options that are no defaults
+    free: ClassVar[frozenset[str]] = frozenset({"weights", "dropout_places"})  # options that weights leave open
+
+    weights: str | None = None
+
+    @model_validator(mode="after")
+    def _fits_weights(self) -> Self:
+        if self.weights is None:
+            return self
+        if not self.weights.startswith(PAPER):
+            raise ValueError(f"weights: {self.weights!r} is no checkpoint of the authors; give {PAPER}FILE")
+        wrong = [
+            f"{name}={json.dumps(expected)}"
+            for name, field in type(self).model_fields.items()
+            if name not in self.free and getattr(self, name) != (expected := self.published.get(name, field.default))
+        ]
+        if wrong:
+            raise ValueError(f"weights: the published network has {', '.join(wrong)}; set this as well")
+        if getattr(self, "backbone_weights", None) not in (None, TO_BE_GIVEN):
+            raise ValueError("weights: hold the backbone, too; leave backbone_weights out")
+        return self
+
+    def load_weights(self, network: nn.Module, task: Task) -> None:
+        """Load the checkpoint, if one is given."""
+        if self.weights is not None:
+            from epibench.published.checkpoints import load_checkpoint
+
+            load_checkpoint(network, Path(self.weights.removeprefix(PAPER)).expanduser(), task)
+
+
+class DepthNetwork(PublishableNetwork):
     """The depth network: width 32, blocks (3, 4, 6, 3), grey and image_max 255 are the published one.
 
     dropout_places: what MC-dropout drops beside the deep outputs of the encoder: the first four `concatenations` of the
@@ -57,6 +95,8 @@ class DepthNetwork(Options):
     """
 
     smallest_batch: ClassVar[int] = 1
+    published: ClassVar[Mapping[str, Any]] = {"grey": True, "image_max": 255}
+    free: ClassVar[frozenset[str]] = PublishableNetwork.free | {"init_std"}
 
     kind: Literal["depth_completion"] = "depth_completion"
     width: int = Field(32, ge=8, le=4096)
@@ -70,13 +110,16 @@ class DepthNetwork(Options):
     ] = "concatenations"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
-        """A network with random weights."""
+        """A network with random weights; pretrained: with the weights of a given checkpoint."""
         from epibench.networks.depth_completion import DepthCompletion
 
-        return DepthCompletion(**self.model_dump(exclude={"kind"}))
+        network = DepthCompletion(**self.model_dump(exclude={"kind", "weights"}))
+        if pretrained:
+            self.load_weights(network, "depth")
+        return network
 
 
-class SegmentationNetwork(Options):
+class SegmentationNetwork(PublishableNetwork):
     """DeepLabv3: the default sizes are the published ones, and cityscapes-segmentation sets all else that was.
 
     backbone_weights: a file with weights from ImageNet, or null for random ones; "to be given" is refused, so that
@@ -85,6 +128,11 @@ class SegmentationNetwork(Options):
     """
 
     smallest_batch: ClassVar[int] = 2  # batch norm of an image's mean
+    published: ClassVar[Mapping[str, Any]] = {
+        **{"normalisation": "gustafsson2020", "absolute_scale": True},
+        **{"ceil_mode": True, "leaky": True, "head_init": "default"},
+    }
+    free: ClassVar[frozenset[str]] = PublishableNetwork.free | {"backbone_weights", "head_dropout", "head_init"}
 
     kind: Literal["deeplabv3"] = "deeplabv3"
     depth: Literal[18, 34, 50, 101, 152] = 101
@@ -105,19 +153,23 @@ class SegmentationNetwork(Options):
     ] = "stages"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
-        """A network with random weights; pretrained: with a backbone from the file, if there is one."""
+        """A network with random weights; pretrained: with the given checkpoint or backbone."""
         from epibench.networks.deeplabv3 import DeepLabV3
 
         if num_classes is None:
             raise InputError("network.kind: deeplabv3 predicts classes, and the training data has none")
-        if pretrained and self.backbone_weights == TO_BE_GIVEN:
+        backbone = self.backbone_weights if pretrained and self.weights is None else None
+        if backbone == TO_BE_GIVEN:
             raise InputError(
                 "network.backbone_weights: this recipe starts from weights of ImageNet; give the file with "
                 "--set network.backbone_weights=FILE (docs/networks.md says which, and where to get it), or null for "
                 "random weights"
             )
-        shape = self.model_dump(exclude={"kind", "backbone_weights"})
-        return DeepLabV3(num_classes, **shape, backbone_weights=self.backbone_weights if pretrained else None)
+        shape = self.model_dump(exclude={"kind", "weights", "backbone_weights"})
+        network = DeepLabV3(num_classes, **shape, backbone_weights=backbone)
+        if pretrained:
+            self.load_weights(network, "segmentation")
+        return network
 
 
 class OwnNetwork(Options):

@@ -189,7 +189,7 @@ def kitti_depth() -> DenseRecipe:
         machine="a GPU",
         members=(1, 2, 4, 8, 16, 32),
         draws=16,
-        network=dense.DepthNetwork(grey=True, image_max=255),
+        network=dense.DepthNetwork(**dense.DepthNetwork.published),
         # The published loss has no ½, so that its weight decay of 5e-4 is 2.5e-4 of ours.
         training=TrainingOptions(
             crop=(352, 352), sparse_share=0.05, weight_decay=2.5e-4, decay_all=True, precision="32-true"
@@ -265,14 +265,7 @@ def cityscapes_segmentation() -> DenseRecipe:
         machine="a GPU",
         members=(1, 2, 4, 8, 16),
         draws=8,
-        network=dense.SegmentationNetwork(
-            normalisation="gustafsson2020",
-            ceil_mode=True,
-            leaky=True,
-            absolute_scale=True,
-            head_init="default",
-            backbone_weights=dense.TO_BE_GIVEN,
-        ),
+        network=dense.SegmentationNetwork(**dense.SegmentationNetwork.published, backbone_weights=dense.TO_BE_GIVEN),
         training=TrainingOptions(crop=(512, 512), precision="32-true", **scales, **decay, **weighted),
         data=DataOptions(train=scenes, domains=tested),
         **compared(trained, num_members=26, num_networks=8, num_passes=16, rate=0.5, num_epochs=60),

@@ -88,6 +88,7 @@ def render_run_page(results: Sequence[RunResults], names: Sequence[str] = ()) ->
         facts=_facts(runs[0]) if len(runs) == 1 else [],
         sections=sections,
         runs=[_run_facts(run) for run in runs],
+        conventions=sorted({run.results.convention for run in runs}, reverse=True),
         colour_bar=probability_bar() if any(run.results.kind == "categorical" for run in runs) else "",
     )
 
@@ -262,6 +263,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("Device", run.results.device),
         ("Made", run.results.created[:10]),
         ("Evaluated on", " · ".join(domain.label for domain in domains_of([run]))),
+        ("Convention", run.results.convention if run.results.convention != "pooled" else ""),
     ]
     return [(name, value) for name, value in facts if value]
 

@@ -193,7 +193,7 @@ def check_network(data: ImageData, method: str | None = None) -> str:
             insert_dropout(network, getattr(network, "dropout_places", ()), 0.5)
         except InputError as error:
             raise InputError(f"network.dropout_places: {error}") from None
-    weights = getattr(options, "backbone_weights", None)
+    weights = getattr(options, "weights", None) or getattr(options, "backbone_weights", None)
     fit = f", weights of {weights} fit" if weights else ""
     return f"{options.kind}, {num_parameters(network):,} parameters{fit}"
 

@@ -110,6 +110,8 @@ class GivenEvaluation:
         self.check_names()
         pools = [pool for name, models in self.models.items() for pool in self.pools(name, models)]
         check_alike(pools)
+        if self.settings.evaluation.convention != "pooled":
+            self.reporter.say("metrics follow gustafsson2020, as published; convention=pooled gives both conventions")
         asked = self.as_plain_data()
         check_same(self.folder.path / SETTINGS_NAME, asked)
         write_json(self.folder.path / SETTINGS_NAME, asked)

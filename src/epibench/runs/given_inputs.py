@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 from epibench.data.batch import Samples
+from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.data.classes import ClassTable
 from epibench.data.given import IGNORE_INDEX, GivenSamples, open_given
 from epibench.data.named import NamedDomain, parse_domains, split_settings
@@ -27,18 +28,23 @@ from epibench.files import fingerprint
 from epibench.interpolation import aligned_corners
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
-from epibench.members.model_files import WEIGHTS, hf_model, onnx_model, read_format, weights_model
+from epibench.members.model_files import WEIGHTS, file_digest, hf_model, onnx_model, read_format, weights_model
 from epibench.methods.contract import Member, Method
+from epibench.networks.dropout import insert_dropout
 from epibench.networks.shaping import shape_like
 from epibench.progress import Silent
+from epibench.published.checkpoints import read_checkpoint
 from epibench.recipes import DenseRecipe, read_recipe
+from epibench.recipes.dense import PAPER, DepthNetwork, EvaluationOptions, SegmentationNetwork
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import DEFAULT_NAME, GivenDomain
 from epibench.runs.machine import Machine, Run
 from epibench.runs.train import collect_trained
 
 NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)=(?![=])(.+)", re.DOTALL)
-EXAMPLES = "hf:DIR, onnx:FILE, run:FOLDER, or a file of weights with network=package.module:name"
+EXAMPLES = "hf:DIR, onnx:FILE, run:FOLDER, paper:FILE, or a file of weights with network=package.module:name"
+
+PUBLISHED_RATE = 0.5  # of dropout
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,17 @@ def parse_models(texts: Sequence[str], task: Task | None, machine: Machine) -> d
     """The models that are named on a command line, `[NAME=]SPEC[,key=value …]`, by the names of their methods."""
     models: dict[str, list[GivenModel]] = {}
     for text in texts:
-        first = text.split(",", 1)[0]
-        named = NAMED.fullmatch(text) if "=" in first and not Path(first).exists() else None
-        name, spec = (named[1], named[2]) if named else (DEFAULT_NAME, text)
+        name, spec = _name_and_spec(text)
         models.setdefault(name, []).extend(open_models(spec, task, machine))
     if not models:
         raise InputError(f"no model is given; give --model as {EXAMPLES}")
     return models
+
+
+def _name_and_spec(text: str) -> tuple[str, str]:
+    first = text.split(",", 1)[0]
+    named = NAMED.fullmatch(text) if "=" in first and not Path(first).exists() else None
+    return (named[1], named[2]) if named else (DEFAULT_NAME, text)
 
 
 def open_models(text: str, task: Task | None, machine: Machine, wording: Wording = COMMAND) -> list[GivenModel]:
@@ -80,6 +90,10 @@ def open_models(text: str, task: Task | None, machine: Machine, wording: Wording
         return [with_classes(hf_model(path, task or "segmentation", settings), table)]
     if kind == "run" and colon:
         return run_models(Path(path), settings, machine)
+    if kind == "paper" and colon:
+        if settings:
+            raise InputError(f"{place}: published networks have no settings; leave {', '.join(settings)} out")
+        return [published_model(each, task) for each in _files(path, place)]
     table = _classes(settings)
     if kind == "onnx" and colon:
         return [with_classes(onnx_model(each, settings), table) for each in _files(path, place)]
@@ -162,6 +176,44 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     ]
 
 
+def published_model(path: Path, task: Task | None) -> GivenModel:
+    """A checkpoint of the authors, in their network, with dropout that acts in MC-dropout alone."""
+    spec, task = f"{PAPER}{path}", task or read_checkpoint(path)[0]
+    if not path.is_file():
+        raise InputError(f"{spec}: there is no such file")
+    classes, kind = (None, DepthNetwork) if task == "depth" else (CITYSCAPES_TRAIN_IDS, SegmentationNetwork)
+    options = kind.model_validate({**kind.published, "weights": spec})
+
+    def load() -> nn.Module:
+        network = options.build(None if classes is None else classes.num_classes, pretrained=True)
+        if classes is not None:
+            network.set_submodule("pyramid.dropout", nn.Identity())  # it acts in training alone
+        insert_dropout(network, cast(Sequence[str], network.dropout_places), PUBLISHED_RATE, always=False)
+        return network
+
+    spread = {} if classes else {"spread": "log_variance"}
+    read_as = ModelFormat(inputs="mapping", align_corners=True, **spread)
+    identity = fingerprint("paper", file_digest(path), options.model_dump(mode="json", exclude={"weights"}))
+    return GivenModel(spec, load, read_as, identity, classes, {"paper": str(path)}, "gustafsson2020")
+
+
+def published_task(models: Sequence[str]) -> Task | None:
+    """The task of the first checkpoint of the authors among models; None without one."""
+    for text in models:
+        _, spec = _name_and_spec(text)
+        if spec.startswith(PAPER):
+            path, _ = split_settings(spec.removeprefix(PAPER), text)
+            return read_checkpoint(_files(path, text)[0])[0]
+    return None
+
+
+def with_convention(options: EvaluationOptions, models: Mapping[str, Sequence[GivenModel]]) -> EvaluationOptions:
+    """The options with the usual convention of all models, unless one was chosen."""
+    usual = {model.convention for several in models.values() for model in several}
+    chosen = "convention" in options.model_fields_set or len(usual) > 1
+    return options if chosen else options.model_copy(update={"convention": usual.pop()})
+
+
 def _which(member: Member) -> list[int]:
     """Tells members of one network apart."""
     return [member.snapshot, *([member.number] if member.number else [])]
@@ -199,24 +251,31 @@ def module_fingerprint(module: nn.Module, read_as: ModelFormat) -> str:
 # Data
 
 
-def parse_given_domains(texts: Sequence[str], task: Task | None) -> tuple[dict[str, GivenDomain], Task]:
-    """The domains that are named on a command line; the first is in-domain, unless its role is given."""
+def parse_given_domains(
+    texts: Sequence[str], task: Task | None, models: Sequence[str]
+) -> tuple[dict[str, GivenDomain], Task]:
+    """The domains that are named on a command line; the first is in-domain, unless its role is given.
+
+    models: as texts, of which a published checkpoint says the task where the data may be for either.
+    """
     named = parse_domains(texts)
     if not named:
         raise InputError("no data is given; give --on NAME=KIND:PATH, as --on val=camvid:DIR")
-    task = task or _task(named, COMMAND)
+    task = task or _task(named, COMMAND, models)
     return {
         domain.name: open_domain(domain, task, domain.role or ("shifted" if number else "in-domain"))
         for number, domain in enumerate(named)
     }, task
 
 
-def _task(named: Sequence[NamedDomain], wording: Wording) -> Task:
-    """What the data sets are for; the street and one's own may be either."""
+def _task(named: Sequence[NamedDomain], wording: Wording, models: Sequence[str]) -> Task:
+    """What the data sets are for, or published models where the data may be for either."""
     for domain in named:
         task: Task | None = getattr(DATA_SETS[domain.source["kind"]], "task", None)
         if task is not None:
             return task
+    if (task := published_task(models)) is not None:
+        return task
     raise InputError(f"{wording.data} {named[0].name}: may have depth or classes; give {wording.tasks}")
 
 
@@ -248,14 +307,14 @@ def state_of(source: Source) -> str | None:
     return digest.hexdigest()
 
 
-def named_data(data: Any, task: Task | None) -> tuple[dict[str, Any], Task | None]:
+def named_data(data: Any, task: Task | None, models: Sequence[str]) -> tuple[dict[str, Any], Task | None]:
     """Data sets and loaders by name, or one, with texts as the domains that they name; and the task, if they say it."""
     given: Mapping[str, Any] = data if isinstance(data, Mapping) else {"data": data}
     if not given:
         raise InputError("data: give at least one data set")
     texts = {name: f"{name}={each}" for name, each in given.items() if isinstance(each, str)}
     named = parse_domains(list(texts.values()), PYTHON.data)
-    task = task or (_task(named, PYTHON) if named else None)
+    task = task or (_task(named, PYTHON, models) if named else published_task(models))
     return {**given, **dict(zip(texts, named, strict=True))}, task
 
 

@@ -218,7 +218,7 @@ def test_training_on_complete_data_does_not_go_on_with_absent_scenes(hide, tmp_p
     trained.parent.mkdir(parents=True)
     trained.touch()
     run = Run(recipe, RunFolder(tmp_path / "run"), Machine.of(torch.device("cpu"), 1), Silent())
-    with pytest.raises(InputError, match="not those of the first training .*lacked none"):
+    with pytest.raises(InputError, match=r"not those of the first training .*lacked none"):
         ImageExperiment(run).prepare(["train"])
 
 

@@ -1,0 +1,73 @@
+"""Files of weights: tensors by name. Files may be from other software, and nothing in them is executed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from epibench.errors import InputError, some_of
+
+WRAPPERS = ("state_dict", "model_state_dict", "model", "network", "ema_state_dict")
+COUNTER = "num_batches_tracked"  # batch norm needs it only for averages over all batches
+KEYS_SHOWN = 3  # keys that a message names
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file, or of a file of torch.save, also within a wrapper as `state_dict`."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file of weights")
+    content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    while isinstance(content, Mapping) and any(isinstance(content.get(name), Mapping) for name in WRAPPERS):
+        content = next(content[name] for name in WRAPPERS if isinstance(content.get(name), Mapping))
+    if not isinstance(content, Mapping):
+        raise InputError(f"{path}: holds a {type(content).__name__}, not tensors by name; save a state_dict")
+    return {str(name): tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}
+
+
+def _read_safetensors(path: Path) -> object:
+    try:
+        return safetensors.torch.load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: not a readable safetensors file ({error})") from None
+
+
+def _read_torch(path: Path) -> object:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file can raise anything
+        needed = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if needed:
+            raise InputError(
+                f"{path}: needs {needed[1]} to be read, and nothing in a file is executed; "
+                "save the weights alone: torch.save(network.state_dict(), …)"
+            ) from None
+        reason = (str(error).splitlines() or [""])[0].strip()
+        raise InputError(f"{path}: not a readable file of torch.save ({type(error).__name__}: {reason})") from None
+
+
+def check_fit(
+    path: Path, weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], kind: str, hints: Sequence[str] = ()
+) -> None:
+    """Refuse weights with missing, further, or misshapen tensors, or with NaN or infinite values.
+
+    kind: the network that is expected, in words; hints: what else to say about a misfit. Counters may be missing.
+    """
+    shapes = [
+        f"{name} {tuple(weights[name].shape)} instead of {tuple(tensor.shape)}"
+        for name, tensor in expected.items()
+        if name in weights and weights[name].shape != tensor.shape
+    ]
+    missing = [name for name in expected if name not in weights and not name.endswith(COUNTER)]
+    unexpected = [name for name in weights if name not in expected]
+    kinds = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+    if problems := [f"{problem}: {some_of(keys, KEYS_SHOWN)}" for problem, keys in kinds if keys]:
+        raise InputError(f"{path}: not the weights of {kind}; {'; '.join((*hints, *problems))}")
+    for name in expected:
+        if name in weights and not name.endswith(COUNTER) and not bool(torch.isfinite(weights[name]).all()):
+            raise InputError(f"{path}: {name} holds NaN or infinite values; the file is damaged")
