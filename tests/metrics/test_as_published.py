@@ -38,7 +38,8 @@ def test_both_conventions_come_from_the_same_states() -> None:
         for metric in (pooled, published):
             metric.update(**inputs)
         beside = pooled.as_published()
-        assert list(beside) == [f"{name}_gustafsson2020"]
+        names = [name, "rmse_spread"] if name == "rmse" else [name]
+        assert list(beside) == [f"{each}_gustafsson2020" for each in names]
         torch.testing.assert_close(beside[f"{name}_gustafsson2020"], published.compute()[name], rtol=0, atol=0)
         assert not torch.equal(published.compute()[name], pooled.compute()[name])
         assert pooled.info[f"{name}_gustafsson2020"].companion_of == name
