@@ -7,6 +7,7 @@ import itertools
 import math
 
 import numpy as np
+import torch
 from scipy import integrate, special
 
 LEVELS = [i / 100 for i in range(1, 100)]
@@ -39,8 +40,7 @@ _mean = mean  # where an argument is called `mean`
 
 def sparsification_curves(uncertainty, loss, error="rmse", convention="pooled"):
     uncertainty, loss = float64(uncertainty, loss)
-    ranked = grouped(uncertainty, loss) if convention == "pooled" else loss[np.argsort(uncertainty, kind="stable")]
-    return _curve(ranked, error, convention), _curve(np.sort(loss), error, convention)
+    return _curve(grouped(uncertainty, loss), error, convention), _curve(np.sort(loss), error, convention)
 
 
 def _curve(ranked, error, convention):
@@ -155,9 +155,15 @@ def rmse(mu, y):
 
 
 def rmse_grouped(mu, y, image, group=4):
+    """Mean RMSE of groups of 4 images, its mean over 100 shuffles of the images, and their population std."""
     mu, y = float64(mu, y)
-    groups = np.asarray(image).reshape(-1) // group
-    return mean(rmse(mu[groups == index], y[groups == index]) for index in np.unique(groups))
+    image = np.asarray(image).reshape(-1)
+    used, values = np.unique(image), []
+    for seed in range(100):
+        order = used[torch.randperm(len(used), generator=torch.Generator().manual_seed(seed)).numpy()]
+        members = [np.isin(image, order[start : start + group]) for start in range(0, len(order), group)]
+        values.append(mean(rmse(mu[inside], y[inside]) for inside in members))
+    return mean(values), float(np.std(values)) if values else math.nan
 
 
 def mae(mu, y):

@@ -123,7 +123,9 @@ def test_gustafsson2020_averages_rmse_over_groups_of_images(tmp_path):
     draw = score(tmp_path / "store.zarr", sizes=(2,), max_draws=1, convention="gustafsson2020")["draws"][0]
     mean, variance, _, _, target = mixture(arrays, draw["members"])
     image = np.broadcast_to(np.arange(SHAPE[0])[:, None, None], SHAPE)[arrays["valid"]]
-    assert draw["metrics"]["rmse"] == pytest.approx(oracles.rmse_grouped(mean, target, image), rel=1e-9)
+    average, spread = oracles.rmse_grouped(mean, target, image)
+    assert draw["metrics"]["rmse"] == pytest.approx(average, rel=1e-9)
+    assert draw["metrics"]["rmse_spread"] == pytest.approx(spread, rel=1e-6)
     assert draw["metrics"]["ause"] == pytest.approx(
         oracles.ause(variance, (target - mean) ** 2, convention="gustafsson2020"), rel=1e-9
     )

@@ -120,6 +120,19 @@ def test_judging_equals_the_plain_way(with_entropy: bool, classes: int) -> None:
         assert_agree(values, wanted)
 
 
+@pytest.mark.usefixtures("_launches")
+@pytest.mark.parametrize("classes", [1, CLASSES])
+@pytest.mark.parametrize("of_logits", [True, False])
+def test_choosing_in_float32_equals_the_plain_way(monkeypatch, classes: int, of_logits: bool) -> None:
+    probs = categorical_kernels.softmax(nasty_logits(classes=classes)).movedim(1, 2)
+    predictive = CategoricalPredictive(probs, draws(), of_logits)
+    monkeypatch.setenv(kernels.CHOICE, "plain")
+    expected = predictive.choose_in_float32()
+    monkeypatch.setattr(kernels, "usable", lambda where: True)
+    for found, wanted in zip(predictive.choose_in_float32(), expected, strict=True):
+        assert torch.equal(found.to(wanted.dtype), wanted)
+
+
 @pytest.mark.parametrize("together", [1, 4, 8])
 def test_groups_of_draws_have_every_weight_once(together: int) -> None:
     weights = draws()
@@ -156,8 +169,10 @@ def test_tables_equal_those_of_scattering(copies: int) -> None:
         torch.testing.assert_close(found, wanted, rtol=0 if wanted.dtype == torch.int64 else 1e-12, atol=0)
 
 
-def suites(weights: torch.Tensor, uncertainty: str, classes: int = CLASSES) -> tuple[Suite, Suite]:
-    settings = SuiteSettings("categorical", "pooled", uncertainty, False, None, classes)
+def suites(
+    weights: torch.Tensor, uncertainty: str, classes: int = CLASSES, published: bool = False
+) -> tuple[Suite, Suite]:
+    settings = SuiteSettings("categorical", "pooled", uncertainty, False, None, classes, published)
     both = make_suite(weights, settings), make_suite(weights, settings)
     for suite in both:
         suite.metrics.to(DEVICE)
@@ -248,7 +263,32 @@ def test_an_evaluation_has_the_states_of_the_plain_way(monkeypatch, form: str) -
     assert int(found.state()["brier.brier_count"][0]) == int(valid.sum())
 
 
-@pytest.mark.parametrize("change", [{"uncertainty": "mutual_information"}, {"exact": True}, {"num_classes": 65}])
+def test_beside_the_one_kernel_published_metrics_have_the_states_of_the_plain_way(monkeypatch) -> None:
+    weights, block = draws(), Pixels({"logits": 3 * nasty_logits().movedim(1, 2)}, targets(), None, 200)
+    both = suites(weights, "entropy", published=True)
+    for suite, way in zip(both, ("kernels", "plain"), strict=True):
+        monkeypatch.setattr(
+            kernels, "usable", lambda where, way=way: way == "kernels" and isinstance(where, torch.Tensor)
+        )
+        assert (FusedUpdates.of(suite, weights) is not None) == (way == "kernels")
+        evaluate([block], LIKELIHOODS["categorical"], weights, suite)
+    found, expected = (suite.state() for suite in both)
+    names = [name for name in found if "_published." in name]
+    assert len(names) == 4
+    for name in names:
+        assert torch.equal(found[name], expected[name]), name
+    assert int(found["reliability_published.bin_counts"][:, -1].sum()) > 50  # a confidence of exactly 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"uncertainty": "mutual_information"},
+        {"exact": True},
+        {"num_classes": 65},
+        {"convention": "gustafsson2020"},
+    ],
+)
 def test_what_a_kernel_does_not_cover_is_left_to_the_metrics(monkeypatch, change: dict[str, object]) -> None:
     monkeypatch.setattr(kernels, "usable", lambda where: True)
     usual = {"kind": "categorical", "convention": "pooled", "uncertainty": "entropy", "exact": False, "num_classes": 7}

@@ -240,7 +240,9 @@ CASES = [
         "GroupedRootMeanSquaredError",
         lambda draws: metrics.GroupedRootMeanSquaredError(NUM_IMAGES, draws),
         grouped_pixels,
-        lambda mean, target, image: {"rmse": oracles.rmse_grouped(mean, target, image)},
+        lambda mean, target, image: dict(
+            zip(("rmse", "rmse_spread"), oracles.rmse_grouped(mean, target, image), strict=True)
+        ),
     ),
     Case(
         "MeanAbsoluteError",

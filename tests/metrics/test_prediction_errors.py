@@ -1,5 +1,7 @@
 """RMSE, MAE, intersection over union, accuracy."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -65,21 +67,26 @@ def test_grouped_rmse_equals_brute_force(rows):
     mean, target, image = (np.array(column) for column in zip(*rows, strict=True))
     metric = GroupedRootMeanSquaredError(13)
     metric.update(mean, target, image)
-    expected = oracles.rmse_grouped(mean, target, image)
-    assert float(metric.compute()["rmse"]) == pytest.approx(expected, rel=1e-12)
+    average, spread = oracles.rmse_grouped(mean, target, image)
+    found = metric.compute()
+    assert float(found["rmse"]) == pytest.approx(average, rel=1e-12)
+    assert float(found["rmse_spread"]) == pytest.approx(spread, abs=1e-9 * average)
 
 
 def test_grouped_rmse_takes_the_last_images_as_a_group_of_their_own():
     metric = GroupedRootMeanSquaredError(5)
     metric.update(np.zeros(5), [1.0, 1.0, 1.0, 1.0, 3.0], np.arange(5))
-    assert float(metric.compute()["rmse"]) == 2
+    alone, together = (1 + 3) / 2, (math.sqrt((3 + 9) / 4) + 1) / 2  # the image with the error 3
+    times = (float(metric.compute()["rmse"]) - together) / (alone - together) * 100
+    assert times == pytest.approx(round(times), abs=1e-9)
+    assert 10 <= times <= 30  # one image of five is the last one in 20 of 100 shuffles
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])
 def test_images_have_any_integer_type(dtype):
     metric = GroupedRootMeanSquaredError(8)
     metric.update(np.zeros(2), [1.0, 3.0], np.array([0, 7], dtype))
-    assert float(metric.compute()["rmse"]) == 2
+    assert float(metric.compute()["rmse"]) == math.sqrt(5)  # images without pixels are in no group
 
 
 @pytest.mark.parametrize("image", [[0, 8], [0, -1], [0.0, 1.0]])

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
+from torchmetrics import MetricCollection
 
 from epibench import kernels, metrics
-from epibench.evaluation.suite import Suite
+from epibench.evaluation.suite import PUBLISHED_METRICS, Suite, observe_published
 from epibench.likelihoods.categorical import CategoricalPredictive
 from epibench.metrics import per_class, ranking
 from epibench.metrics.checks import check_numbers
@@ -43,6 +44,7 @@ class FusedUpdates:
 
     suite: Suite
     layout: Layout
+    beside: MetricCollection | None = None  # metrics of float32, which the kernel does not cover
 
     @classmethod
     def of(cls, suite: Suite, weights: Tensor) -> FusedUpdates | None:
@@ -52,10 +54,12 @@ class FusedUpdates:
             return None
         if settings.uncertainty == "mutual_information" or not 0 < (settings.num_classes or 0) <= MOST_CLASSES:
             return None
-        if {name: type(metric) for name, metric in found.items()} != COVERED:
-            return None
+        published: dict[str, Any] = {n: found.pop(n) for n in PUBLISHED_METRICS["categorical"] if n in found}
+        if {name: type(metric) for name, metric in found.items()} != COVERED or settings.convention != "pooled":
+            return None  # under another convention, metrics take confidences in float32
         layout = layout_of(found)
-        return cls(suite, layout) if found["ece_adaptive"].bits == layout.wide_bits else None
+        beside = MetricCollection(published, compute_groups=False) if published else None
+        return cls(suite, layout, beside) if found["ece_adaptive"].bits == layout.wide_bits else None
 
     def update(self, predictive: CategoricalPredictive, target: Tensor) -> bool:
         """Add pixels to all metrics; False, and nothing added, where some have scores that are not numbers ≥ 0."""
@@ -70,7 +74,10 @@ class FusedUpdates:
             return False
         increments = states_of(counted)
         for name, metric in self.suite.metrics.items():
-            add(cast(StreamingMetric, metric), increments[name])
+            if name in increments:
+                add(cast(StreamingMetric, metric), increments[name])
+        if self.beside:
+            self.beside.update(**observe_published(predictive, target, "published_"))
         return True
 
 

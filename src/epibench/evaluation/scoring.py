@@ -113,11 +113,6 @@ class Scorer:
                 f"The {self.store.shape[1]} targets of a sample are pooled: those with the largest errors decide; "
                 "standardise them, or score them one by one."
             )
-        if self.settings.convention == "gustafsson2020" and not self.suite_settings.exact:
-            notes.append(
-                f"Ties count with their mean, not in input order: there are too many {self.store.counted} to keep "
-                "them all."
-            )
         group = self.store.group
         if group is not None and any(len({group[member] for member in members}) > 1 for members in self.draws.sets):
             notes.append(
@@ -195,7 +190,7 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
         )
     if store.num_classes is None and settings.convention == "gustafsson2020" and not store.has_images:
         raise InputError(
-            "convention 'gustafsson2020' averages the RMSE over groups of 4 images and needs an image axis: "
+            "convention 'gustafsson2020' averages the RMSE over random groups of 4 images and needs an image axis: "
             "store predictions as (member, image, height, width)"
         )
     name, used = uncertainty_of(store, settings.uncertainty)

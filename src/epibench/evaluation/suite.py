@@ -16,7 +16,8 @@ from epibench.likelihoods.categorical import CategoricalPredictive
 from epibench.likelihoods.gaussian import GaussianPredictive
 from epibench.likelihoods.ranking import RankingPredictive
 from epibench.metrics import MetricInfo, StreamingMetric
-from epibench.metrics.prediction_errors import squared_error
+from epibench.metrics.confidence_calibration import PublishedConfidenceCalibration
+from epibench.metrics.prediction_errors import PublishedMeanIoU, squared_error
 from epibench.metrics.ranking import order_key
 from epibench.metrics.sparsification import SparsificationError
 
@@ -52,11 +53,10 @@ class Suite:
     def __init__(self, suite: dict[str, StreamingMetric], settings: SuiteSettings):
         self.metrics = MetricCollection(cast(dict[str, Any], suite), compute_groups=False)
         self.settings = settings
-        self._observe = METRIC_INPUTS[settings.kind]
 
     def inputs_of(self, predictive: Any, target: Tensor, image: Tensor | None) -> MetricInputs:
         """What the metrics may ask for of these pixels, by name; it may be called from several threads."""
-        observed = self._observe(predictive, target, self.settings.uncertainty)
+        observed = METRIC_INPUTS[self.settings.kind](predictive, target, self.settings)
         return observed if image is None else {**observed, "image": image}
 
     def update(self, observed: MetricInputs) -> None:
@@ -67,10 +67,11 @@ class Suite:
         """Every metric by its name in results, (draw,) or (draw, class)."""
         for _, metric in self.metrics.items():  # where nothing was seen, all is NaN
             cast(StreamingMetric, metric).mark_updated()
-        values: dict[str, Tensor] = self.metrics.compute()
+        values: dict[str, Tensor] = {}
         if self.settings.published:
             for _, metric in self.metrics.items():
                 values |= cast(StreamingMetric, metric).as_published()
+        values |= self.metrics.compute()  # with what is published of float32, in the place of the same of float64
         # torchmetrics drops the draw axis of a single draw.
         return {name: value if value.ndim else value[None] for name, value in values.items()}
 
@@ -157,18 +158,27 @@ METRICS: dict[str, dict[str, MakeMetric]] = {
 }
 
 
+# What is added to them where values are given as published, too: float32 needs states of its own.
+PUBLISHED_METRICS: dict[str, dict[str, MakeMetric]] = {
+    "categorical": {
+        "reliability_published": lambda weights, settings: PublishedConfidenceCalibration(10, len(weights)),
+        "miou_published": lambda weights, settings: PublishedMeanIoU(settings.num_classes or 0, len(weights)),
+    }
+}
+
+
 # What is added to them where predictions are depths in metres.
 DEPTH_METRICS: dict[str, MakeMetric] = {"depth": lambda weights, settings: metrics.DepthErrors(len(weights))}
 
 
-def metrics_of(name: str, depth: bool = False) -> dict[str, MakeMetric]:
+def metrics_of(name: str, depth: bool = False, published: bool = False) -> dict[str, MakeMetric]:
     """A set of metrics by its name."""
-    return METRICS[name] | (DEPTH_METRICS if depth else {})
+    return METRICS[name] | (PUBLISHED_METRICS.get(name, {}) if published else {}) | (DEPTH_METRICS if depth else {})
 
 
 def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
     """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member)."""
-    makers = metrics_of(settings.metric_set, settings.depth)
+    makers = metrics_of(settings.metric_set, settings.depth, settings.published)
     suite = {name: make(weights, settings) for name, make in makers.items()}
     return Suite(suite, settings)
 
@@ -179,12 +189,12 @@ def metric_infos() -> dict[str, MetricInfo]:
     for name in METRICS:
         kind = "ranking" if name == "ranking_classes" else name
         settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], False, 1, 1, published=True)
-        for make in metrics_of(name, depth=name == "gaussian").values():
+        for make in metrics_of(name, depth=name == "gaussian", published=True).values():
             infos = {**make(weights, settings).info, **infos}
     return infos
 
 
-def observe_gaussian(predictive: GaussianPredictive, target: Tensor, uncertainty: str) -> MetricInputs:
+def observe_gaussian(predictive: GaussianPredictive, target: Tensor, settings: SuiteSettings) -> MetricInputs:
     """Everything that a metric of Gaussian predictions may ask for, by the name it asks with."""
     return {
         "mean": predictive.mean,
@@ -192,16 +202,16 @@ def observe_gaussian(predictive: GaussianPredictive, target: Tensor, uncertainty
         "std": predictive.variance.sqrt(),
         "member_mean": predictive.member_mean,
         "member_variance": predictive.member_variance,
-        "uncertainty": predictive.uncertainty(cast(Any, uncertainty)),
+        "uncertainty": predictive.uncertainty(cast(Any, settings.uncertainty)),
         "loss": squared_error(predictive.mean, target),
         "target": target,
     }
 
 
-def observe_categorical(predictive: CategoricalPredictive, target: Tensor, uncertainty: str) -> MetricInputs:
+def observe_categorical(predictive: CategoricalPredictive, target: Tensor, settings: SuiteSettings) -> MetricInputs:
     """Everything that a metric of categorical predictions may ask for, by the name it asks with."""
-    scored = predictive.judge(target, cast(Any, uncertainty))
-    return {
+    scored = predictive.judge(target, cast(Any, settings.uncertainty))
+    observed = {
         "confidence": scored.confidence,
         "predicted": scored.predicted,
         "correct": scored.predicted == target,
@@ -211,19 +221,30 @@ def observe_categorical(predictive: CategoricalPredictive, target: Tensor, uncer
         "target_probability": scored.target_probability,
         "target": target,
     }
+    if settings.convention == "gustafsson2020" or settings.published:
+        observed |= observe_published(predictive, target, "published_" if settings.published else "")
+    return observed
 
 
-def observe_ranking(predictive: RankingPredictive, target: Tensor, uncertainty: str) -> MetricInputs:
+def observe_published(predictive: CategoricalPredictive, target: Tensor, prefix: str) -> MetricInputs:
+    """What the published convention takes from probabilities in float32; prefix: of its names."""
+    confidence, predicted = predictive.choose_in_float32()
+    named = {"confidence": confidence, "predicted": predicted, "correct": predicted == target}
+    return {"target": target} | {f"{prefix}{name}": values for name, values in named.items()}
+
+
+def observe_ranking(predictive: RankingPredictive, target: Tensor, settings: SuiteSettings) -> MetricInputs:
     """Everything that a metric of predictions without a distribution may ask for, by the name it asks with."""
     predicted = predictive.predicted
-    observed = {"uncertainty": order_key(predictive.uncertainty(cast(Any, uncertainty))), "target": target}
+    uncertainty = order_key(predictive.uncertainty(cast(Any, settings.uncertainty)))
+    observed = {"uncertainty": uncertainty, "target": target}
     if predicted.is_floating_point():
         return {**observed, "mean": predicted, "loss": squared_error(predicted, target)}
     correct = predicted == target
     return {**observed, "predicted": predicted, "correct": correct, "loss": (~correct).to(torch.float64)}
 
 
-METRIC_INPUTS: dict[str, Callable[[Any, Tensor, str], MetricInputs]] = {
+METRIC_INPUTS: dict[str, Callable[[Any, Tensor, SuiteSettings], MetricInputs]] = {
     "gaussian": observe_gaussian,
     "categorical": observe_categorical,
     "ranking": observe_ranking,

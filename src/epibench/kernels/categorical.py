@@ -141,6 +141,96 @@ def _lerp(start, end, share):
     return tl.where(share < 0.5, tl.fma(share, step, start), tl.fma(-step, 1 - share, end))
 
 
+def in_float32(probs: Tensor) -> Tensor:
+    """What a softmax in float32 would have given of the same logits. probs: (member, class, pixel) float64."""
+    members, classes, pixels = probs.shape
+    single = torch.empty(probs.shape, dtype=torch.float32, device=probs.device)
+    if probs.numel():
+        grid = (triton.cdiv(pixels, PIXELS_OF_MEMBER), members)
+        with launching(probs):
+            _in_float32[grid](
+                probs, single, pixels, classes, *probs.stride(), *single.stride(), PIXELS_OF_MEMBER,
+                enable_fp_fusion=False,
+            )  # fmt: skip
+    return single
+
+
+@triton.jit
+def _in_float32(
+    probs, single, pixels, classes, member_stride, class_stride, pixel_stride,
+    to_member_stride, to_class_stride, to_pixel_stride, BLOCK: tl.constexpr,
+):  # fmt: skip
+    pixel = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    member, there = tl.program_id(1).to(tl.int64), pixel < pixels
+    first = probs + member * member_stride + pixel * pixel_stride
+    to = single + member * to_member_stride + pixel * to_pixel_stride
+    highest = tl.zeros((BLOCK,), tl.float64)
+    at = first
+    for _ in range(classes):
+        highest = tl.maximum(highest, tl.load(at, mask=there, other=1))
+        at += class_stride
+    total = tl.zeros((BLOCK,), tl.float32)
+    at = first
+    for _ in range(classes):
+        total += (tl.load(at, mask=there, other=1) / highest).to(tl.float32)
+        at += class_stride
+    at = first
+    for _ in range(classes):
+        power = (tl.load(at, mask=there, other=1) / highest).to(tl.float32)
+        # A quotient in float64, rounded, is the one that float32 rounds correctly.
+        tl.store(to, (power.to(tl.float64) / total.to(tl.float64)).to(tl.float32), mask=there)
+        at += class_stride
+        to += to_class_stride
+
+
+def choose(probs: Tensor, drawn: DrawnMembers, draws: int) -> tuple[Tensor, Tensor]:
+    """Confidence and predicted class of every draw and pixel, averaged in float32. probs: (member, class, pixel)."""
+    if len(chunks := launches(probs.shape[2], PIXELS_OF_DRAWS)) > 1:
+        parts = [choose(probs[:, :, part], drawn, draws) for part in chunks]
+        confidence, predicted = (torch.cat(each, 1) for each in zip(*parts, strict=True))
+        return confidence, predicted
+    _, classes, pixels = probs.shape
+    confidence = torch.empty((draws, pixels), dtype=torch.float32, device=probs.device)
+    predicted = torch.empty((draws, pixels), dtype=torch.int32, device=probs.device)
+    if predicted.numel():
+        groups, together = drawn.rows.shape
+        probs = probs if probs.stride(2) == 1 else probs.contiguous()
+        with launching(probs):
+            _choose[groups, triton.cdiv(pixels, PIXELS_OF_DRAWS)](
+                probs, *drawn.tables, pixels, classes, probs.stride(0), probs.stride(1),
+                confidence, predicted, together, PIXELS_OF_DRAWS, enable_fp_fusion=False,
+            )  # fmt: skip
+    return confidence, predicted
+
+
+@triton.jit
+def _choose(
+    probs, rows, sizes, members, weights, most, pixels, classes, member_stride, class_stride,
+    confidences, predictions, DRAWS: tl.constexpr, PIXELS: tl.constexpr,
+):  # fmt: skip
+    row, pixel, there = tile_of(rows, pixels, DRAWS, PIXELS)
+    group, draw = tl.program_id(0), tl.arange(0, DRAWS)
+    size = tl.load(sizes + group)
+    confidence = tl.full((DRAWS, PIXELS), -1, tl.float32)
+    predicted = tl.zeros((DRAWS, PIXELS), tl.int32)
+    of_label = probs + pixel
+    for label in range(classes):
+        average = tl.zeros((DRAWS, PIXELS), tl.float32)
+        for number in tl.range(size, loop_unroll_factor=4):
+            at = group * most + number
+            prob = tl.load(of_label + tl.load(members + at).to(tl.int64) * member_stride)[None, :]
+            weight = tl.load(weights + at * DRAWS + draw)[:, None]
+            # Times 1/M in float64, rounded: the quotient by M that float32 rounds correctly.
+            average += (prob.to(tl.float64) * weight).to(tl.float32)
+        higher = average > confidence
+        predicted = tl.where(higher, label, predicted)
+        confidence = tl.where(higher, average, confidence)
+        of_label += class_stride
+    at = row * pixels + pixel[None, :]
+    tl.store(confidences + at, confidence, mask=there)
+    tl.store(predictions + at, predicted, mask=there)
+
+
 def judge(
     probs: Tensor, drawn: DrawnMembers, draws: int, target: Tensor, with_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

@@ -24,11 +24,12 @@ class CategoricalPredictive:
     """Members and the draws that average them; what draws predict is worked out when it is asked for.
 
     member_probs: (member, pixel, class) in float64, classes outermost in memory, so that the pixels of a class lie
-    together; weights: (draw, member), rows sum to 1.
+    together; weights: (draw, member), rows sum to 1; of_logits: members gave logits, not probabilities.
     """
 
     member_probs: Tensor
     weights: Tensor
+    of_logits: bool = True
 
     @cached_property
     def probs(self) -> Tensor:
@@ -63,6 +64,47 @@ class CategoricalPredictive:
         if uncertainty == "mutual_information":
             return judgement._replace(uncertainty=self._without_members_entropy(judgement.uncertainty))
         return judgement
+
+    def choose_in_float32(self) -> tuple[Tensor, Tensor]:
+        """Confidence and predicted class, (draw, pixel), with softmax and averages in float32, as published.
+
+        Members are added one after another, each divided by their number: p = Σ softmax(logits) / M.
+        """
+        if kernels.usable(self.member_probs):
+            from epibench.kernels import categorical as kernel
+            from epibench.kernels.drawn import drawn_members
+
+            probs = self.member_probs.movedim(2, 1)
+            members = kernel.in_float32(probs) if self.of_logits else probs.to(torch.float32)
+            return kernel.choose(members, drawn_members(self.weights), len(self.weights))
+        members = self._members_in_float32()
+        shape = (len(self.weights), members.shape[2])
+        confidence = members.new_empty(shape)
+        predicted = torch.empty(shape, dtype=torch.int64, device=members.device)
+        average = torch.empty_like(members[0])
+        for draw, row in enumerate(self.weights):
+            drawn = row.nonzero().squeeze(1).tolist()
+            number = torch.tensor(len(drawn), dtype=torch.float32, device=members.device)
+            average.zero_()
+            for member in drawn:
+                average.addcdiv_(members[member], number)
+            torch.max(average, 0, out=(confidence[draw], predicted[draw]))
+        return confidence, predicted
+
+    def _members_in_float32(self) -> Tensor:
+        """What a softmax in float32 gives, or the given probabilities in float32, (member, class, pixel).
+
+        p / max p is exp(logit − largest logit) to float64, of which a softmax takes sums and quotients. Rounded p would
+        be 1 less often: 1/(1 + s) rounds to 1 for s < 2⁻²⁵, the sum 1 + s for s ≤ 2⁻²⁴.
+        """
+        members = self.member_probs.movedim(2, 1)
+        if not self.of_logits:
+            return members.to(torch.float32)
+        single = torch.empty(members.shape, dtype=torch.float32, device=members.device)
+        for probs, result in zip(members, single, strict=True):
+            powers = (probs / probs.amax(0)).to(torch.float32)
+            torch.div(powers, _sum_in_order(powers[None])[0], out=result)
+        return single
 
     def _without_members_entropy(self, total: Tensor) -> Tensor:
         epistemic = (total - self.weights @ entropy(self.member_probs)).clamp_(min=0)
@@ -101,7 +143,7 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> CategoricalPredic
         torch.sub(values, values.amax(1, keepdim=True).to(torch.float64), out=probs)
         _in_place("exp", probs)
         probs /= _sum_in_order(probs)[:, None] if probs.is_cuda else probs.sum(1, keepdim=True)
-    return CategoricalPredictive(probs.movedim(1, 2), weights.to(probs.device, torch.float64))
+    return CategoricalPredictive(probs.movedim(1, 2), weights.to(probs.device, torch.float64), "logits" in outputs)
 
 
 def _judge_by_kernel(member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool) -> Judgement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -80,7 +80,9 @@ class ConfidenceCalibration(_OfConfidence):
     """
 
     info = describe(ECE, as_published(ECE), ECE_PER_CLASS)
-    curve_plot = CurvePlot(("accuracy",), "confidence", "accuracy", x="confidence", diagonal=True)
+    curve_plot: ClassVar[CurvePlot | None] = CurvePlot(
+        ("accuracy",), "confidence", "accuracy", x="confidence", diagonal=True
+    )
     settings = ("num_draws", "bins", "num_classes", "convention")
     bin_counts: Tensor
     bin_correct: Tensor
@@ -150,6 +152,28 @@ class ConfidenceCalibration(_OfConfidence):
         if convention == "pooled":
             bins[:, -1] += table[:, -1]
         return bins
+
+
+class PublishedConfidenceCalibration(ConfidenceCalibration):
+    """`ece_gustafsson2020` beside metrics of another convention, of probabilities averaged in float32."""
+
+    info = describe(as_published(ECE))
+    curve_plot = None
+
+    def __init__(self, bins: int = 10, num_draws: int | None = None, **kwargs: Any) -> None:
+        super().__init__(bins, num_draws, convention="gustafsson2020", **kwargs)
+
+    def update(self, published_confidence: Array, published_correct: Array) -> None:  # type: ignore[override]
+        """Add pixels by their confidence and whether it is right, each (draw, …) with `num_draws`, otherwise (…)."""
+        super().update(confidence=published_confidence, correct=published_correct)
+
+    def compute(self) -> dict[str, Tensor]:
+        """One value per draw."""
+        return self._published()
+
+    def curves(self) -> dict[str, Tensor]:
+        """None: the reliability curve is that of the other convention."""
+        return {}
 
 
 class AdaptiveConfidenceCalibration(_OfConfidence):

@@ -10,14 +10,21 @@ from torch import Tensor
 from epibench.conventions import Convention, check_convention
 from epibench.metrics.checks import check_finite, check_numbers, same_pixels
 from epibench.metrics.class_metric import ClassMetric
-from epibench.metrics.info import MetricInfo, as_published, describe
+from epibench.metrics.info import MetricInfo, as_published, companion, describe
 from epibench.metrics.ranking import accumulate
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, value_of
 
-GROUP_OF_IMAGES = 4
+GROUP_OF_IMAGES, SHUFFLES = 4, 100
 
 
 RMSE = MetricInfo("rmse", "RMSE", "Root mean squared error of the predicted mean.", "lower", "Accuracy", in_unit=True)
+RMSE_SPREAD = companion(RMSE, "spread", "spread", "The standard deviation over 100 random groupings of the images.")
+RMSE_SPREAD_AS_PUBLISHED = companion(
+    RMSE,
+    "spread_gustafsson2020",
+    "spread as published",
+    "Its standard deviation over 100 random groupings of the images.",
+)
 MIOU = MetricInfo("miou", "mIoU", "Intersection over union, mean over the classes.", "higher", "Accuracy")
 MAE = MetricInfo("mae", "MAE", "Mean absolute error of the predicted mean.", "lower", "Accuracy", in_unit=True)
 
@@ -60,16 +67,17 @@ class RootMeanSquaredError(_MeanError):
 
 
 class GroupedRootMeanSquaredError(StreamingMetric):
-    """`rmse` from groups of 4 consecutive images: under `gustafsson2020` the mean of their RMSEs, otherwise of all.
+    """`rmse` under `gustafsson2020`: the mean of the RMSEs of groups of 4 images, averaged over 100 random groupings.
 
-    `update(mean, target, image)` with the index of each pixel's image. Groups without a valid pixel do not count.
+    `update(mean, target, image)` with the index of each pixel's image. Images without a valid pixel do not count.
+    `rmse_spread` is the standard deviation over the groupings. Under `pooled`, `rmse` is the error of all pixels.
     """
 
     higher_is_better = False
-    info = describe(RMSE, as_published(RMSE))
+    info = describe(RMSE, RMSE_SPREAD, as_published(RMSE), RMSE_SPREAD_AS_PUBLISHED)
     settings = ("num_draws", "num_images", "convention")
-    group_squared_error: Tensor
-    group_count: Tensor
+    image_squared_error: Tensor
+    image_count: Tensor
 
     def __init__(
         self,
@@ -82,9 +90,8 @@ class GroupedRootMeanSquaredError(StreamingMetric):
         super().__init__(num_draws, **kwargs)
         self.num_images = num_images
         self.convention = check_convention(convention)
-        groups = -(-num_images // GROUP_OF_IMAGES)
-        self.add_sums("group_squared_error", groups)
-        self.add_counts("group_count", groups)
+        self.add_sums("image_squared_error", num_images)
+        self.add_counts("image_count", num_images)
 
     def update(self, mean: Array, target: Array, image: Array) -> None:
         """Add pixels. mean: (draw, …) with `num_draws`, otherwise (…); target and image: (…)."""
@@ -92,23 +99,39 @@ class GroupedRootMeanSquaredError(StreamingMetric):
         same_pixels(mean=means, target=targets, image=images)
         check_finite(mean=means, target=targets)
         check_numbers(images, self.num_images, "image")
-        each_row(self._add, means, targets, images.to(torch.int64) // GROUP_OF_IMAGES)
+        each_row(self._add, means, targets, images.to(torch.int64))
 
-    def _add(self, rows: slice, mean: Tensor, target: Tensor, group: Tensor) -> None:
+    def _add(self, rows: slice, mean: Tensor, target: Tensor, image: Tensor) -> None:
         error = squared_error(mean, target)
-        accumulate(group.expand_as(error), (self.group_squared_error[rows], error), (self.group_count[rows], None))
+        accumulate(image.expand_as(error), (self.image_squared_error[rows], error), (self.image_count[rows], None))
 
     def compute(self) -> dict[str, Tensor]:
-        """The error in the target's unit, one value per draw."""
+        """The error in the target's unit and, under `gustafsson2020`, its spread, one value per draw."""
         if self.convention == "gustafsson2020":
-            return {"rmse": self._of_groups()}
-        return {"rmse": self.result((self.group_squared_error.sum(1) / self.group_count.sum(1)).sqrt())}
+            return self._of_groups("rmse", "rmse_spread")
+        return {"rmse": self.result((self.image_squared_error.sum(1) / self.image_count.sum(1)).sqrt())}
 
     def _published(self) -> dict[str, Tensor]:
-        return {"rmse_gustafsson2020": self._of_groups()}
+        return self._of_groups("rmse_gustafsson2020", "rmse_spread_gustafsson2020")
 
-    def _of_groups(self) -> Tensor:
-        return self.result((self.group_squared_error / self.group_count).sqrt().nanmean(1))
+    def _of_groups(self, mean: str, spread: str) -> dict[str, Tensor]:
+        used = self.image_count[0].nonzero().squeeze(1)  # the pixels are the same in every draw
+        if not len(used):
+            nothing = torch.full_like(self.image_squared_error[:, 0], torch.nan)
+            return {mean: self.result(nothing), spread: self.result(nothing)}
+        errors, counts = self.image_squared_error[:, used], self.image_count[:1, used].to(torch.float64)
+        values = []
+        for seed in range(SHUFFLES):
+            order = torch.randperm(len(used), generator=torch.Generator().manual_seed(seed)).to(self.device)
+            values.append((_group_sums(errors[:, order]) / _group_sums(counts[:, order])).sqrt().mean(1))
+        deviation, average = torch.std_mean(torch.stack(values, 1), dim=1, correction=0)
+        return {mean: self.result(average), spread: self.result(deviation)}
+
+
+def _group_sums(of_images: Tensor) -> Tensor:
+    """Sums over groups of consecutive images, of which the last may be smaller: (draw, group)."""
+    short = -of_images.shape[1] % GROUP_OF_IMAGES
+    return torch.nn.functional.pad(of_images, (0, short)).view(len(of_images), -1, GROUP_OF_IMAGES).sum(2)
 
 
 class MeanAbsoluteError(_MeanError):
@@ -215,6 +238,23 @@ class MeanIoU(ClassMetric):
     def _miou(self, iou: Tensor, total: Tensor, convention: Convention) -> Tensor:
         mean = iou.nan_to_num().mean(1) if convention == "gustafsson2020" else iou.nanmean(1)
         return self.result(torch.where(total > 0, mean, torch.nan))
+
+
+class PublishedMeanIoU(MeanIoU):
+    """`miou_gustafsson2020` beside metrics of another convention, of probabilities averaged in float32."""
+
+    info = describe(as_published(MIOU))
+
+    def __init__(self, num_classes: int, num_draws: int | None = None, **kwargs: Any) -> None:
+        super().__init__(num_classes, num_draws, convention="gustafsson2020", **kwargs)
+
+    def update(self, published_predicted: Array, target: Array) -> None:  # type: ignore[override]
+        """Add pixels by their predicted class, (draw, …) with `num_draws`, otherwise (…); target: (…)."""
+        super().update(target=target, predicted=published_predicted)
+
+    def compute(self) -> dict[str, Tensor]:
+        """One value per draw."""
+        return self._published()
 
 
 def squared_error(mean: Tensor, target: Tensor) -> Tensor:

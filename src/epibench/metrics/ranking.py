@@ -146,11 +146,11 @@ def cut_at(ranks: Tensor, counts: Tensor) -> Cut:
     return cut._replace(inside=ranks - cut.before(cumulative))
 
 
-def sorting(keys: Tensor, *, stable: bool = False) -> Tensor:
-    """The order that sorts the keys (pixel,); equal keys in input order if `stable`."""
+def sorting(keys: Tensor) -> Tensor:
+    """The order that sorts the keys (pixel,); equal keys in any order."""
     if keys.is_cuda:
-        return torch.argsort(keys, stable=stable)
-    return torch.from_numpy(np.argsort(keys.numpy(), kind="stable" if stable else None))  # twice as fast as torch's
+        return torch.argsort(keys)
+    return torch.from_numpy(np.argsort(keys.numpy()))  # twice as fast as torch's
 
 
 def sum_of_first(ranks: Tensor, keys: Tensor, values: Tensor, *, tied: bool = True) -> Tensor:

@@ -155,7 +155,6 @@ class Sparsification(StreamingMetric):
         return torch.where((total == 0) & (number > 0), torch.zeros_like(noise), noise)
 
     def _published(self) -> dict[str, Tensor]:
-        """The published area; of pixels that were binned, ties count with their mean."""
         return {f"{self._name}_gustafsson2020": self.result(self._curves("gustafsson2020").area())}
 
     @property
@@ -270,8 +269,8 @@ def exact_curves(keys: Tensor, losses: Tensor, error: SparsificationError, conve
 
     def sums(draw: int) -> tuple[Tensor, Tensor]:
         key, value = keys[draw].contiguous(), losses[draw].to(torch.float64).contiguous()
-        order = ranking.sorting(key, stable=convention == "gustafsson2020")
-        ranked = ranking.sum_of_first(kept[draw], key[order], value[order], tied=convention == "pooled")
+        order = ranking.sorting(key)
+        ranked = ranking.sum_of_first(kept[draw], key[order], value[order])
         value = value[ranking.sorting(value)]
         return ranked, ranking.sum_of_first(kept[draw], value, value, tied=False)
 
@@ -292,7 +291,7 @@ def binned_curves(
     counts, losses, squares = (table.flip(1) for table in by_uncertainty) if inverted else by_uncertainty
     kept = kept_pixels(counts.sum(1), convention)
     cut = ranking.cut_at(kept, counts)
-    tied = convention == "pooled" and not inverted  # the first bin holds zeros alone
+    tied = not inverted  # the first bin holds zeros alone
     sums = ranking.sum_in_any_order(cut, losses, squares, zeros_are_tied=tied)
     oracle_cut = ranking.cut_at(kept, histograms.loss_counts)
     oracle_sums = ranking.sum_of_keys(oracle_cut, histograms.loss_losses, histograms.edges)
