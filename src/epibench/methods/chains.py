@@ -137,7 +137,7 @@ class Chains(Method):
 
         def pace(step: int, total: int) -> Pace:
             warm_up = total // self.num_epochs * self.warm_up_epochs
-            if self.warm_up_epochs and step <= warm_up:
+            if 0 < step <= warm_up:
                 return Pace(warming(step, warm_up).rate, 0.0)
             rate, temperature = sampling(step - warm_up, total - warm_up)
             return Pace(rate, temperature * self.temperature)
@@ -145,8 +145,9 @@ class Chains(Method):
         return pace
 
     def stack(self, training: StackedTraining) -> StackedTraining:
-        """On toy problems the poly decay counts steps as published: T has one step more than the epochs."""
-        return training if self.warm_up_epochs else training.count_full_batches(extra=1)
+        """On toy problems the poly decay counts steps as published: T is one more than for other methods."""
+        published = type(self).sampling_schedule is Chains.sampling_schedule and not self.warm_up_epochs
+        return training.count_steps_as_published(extra=1) if published else training
 
     @property
     def keep(self) -> tuple[int, ...]:

@@ -42,10 +42,6 @@ class Cyclical(Chains):
         pace, epochs = cyclical(self.learning_rate, self.num_cycles, self.exploration), self.cycle * self.num_cycles
         return lambda step, total: pace(step, total // self.sampling_epochs * epochs)
 
-    def stack(self, training: StackedTraining) -> StackedTraining:
-        """Cycles count every step."""
-        return training
-
     @property
     def sampling_keep(self) -> tuple[int, ...]:
         """As many of each cycle as there is room for, evenly spread over the part that samples."""

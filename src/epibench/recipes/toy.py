@@ -163,9 +163,14 @@ def dropout_rates(base: ToyRecipe, *rates: float) -> ToyRecipe:
         )
         for rate in rates
     }
-    about = f"MC-dropout (Adam) at rates {', '.join(map(str, rates))}"
     return base.changed(
-        {}, name=f"{base.name}-dropout", about=about, minutes=2, methods=tuple(variants), variants=variants
+        {},
+        name=f"{base.name}-dropout",
+        about=f"MC-dropout (Adam) at rates {', '.join(map(str, rates))}",
+        minutes=2,
+        methods=tuple(variants),
+        variants=variants,
+        members=base.mc_dropout.draw_sizes(base.members),
     )
 
 

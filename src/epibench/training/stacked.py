@@ -112,12 +112,14 @@ class StackedTraining(TrainingPlan):
         """Batches of an epoch; the last one may be smaller."""
         return -(-len(self.data.target) // self.batch_size)
 
-    def count_full_batches(self, extra: int = 0) -> StackedTraining:
-        """Count steps as the published toy code does: an epoch of N points has t = 0 … ⌊N/batch⌋ − 1.
+    def count_steps_as_published(self, extra: int = 0) -> StackedTraining:
+        """Give the schedule t and T of the published toy code, which count full batches alone.
 
-        A smaller last batch repeats the next t: t = epoch·⌊N/batch⌋ + batch number, T = epochs·⌊N/batch⌋ + extra.
+        t = epoch·⌊N/batch⌋ + batch, both counted from 0; T = epochs·⌊N/batch⌋ + extra. So a smaller last batch has
+        the same t as the first batch of the next epoch.
         """
-        steps, full, schedule = self.steps_per_epoch, max(1, len(self.data.target) // self.batch_size), self.schedule
+        schedule, steps = self.schedule, self.steps_per_epoch
+        full = max(1, len(self.data.target) // self.batch_size)
 
         def pace(step: int, total: int) -> Pace:
             epoch, batch = divmod(step - 1, steps)
