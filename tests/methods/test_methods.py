@@ -473,13 +473,13 @@ class TestPaper:
         recipe = small("toy-regression")
         toy = toy_problem(recipe)
         precisions = {name: stacked_training(recipe, toy, make_method(name)).prior_precision for name in METHODS}
-        assert precisions == {**dict.fromkeys(METHODS, 1.0), "ml": 0.0}
+        assert precisions == {**dict.fromkeys(METHODS, 1.0), "ml": 0.0, "mc_dropout": 0.8}
 
     @every_method
     def test_the_prior_has_the_scale_of_the_problem(self, name: str) -> None:
         recipe = small("toy-regression", "prior_scale=0.5")
         training = stacked_training(recipe, toy_problem(recipe), make_method(name))
-        assert training.prior_precision == (0.0 if name == "ml" else 4.0)
+        assert training.prior_precision == {"ml": 0.0, "mc_dropout": 0.8 * 4.0}.get(name, 4.0)
 
 
 class TestDropoutPool:

@@ -44,7 +44,7 @@ def training_of(method: Method, problem: Problem) -> StackedTraining:
         network=problem.network,
         objective=OBJECTIVES[problem.kind],
         data=problem.data,
-        prior_precision=1 / problem.prior_scale**2 if method.prior else 0.0,
+        prior_precision=(1 - method.dropout) / problem.prior_scale**2 if method.prior else 0.0,
     )
     return method.stack(plain)
 

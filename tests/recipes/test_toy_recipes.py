@@ -1,11 +1,13 @@
 """The recipes hold what the paper fixes (facts in its Appendix B), one for each figure."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from epibench.errors import InputError
+from epibench.members.draws import make_draws
 from epibench.recipes import RECIPES, find_recipe
 from epibench.recipes.toy import ToyRecipe
 
@@ -46,7 +48,7 @@ def test_chains_are_as_many_as_the_published_scripts_read() -> None:
 def test_ensembles_from_one_start_differ_in_nothing_else(base: str) -> None:
     recipe = RECIPES[f"{base}-fixed"]
     plain, fixed = (recipe.method(name) for name in recipe.methods)
-    assert plain == RECIPES[base].method("ensemble")
+    assert plain == RECIPES[base].method("ensemble").model_copy(update={"num_sets": {}})
     assert fixed == plain.model_copy(update={"same_start": True})
     assert (plain.one_start, fixed.one_start) == (False, True)
 
@@ -87,6 +89,25 @@ def test_dropout_rates() -> None:
         recipe = RECIPES[f"{name}-dropout"]
         assert [recipe.method(each).rate for each in recipe.methods] == rates  # type: ignore[attr-defined]
         assert [recipe.label(each) for each in recipe.methods] == [f"MC-dropout, p = {rate}" for rate in rates]
+
+
+@pytest.mark.parametrize("figure", ["", "-sgd", "-momentum", "-dropout"])
+@pytest.mark.parametrize(("problem", "largest"), [("toy-regression", 256), ("toy-classification", 128)])
+def test_dropout_passes_are_repeated_three_times_up_to_the_published_m(problem: str, largest: int, figure: str) -> None:
+    recipe = RECIPES[problem + figure]
+    method = recipe.method(next(name for name in recipe.methods if name.startswith("mc_dropout")))
+    assert (method.passes, method.draw_sizes(recipe.members)[-1]) == ((largest, 3), largest)
+
+
+@pytest.mark.parametrize("figure", ["", "-sgd", "-momentum"])
+@pytest.mark.parametrize(("problem", "most"), [("toy-regression", 128), ("toy-classification", 20)])
+def test_ensembles_have_as_many_disjoint_sets_as_published(problem: str, most: int, figure: str) -> None:
+    recipe = RECIPES[problem + figure]
+    table = recipe.ensemble.members(range(recipe.ensemble.num_trained))
+    limit = partial(recipe.ensemble.max_draws, default=recipe.draws)
+    draws = make_draws(len(table.members), recipe.members, plan=table.plan, max_draws=limit)
+    counts = [len(draws.of_size(size)) for size in recipe.members]
+    assert counts == [min(most, 1024 // size) for size in (8, 16, 32, 64, 128, 256)]
 
 
 def test_an_unknown_recipe_is_refused_with_the_nearest() -> None:

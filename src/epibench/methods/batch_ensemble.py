@@ -28,7 +28,7 @@ class BatchEnsemble(Optimised):
 
     name: ClassVar[str] = "batch_ensemble"
     label: ClassVar[str] = "BatchEnsemble"
-    bounded: ClassVar[bool] = True
+    pool_option: ClassVar[str | None] = "num_members"
     only_images: ClassVar[str | None] = (
         "the stacked networks of toy problems are trained with gradients of plain layers, and share nothing"
     )

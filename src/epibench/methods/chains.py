@@ -16,6 +16,8 @@ from epibench.training.state import Weights
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from epibench.training.stacked import StackedTraining
+
 
 @dataclass(frozen=True)
 class WarmedUp:
@@ -64,6 +66,8 @@ class Chains(Method):
     """
 
     samples: ClassVar[bool] = True
+    version: ClassVar[str] = "2"
+    pool_option: ClassVar[str | None] = "num_snapshots"
 
     num_chains: Annotated[int, AFTER_TRAINING] = Field(6, ge=1)
     num_epochs: int = Field(256 * 150, ge=1)
@@ -133,12 +137,17 @@ class Chains(Method):
 
         def pace(step: int, total: int) -> Pace:
             warm_up = total // self.num_epochs * self.warm_up_epochs
-            if step <= warm_up:
+            if 0 < step <= warm_up:
                 return Pace(warming(step, warm_up).rate, 0.0)
             rate, temperature = sampling(step - warm_up, total - warm_up)
             return Pace(rate, temperature * self.temperature)
 
         return pace
+
+    def stack(self, training: StackedTraining) -> StackedTraining:
+        """On toy problems the poly decay counts steps as published: T is one more than for other methods."""
+        published = type(self).sampling_schedule is Chains.sampling_schedule and not self.warm_up_epochs
+        return training.count_steps_as_published(extra=1) if published else training
 
     @property
     def keep(self) -> tuple[int, ...]:

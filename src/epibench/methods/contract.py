@@ -106,7 +106,7 @@ class Method(BaseModel, ABC):
     samples: ClassVar[bool] = False  # whether it samples the posterior, which takes a prior on every parameter
     version: ClassVar[str] = "1"  # raised when its code comes to train or fit other weights
     single: ClassVar[bool] = False  # whether its members never predict together: only M = 1 makes sense
-    bounded: ClassVar[bool] = False  # whether M that are too large for it are left out, instead of being refused
+    pool_option: ClassVar[str | None] = None  # the option that raises the largest M of a draw
     of_last_layers: ClassVar[bool] = False  # whether it fits something to the last layers of networks
     only_images: ClassVar[str | None] = None  # why it is not for toy problems, if it is not
 
@@ -212,10 +212,8 @@ class Method(BaseModel, ABC):
         return self.num_trained * of_network if self.plan in ("random", "disjoint") else of_network
 
     def draw_sizes(self, asked: Sequence[int]) -> tuple[int, ...]:
-        """Of the sizes M that a recipe asks for, those that are drawn from its pool."""
-        if self.single:
-            return (1,)
-        return tuple(size for size in asked if not self.bounded or size <= self.largest_draw)
+        """The requested sizes M that its pool can draw."""
+        return (1,) if self.single else tuple(size for size in asked if size <= self.largest_draw)
 
     def members(self, networks: Sequence[int]) -> MemberTable:
         """Every member of these trained networks: their kept weights, and the passes of each."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from epibench.methods.contract import AFTER_TRAINING
 from epibench.methods.optimised import Optimised
@@ -14,15 +14,16 @@ from epibench.plans import Plan
 class Ensemble(Optimised):
     """Each member is a network of its own; draws are sets of networks, by default sets that share none.
 
-    num_sets: at most so many sets of a size M, where it differs from the recipe's `draws`.
+    num_sets: the largest number of sets of each M, or of the M it names; elsewhere the recipe's `draws`.
     """
 
     name: ClassVar[str] = "ensemble"
     label: ClassVar[str] = "Ensembling"
+    pool_option: ClassVar[str | None] = "num_members"
 
     num_members: Annotated[int, AFTER_TRAINING] = Field(1024, ge=1)
     sets: Annotated[Literal["disjoint", "random"], AFTER_TRAINING] = "disjoint"
-    num_sets: Annotated[dict[int, Annotated[int, Field(ge=1)]], AFTER_TRAINING] = Field({})
+    num_sets: Annotated[PositiveInt | dict[int, PositiveInt], AFTER_TRAINING] = Field({})
 
     @property
     def num_trained(self) -> int:
@@ -35,5 +36,5 @@ class Ensemble(Optimised):
         return self.sets
 
     def max_draws(self, size: int, default: int) -> int:
-        """As the option says for this size."""
-        return self.num_sets.get(size, default)
+        """The option's limit for this size, or the default."""
+        return self.num_sets if isinstance(self.num_sets, int) else self.num_sets.get(size, default)

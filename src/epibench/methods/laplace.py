@@ -26,6 +26,7 @@ class Laplace(Optimised):
 
     name: ClassVar[str] = "laplace"
     label: ClassVar[str] = "Last-layer Laplace"
+    pool_option: ClassVar[str | None] = "num_samples"
     of_last_layers: ClassVar[bool] = True
 
     of: str = "ensemble"

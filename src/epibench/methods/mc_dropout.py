@@ -16,6 +16,7 @@ class MCDropout(Optimised):
 
     name: ClassVar[str] = "mc_dropout"
     label: ClassVar[str] = "MC-dropout"
+    pool_option: ClassVar[str | None] = "num_passes"
 
     num_epochs: int = Field(300, ge=1)
     num_networks: Annotated[int, AFTER_TRAINING] = Field(10, ge=1)

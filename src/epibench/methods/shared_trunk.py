@@ -34,6 +34,7 @@ class SharedTrunk(Optimised):
 
     name: ClassVar[str] = "shared_trunk"
     label: ClassVar[str] = "Shared trunk"
+    pool_option: ClassVar[str | None] = "num_heads"
 
     num_trunks: Annotated[int, AFTER_TRAINING] = Field(10, ge=1)
     num_heads: int = Field(256, ge=1)
@@ -100,7 +101,7 @@ class SharedTrunk(Optimised):
         """The same with members of a trunk side by side."""
         from epibench.training.stacked import Tied
 
-        network = training.network
+        training, network = super().stack(training), training.network
         tied = Tied(self.num_heads, self.shared_stages(network.layer_names), self.frozen)
         return replace(training, network=replace(network, heads=self.num_heads * network.heads), tied=tied)
 

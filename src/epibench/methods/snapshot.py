@@ -23,7 +23,7 @@ class Snapshot(WithOptimiser):
 
     name: ClassVar[str] = "snapshot"
     label: ClassVar[str] = "Snapshot ensemble"
-    bounded: ClassVar[bool] = True
+    pool_option: ClassVar[str | None] = "num_cycles"
 
     num_networks: Annotated[int, AFTER_TRAINING] = Field(10, ge=1)
     num_cycles: int = Field(5, ge=1)

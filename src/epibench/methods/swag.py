@@ -136,6 +136,7 @@ class SWAG(SWA):
     name: ClassVar[str] = "swag"
     label: ClassVar[str] = "SWAG"
     single: ClassVar[bool] = False
+    pool_option: ClassVar[str | None] = "num_samples"
 
     num_samples: Annotated[int, AFTER_TRAINING] = Field(256, ge=1)
     scale: Annotated[float, AFTER_TRAINING] = Field(1.0, ge=0, le=1e6)

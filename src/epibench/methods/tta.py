@@ -22,7 +22,7 @@ class TTA(Method):
 
     name: ClassVar[str] = "tta"
     label: ClassVar[str] = "Test-time augmentation"
-    bounded: ClassVar[bool] = True
+    pool_option: ClassVar[str | None] = "views"
     only_images: ClassVar[str | None] = "the points of toy problems have no mirror image"
 
     of: str = "ensemble"

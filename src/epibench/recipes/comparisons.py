@@ -161,7 +161,12 @@ def folder_segmentation_methods_small() -> DenseRecipe:
 def toy_methods(base: ToyRecipe) -> ToyRecipe:
     """KL to the reference for every method that can be used on points."""
     return base.changed(
-        {"snapshot": {"num_cycles": 16, "num_epochs": 600}, "pruned": {"num_epochs": 30}},
+        {
+            "ensemble": {"num_sets": {}},
+            "mc_dropout": {"num_passes": 256},
+            "snapshot": {"num_cycles": 16, "num_epochs": 600},
+            "pruned": {"num_epochs": 30},
+        },
         name=f"{base.name}-methods",
         about="KL to NUTS over M: the methods of the field beside ensembling, MC-dropout and SGHMC",
         methods=ON_POINTS,

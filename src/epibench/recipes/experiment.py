@@ -170,21 +170,35 @@ class Recipe(Options):
             if name in self.variants and self.variants[name].method not in METHODS:
                 check_method(name, method)
             self.check_source(name)
-            if method.only_images is None or self.on_images:
-                self.check_members(name)
+        self.check_members()
         return self
 
-    def check_members(self, name: str) -> None:
-        """Refuse sizes M that a method cannot have."""
+    def check_members(self) -> None:
+        """Refuse sizes M that no method can draw, and methods that can draw none of the sizes."""
+        methods = {name: self.method(name) for name in self.methods}
+        most = {
+            name: method.largest_draw
+            for name, method in methods.items()
+            if not method.single and (method.only_images is None or self.on_images)
+        }
+        for name in most:
+            if not methods[name].draw_sizes(self.members):
+                raise ValueError(f"members: M = {min(self.members)} is impossible: {self.largest_draw(name)}")
+        largest = max(most, key=most.__getitem__, default=None)
+        if largest is not None and max(self.members) > most[largest]:
+            raise ValueError(f"members: M = {max(self.members)} is impossible: {self.largest_draw(largest)}")
+
+    def left_out(self, name: str) -> list[str]:
+        """A note on the sizes M that are too large for a method, if there are any."""
         method = self.method(name)
-        sizes, most = method.draw_sizes(self.members), method.largest_draw
-        if not sizes:
-            raise ValueError(f"members: {name} has at most M = {most}, and none is that small; give a smaller one")
-        if max(sizes) > most:
-            raise ValueError(
-                f"members: M = {max(sizes)} is impossible, the pool of {name} has {most} members to draw from; give "
-                f"smaller M, or more networks or samples of {name}"
-            )
+        sizes = [str(size) for size in self.members if size > method.largest_draw]
+        return [f"M = {', '.join(sizes)} left out: {self.largest_draw(name)}"] if sizes and not method.single else []
+
+    def largest_draw(self, name: str) -> str:
+        """The limit of M for a method, with the setting that raises it."""
+        method = self.method(name)
+        option = f" ({self.setting(name, method.pool_option)})" if method.pool_option else ""
+        return f"a draw of {name} has at most {method.largest_draw} members{option}"
 
     def changed(self, options: Mapping[str, Mapping[str, Any]], **values: Any) -> Self:
         """The same with other values, and with other options of its parts, by their names; nothing is validated."""
@@ -286,7 +300,7 @@ def fixed_start(base: AnyRecipe, **values: Any) -> AnyRecipe:
     """Ensembling beside ensembles whose networks all start from one initialisation, which the authors tried too."""
     fixed = Variant(method="ensemble", label="Ensembling, one start", options={"same_start": True})
     return base.changed(
-        {},
+        {"ensemble": {"num_sets": {}}},
         name=f"{base.name}-fixed",
         about="Ensembling from different initial weights, and from the same ones: does it need different starts?",
         methods=("ensemble", "ensemble_fixed"),

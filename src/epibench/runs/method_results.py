@@ -47,5 +47,5 @@ def method_facts(recipe: Recipe, name: str, num_networks: int, pool: Pool, notes
         num_members=pool.num_members,
         num_groups=None if pool.group is None else len(set(pool.group)),
         plan=pool.plan,
-        notes=[*own, *notes],
+        notes=[*own, *recipe.left_out(name), *notes],
     )

@@ -133,6 +133,9 @@ def merge(run: Run) -> RunResults:
 def begin(run: Run, steps: Sequence[RunStep]) -> Experiment:
     """Check what these steps need, take the folder, and prepare the data."""
     experiment = experiment_of(run)
+    for name in run.recipe.methods:
+        for note in run.recipe.left_out(name):
+            run.reporter.say(f"{name}: {note}")
     for check in experiment.checks():
         if check.step is None or check.step in steps:
             check.ask()

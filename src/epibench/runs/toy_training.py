@@ -36,7 +36,8 @@ def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> Stac
         network=toy_network(recipe, toy, kind),
         objective=OBJECTIVES[kind],
         data=Points(toy.train.inputs, toy.train.target),
-        prior_precision=1 / recipe.prior_scale**2 if method.prior else 0.0,
+        # The published code multiplies the prior term by the probability that dropout keeps a unit.
+        prior_precision=(1 - method.dropout) / recipe.prior_scale**2 if method.prior else 0.0,
         drop_diverged=method.diverged == "drop",
     )
     return method.stack(plain)

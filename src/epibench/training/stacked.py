@@ -20,7 +20,7 @@ from epibench.data.batch import Points
 from epibench.likelihoods import categorical, gaussian
 from epibench.networks.mlp import StackedMLP
 from epibench.parallel import in_threads
-from epibench.training.rules import Step, decay
+from epibench.training.rules import Pace, Step, decay
 from epibench.training.state import DivergedError, TrainingCallbacks, TrainingPlan, TrainingState
 
 BLOCK = 256  # networks of a block: what they compute at once fits into the cache
@@ -111,6 +111,21 @@ class StackedTraining(TrainingPlan):
     def steps_per_epoch(self) -> int:
         """Batches of an epoch; the last one may be smaller."""
         return -(-len(self.data.target) // self.batch_size)
+
+    def count_steps_as_published(self, extra: int = 0) -> StackedTraining:
+        """Give the schedule t and T of the published toy code, which count full batches alone.
+
+        t = epoch·⌊N/batch⌋ + batch, both counted from 0; T = epochs·⌊N/batch⌋ + extra. So a smaller last batch has
+        the same t as the first batch of the next epoch.
+        """
+        schedule, steps = self.schedule, self.steps_per_epoch
+        full = max(1, len(self.data.target) // self.batch_size)
+
+        def pace(step: int, total: int) -> Pace:
+            epoch, batch = divmod(step - 1, steps)
+            return schedule(epoch * full + batch, total // steps * full + extra)
+
+        return replace(self, schedule=pace)
 
     @property
     def last_epoch(self) -> int:
