@@ -226,6 +226,19 @@ def test_a_reference_that_does_not_fit_is_refused_before_anything_is_written(set
     assert not (tmp_path / "run").exists()
 
 
+def test_sizes_that_a_method_cannot_draw_are_named_before_training(tmp_path: Path) -> None:
+    reporter, recipe = Silent(), small("toy-regression", 'methods=["ensemble", "mc_dropout"]', "members=[2,8]")
+    begin(Run(recipe, RunFolder(tmp_path / "run"), Machine.of(torch.device("cpu"), 1), reporter), STEPS)
+    told = "mc_dropout: M = 8 left out: a draw has at most 4 members (mc_dropout.num_passes)."
+    assert reporter.said == [told]
+
+
+def test_results_note_sizes_that_a_method_cannot_draw(tmp_path: Path) -> None:
+    recipe = small("toy-regression", 'methods=["ensemble", "mc_dropout"]', "members=[2,8]")
+    facts = carry_out(recipe, tmp_path / "run")["methods"]
+    assert facts["mc_dropout"]["notes"] == recipe.left_out("mc_dropout") != []
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"no zip"])
 def test_a_damaged_reference_is_refused_before_anything_is_written(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "reference.npz").write_bytes(content)
