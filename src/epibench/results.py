@@ -263,13 +263,20 @@ class DomainFacts(Part):
     notes: list[Text] = []
 
 
-class ReferenceFacts(Part):
-    """The reference that KLs are to; floor: the KL between its halves, by convention, direction and region."""
+class ReferenceFacts(GrownPart):
+    """The reference that KLs are to.
+
+    floor: the KL between its halves, by convention, direction and region; null: infinite or unknown. converged: null:
+    unknown; convergence: the same in words, with its numbers.
+    """
 
     path: Text | None
     about: Plain
     floor: dict[str, dict[str, dict[str, Number]]]
     notes: list[Text] = []
+    converged: bool | None = None
+    convergence: Text = ""
+    later = ("converged", "convergence")
 
 
 class ImageCost(GrownPart):

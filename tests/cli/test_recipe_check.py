@@ -217,6 +217,7 @@ def test_a_toy_recipe_with_its_reference(run, tmp_path):
     status, out, _ = run("data", "check", "toy-regression")
     assert status == 0
     assert "ok       data: 1,000 points\nok       reference: shipped: fits\n" in out
+    assert "note     convergence: NOT converged: R-hat ≤ 1.05 at 33 % of points (goal 95 %). Fix: " in out
     status, out, _ = run("data", "check", "toy-regression", "--set", f"reference.path={tmp_path}/none.npz")
     assert status == 1
     assert f"problem  reference: {tmp_path}/none.npz" in out

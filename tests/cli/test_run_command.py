@@ -87,6 +87,18 @@ def test_recipes_lists_all_of_them(run) -> None:
     assert "-quick" in printed
 
 
+def test_quick_recipes_come_first_with_their_time(run) -> None:
+    _, printed, _ = run("recipes")
+    first = [line.split()[:3] for line in printed.splitlines()[1:3]]
+    assert first == [["street-depth-quick", "3", "min"], ["street-segmentation-quick", "3", "min"]]
+
+
+def test_no_other_recipe_stands_before_a_quick_one(run) -> None:
+    _, printed, _ = run("recipes")
+    quick, _, others = printed.partition("\ntoy-regression ")
+    assert (quick.count("-quick "), others.count("-quick ")) == (sum(name.endswith("-quick") for name in RECIPES), 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor
 from epibench import evaluate
 from epibench.data.sets.folder import FolderSource
 from epibench.errors import InputError
+from epibench.members.model_files import hf_model
 from epibench.metrics import ece
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.results import RunResults
@@ -148,6 +150,30 @@ def test_a_metric_depth_is_evaluated_as_a_loop_has_it(tmp_path: Path) -> None:
     assert results.summary["given"]["data"][1]["rmse"].mean == pytest.approx(expected, rel=1e-5)
     assert results.unit == "m"
     assert "abs_rel" in results.summary["given"]["data"][1]
+
+
+@pytest.mark.parametrize(
+    "name", ["./net", "/nowhere/net", "~/nowhere/net", "models/", "a/b/c", "", "a b", "a--b", "-a"]
+)
+def test_what_is_no_folder_and_no_name_of_the_hub_is_refused_without_a_request(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("epibench.members.model_files.hub_answers", lambda name: pytest.fail("asked the hub"))
+    with pytest.raises(InputError, match=r"^hf:.*Fix: give the folder of a model, or its name on the hub"):
+        hf_model(name, "segmentation", {})
+
+
+def test_a_hub_that_does_not_answer_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[str]()
+
+    def unreachable(url: str, **options: float) -> None:
+        tried.append(url)
+        raise ConnectionError
+
+    monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: SimpleNamespace(head=unreachable))
+    with pytest.raises(InputError, match="hf:nobody/none: not in the local cache, and the hub could not be reached"):
+        hf_model("nobody/none", "segmentation", {})
+    assert len(tried) == 1
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path, images: Path) -> None:

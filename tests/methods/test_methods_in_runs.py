@@ -166,7 +166,7 @@ def test_random_sets_may_mix_the_snapshots_of_all_networks() -> None:
     settings = ['methods=["test_methods_in_runs:Mixed"]', "members=[6]"]
     recipe = apply_settings(small("toy-regression"), settings)
     assert recipe.method("Mixed").largest_draw == 6
-    with pytest.raises(InputError, match="M = 7 is impossible, the pool of Mixed has 6 members"):
+    with pytest.raises(InputError, match="M = 7 is impossible: a draw of Mixed has at most 6 members"):
         apply_settings(recipe, ["members=[7]"])
 
 

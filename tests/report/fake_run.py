@@ -199,6 +199,11 @@ def reference_facts(kind: str) -> ReferenceFacts:
         },
         floor=tree({view: size * factors[view[0]] / (1 if view[2] == "grid" else 20) for view in VIEWS}),
         notes=["Two batches that started from different networks lie at 0.016 from each other."],
+        converged=kind == "categorical",
+        convergence={
+            "gaussian": "NOT converged: R-hat ≤ 1.05 at 33 % of points (goal 95 %)",
+            "categorical": "converged: R-hat ≤ 1.05 at 100 % of points (goal 95 %)",
+        }[kind],
     )
 
 

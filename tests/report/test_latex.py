@@ -117,6 +117,11 @@ def test_a_point_estimate_says_its_m() -> None:
     assert "noise floor of the reference is 0.018" in table.text
 
 
+def test_the_caption_names_a_reference_that_has_not_converged() -> None:
+    table = next(table for table in tables([fake_run.regression()]) if table.name.startswith("kl"))
+    assert r"Reference: NOT converged: R-hat $\le$ 1.05 at 33 \% of points" in table.text
+
+
 def test_many_m_go_below_each_other() -> None:
     (table,) = tables(fake_results.crowded())
     parts = table.text.split(r"\begin{tabular}")[1:]

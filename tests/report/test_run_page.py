@@ -124,6 +124,24 @@ def test_the_headline_names_who_is_closest(scene_document: SceneDocument) -> Non
     assert view.find_all("p", "headline")[0].text == "Ensembling is closest"
 
 
+@pytest.mark.parametrize(
+    ("scene", "style", "verdict"),
+    [
+        ("classification", "lead", "Reference: converged: R-hat ≤ 1.05 at 100 % of points (goal 95 %)"),
+        (
+            "regression",
+            "warning",
+            "Reference: NOT converged: R-hat ≤ 1.05 at 33 % of points (goal 95 %). KLs to it may",
+        ),
+    ],
+)
+def test_the_verdict_on_the_reference_stands_above_the_kls(
+    scene: str, style: str, verdict: str, scene_document: SceneDocument
+) -> None:
+    paragraphs = scene_document(scene).find_all("p", style)
+    assert plain(paragraphs[0].text).startswith(verdict)
+
+
 def test_published_cells_are_counted(scene_document: SceneDocument) -> None:
     (counts,) = scene_document("classification").find_all("ul", "counts")
     within, differ = (plain(item.text) for item in counts.find_all("li"))

@@ -160,6 +160,21 @@ def test_a_run_without_a_reference_says_so() -> None:
     assert "no reference" in printed(without)
 
 
+@pytest.mark.parametrize(
+    ("results", "verdict"),
+    [
+        (fake_run.classification, "Reference: converged: R-hat ≤ 1.05 at 100 % of points (goal 95 %)"),
+        (fake_run.regression, "Reference: NOT converged: R-hat ≤ 1.05 at 33 % of points (goal 95 %). KLs to it may"),
+    ],
+)
+def test_the_verdict_on_the_reference_stands_below_the_kls(results: Callable[[], RunResults], verdict: str) -> None:
+    assert verdict in printed(results())
+
+
+def test_markdown_names_a_reference_that_has_not_converged() -> None:
+    assert "Reference: NOT converged" in render_markdown(read_runs([fake_run.regression()]))
+
+
 def test_scores_are_printed_with_notes() -> None:
     text = stdout_of(lambda: print_tables(fake_results.crowded()))
     assert "…" not in text

@@ -738,7 +738,7 @@ def test_a_root_without_the_data_is_named(cache: Path, tmp_path: Path) -> None:
         ('data.train={"kind": "cityscape"}', "data.train"),
         ("evaluation.uncertainty=entropy", "uncertainty 'entropy' is not one of gaussian predictions"),
         ("network.width=4", "network.width"),
-        ("members=[1,4]", "M = 4 is impossible, the pool of ensemble has 3 members"),
+        ("members=[1,4]", "M = 4 is impossible: a draw of ensemble has at most 3 members"),
         ('methods=["ensemble","boosting"]', "'boosting' is unknown"),
         ("training.epoch_stepz=3", "the nearest is training.epoch_steps"),
         ("data.domains.storm.domain=wild", "has no such setting"),

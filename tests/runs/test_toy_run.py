@@ -1,5 +1,6 @@
 """A whole toy run: what it writes, that it resumes, and that nothing but the recipe decides its numbers."""
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,12 @@ from epibench.data.sets.toy import make_toy
 from epibench.errors import InputError
 from epibench.methods import METHODS
 from epibench.recipes.toy import ToyRecipe
-from epibench.reference.predictions import Reference, write_reference
+from epibench.reference.predictions import Reference, load_reference, write_reference
 from epibench.runs.checkpoints import Checkpoints
+from epibench.runs.checks import STEPS
+from epibench.runs.folder import RunFolder
+from epibench.runs.machine import Machine, Run
+from epibench.runs.run import begin
 from epibench.training.state import Pacer, TrainingState
 
 NOT_NUMBERS = ("created", "seconds", "cost", "commit", "checksum")
@@ -219,6 +224,67 @@ def test_a_reference_that_does_not_fit_is_refused_before_anything_is_written(set
     with pytest.raises(InputError, match=word):
         carry_out(small("toy-regression", f"reference.path={path}", setting), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_sizes_that_a_method_cannot_draw_are_named_before_training(tmp_path: Path) -> None:
+    reporter, recipe = Silent(), small("toy-regression", 'methods=["ensemble", "mc_dropout"]', "members=[2,8]")
+    begin(Run(recipe, RunFolder(tmp_path / "run"), Machine.of(torch.device("cpu"), 1), reporter), STEPS)
+    told = "mc_dropout: M = 8 left out: a draw has at most 4 members (mc_dropout.num_passes)."
+    assert reporter.said == [told]
+
+
+def test_results_note_sizes_that_a_method_cannot_draw(tmp_path: Path) -> None:
+    recipe = small("toy-regression", 'methods=["ensemble", "mc_dropout"]', "members=[2,8]")
+    facts = carry_out(recipe, tmp_path / "run")["methods"]
+    assert facts["mc_dropout"]["notes"] == recipe.left_out("mc_dropout") != []
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"no zip"])
+def test_a_damaged_reference_is_refused_before_anything_is_written(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "reference.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"reference.npz: not a readable .npz file .*\. Fix: make one with"):
+        carry_out(small("toy-regression", f"reference.path={tmp_path}/reference.npz"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+ONE_METHOD = 'methods=["ensemble"]'
+R_HATS = {at: {"r_hat_within_limit": 0.02} for at in ("train", "outside")}
+NOT_CONVERGED = {"diagnostics": {"traced_points": 98, "traced_points_inside": 65, "probability": R_HATS}}
+
+
+@pytest.fixture(scope="module")
+def unconverged(tmp_path_factory: pytest.TempPathFactory) -> ToyRecipe:
+    """A recipe whose reference has not converged; one half of its chains excludes what the other half predicts."""
+    path = reference_of(small("toy-classification"), tmp_path_factory.mktemp("unconverged") / "reference.npz")
+    made = load_reference(path)
+    made.values["probs"][2, 0] = torch.tensor([0.0, 1.0])
+    write_reference(dataclasses.replace(made, about={**made.about, **NOT_CONVERGED}))
+    return small("toy-classification", f"reference.path={path}", ONE_METHOD)
+
+
+@pytest.fixture(scope="module")
+def unconverged_facts(unconverged: ToyRecipe, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    facts: dict[str, Any] = carry_out(unconverged, tmp_path_factory.mktemp("unconverged") / "run")["reference"]
+    return facts
+
+
+def test_an_infinite_noise_floor_is_null(unconverged_facts: dict[str, Any]) -> None:
+    assert unconverged_facts["floor"]["pooled"]["reference_to_method"]["grid"] is None
+
+
+def test_an_infinite_noise_floor_is_noted(unconverged_facts: dict[str, Any]) -> None:
+    assert "The noise floor is infinite" in unconverged_facts["notes"][0]
+
+
+def test_results_record_that_the_reference_has_not_converged(unconverged_facts: dict[str, Any]) -> None:
+    told = "NOT converged: R-hat ≤ 1.05 at 2 % of points (goal 95 %)"
+    assert (unconverged_facts["converged"], unconverged_facts["convergence"]) == (False, told)
+
+
+def test_a_reference_that_has_not_converged_is_named_before_training(unconverged: ToyRecipe, tmp_path: Path) -> None:
+    reporter = Silent()
+    begin(Run(unconverged, RunFolder(tmp_path / "run"), Machine.of(torch.device("cpu"), 1), reporter), STEPS)
+    assert "NOT converged: R-hat ≤ 1.05 at 2 % of points (goal 95 %). Fix: " in reporter.said[0]
 
 
 DIVERGING = ('methods=["ensemble", "sgld"]', "sgld.num_chains=16", "sgld.learning_rate=0.6")

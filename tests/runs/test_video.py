@@ -224,7 +224,7 @@ def test_by_default_it_lies_in_the_folder_of_the_run(finished, command_line, tmp
     [
         (["--on", "moon"], "--on moon: the run has no such domain; there are clean, wild"),
         (["--on", "wild", "--method", "sgld"], "--method sgld: the run has no such method; there are ensemble, mc_dro"),
-        (["--on", "wild", "--members", "9"], "members: M = 9 is impossible, the pool of ensemble has 3 members"),
+        (["--on", "wild", "--members", "9"], "members: M = 9 is impossible: a draw of ensemble has at most 3 members"),
         (["--on", "wild", "--frames", "5"], "--frames: 'wild' has images 0 to 3; give fewer"),
         (["--on", "wild", "--frames", "2:1"], "--frames 2:1: no image is between"),
         (["--on", "wild", "--frames", "all"], "--frames all: give a number of images, as 50, or"),

@@ -14,6 +14,8 @@ from epibench.errors import InputError
 if TYPE_CHECKING:
     from epibench.recipes import Recipe
 
+WIDE = 100  # columns of a terminal on which the number of networks has room
+
 
 def recipes(
     name: Annotated[
@@ -34,27 +36,34 @@ def recipes(
 
 
 def print_recipes() -> None:
-    """All recipes with what they do and cost; the quick variants in one line."""
+    """All recipes with their cost, the quick ones first."""
     from rich.table import Table
 
     from epibench.recipes import RECIPES
     from epibench.results import QUICK
 
+    quick = [recipe for name, recipe in RECIPES.items() if name.endswith(QUICK)]
+    quick.sort(key=lambda recipe: not recipe.on_images)
+    others = [recipe for name, recipe in RECIPES.items() if not name.endswith(QUICK)]
+    console, rows = output(), list[list[str]]()
+    heads = ("recipe", "time", "networks")[: 3 if console.width >= WIDE else 2]
+    for recipe in (*quick, *others):
+        networks = sum(recipe.method(name).num_trained for name in recipe.methods)
+        cells = [recipe.name, time_of(recipe), f"{networks:,}"][: len(heads)]
+        rows.append([*cells, recipe.about.removesuffix(f"; {QUICK[1:]}")])
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("recipe", no_wrap=True)
-    table.add_column("what it does")
-    table.add_column("networks", justify="right")
-    table.add_column("time", justify="right", no_wrap=True)
-    for recipe in RECIPES.values():
-        if not recipe.name.endswith(QUICK):
-            networks = sum(recipe.method(name).num_trained for name in recipe.methods)
-            table.add_row(recipe.name, recipe.about, f"{networks:,}", time_of(recipe))
-    output().print(table)
+    room = console.width
+    for number, head in enumerate(heads):
+        width = max(len(head), *(len(row[number]) for row in rows))
+        table.add_column(head, no_wrap=True, min_width=width, justify="right" if number else "left")
+        room -= width + 2
+    table.add_column("purpose", no_wrap=True, overflow="ellipsis", max_width=max(room, 1))  # not the names
+    for row in (*rows[: len(quick)], [], *rows[len(quick) :]):
+        table.add_row(*row)
+    console.print(table)
     show("")
-    show(
-        "Times are rough: on two cores, or on one large GPU. Toy recipes, street-depth and street-segmentation also "
-        f"as RECIPE{QUICK}, smaller: two or three minutes."
-    )
+    show("Start with: epibench run street-segmentation-quick")
+    show("Times are rough: on two cores, or on one large GPU; –: not measured.")
 
 
 def time_of(recipe: Recipe) -> str:

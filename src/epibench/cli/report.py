@@ -20,6 +20,7 @@ from epibench.report.runs import (
     VIEWS,
     Run,
     by_problem,
+    convergence_of,
     entries_on,
     featured,
     headline_names,
@@ -107,7 +108,10 @@ def print_problem(runs: Sequence[Run]) -> None:
     if entries := kl_entries(methods, VIEWS[0]):
         console.print(f"{problem}: {VIEWS[0].name}", style="bold", soft_wrap=True)
         console.print(over_members("kl", [("", entries)], console.width), soft_wrap=True)
-        console.print(f"{kl_verdict(entries)['finding']}.\n", soft_wrap=True)
+        console.print(f"{kl_verdict(entries)['finding']}.", soft_wrap=True)
+        for text, _ in convergence_of(runs):
+            console.print(text, soft_wrap=True)
+        console.print()
         return
     domains = scored_domains(runs, methods)
     if not domains:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,15 @@ from epibench.networks.weight_files import KEYS_SHOWN, read_weights
 
 PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 WEIGHTS = (*PICKLED, ".safetensors")
+HUB_NAME = re.compile(
+    r"(?=.{1,96}$)([A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?/)?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?"
+)
+HUB_EXAMPLE = "nvidia/segformer-b0-finetuned-ade-512-512"
+HUB_SECONDS = 5.0
+UNREACHABLE = (
+    "not in the local cache, and the hub could not be reached. Fix: check the name and the connection, or download the "
+    "model and give its folder."
+)
 ONNX_TYPES: dict[str, Any] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
@@ -191,6 +201,8 @@ class HuggingFaceModel(nn.Module):
 
 def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
     """A model of `transformers`, by its folder or name: classes and normalisation as its config files say."""
+    name = str(Path(name).expanduser()) if name.startswith("~") else name
+    is_folder = hf_folder_or_name(name)
     transformers = _transformers(name)
     loaders = {
         "segmentation": transformers.AutoModelForSemanticSegmentation,
@@ -198,10 +210,11 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
     }
     if task not in loaders:
         raise InputError(f"hf:{name}: models for classes of pixels and for depth are understood, not for {task}")
+    cached = is_folder or not hub_answers(name)
     try:
-        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, local_files_only=cached)
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"hf:{name}: {_one_line(error)}") from None
+        raise InputError(f"hf:{name}: {_one_line(error) if is_folder or not cached else UNREACHABLE}") from None
     if getattr(config, "depth_estimation_type", None) == "relative":
         raise InputError(
             f"hf:{name}: predicts a relative depth, without a scale: it cannot be scored in metres; take one that was "
@@ -210,12 +223,12 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
 
     def load() -> nn.Module:
         try:
-            model = loaders[task].from_pretrained(name, trust_remote_code=False)
+            model = loaders[task].from_pretrained(name, trust_remote_code=False, local_files_only=cached)
         except (OSError, ValueError, RuntimeError, ImportError) as error:
             raise InputError(f"hf:{name}: {_one_line(error)}") from None
         return HuggingFaceModel(model)
 
-    fed = {"inputs": ("image",), **_processing(name, transformers, settings)}
+    fed = {"inputs": ("image",), **_processing(name, transformers, settings, cached)}
     read_as = read_format({**fed, **settings}, f"hf:{name}")
     folder = Path(name)
     identity = fingerprint("hf", file_digest(folder), read_as.model_dump(mode="json")) if folder.is_dir() else None
@@ -223,6 +236,35 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
     return GivenModel(
         f"hf:{name}", load, read_as, identity, _hf_classes(config) if task == "segmentation" else None, facts
     )
+
+
+def hf_folder_or_name(name: str) -> bool:
+    """Whether it is an existing folder; refuse what is neither a folder nor a name that the hub allows."""
+    path = Path(name)
+    if name and path.is_dir():
+        return True
+    if name and path.exists():
+        raise InputError(f"hf:{name}: a file, not a folder. Fix: give the folder that holds its config.json.")
+    if name.startswith((".", "/", "~")) or name.endswith("/") or name.count("/") > 1 or "\\" in name:
+        raise InputError(
+            f"hf:{name}: no such folder. Fix: give the folder of a model, or its name on the hub, e.g. {HUB_EXAMPLE}."
+        )
+    if not HUB_NAME.fullmatch(name) or "--" in name or ".." in name or name.endswith(".git"):
+        raise InputError(
+            f"hf:{name}: neither a folder nor a name that the hub allows (OWNER/NAME of letters, digits, '-', '_' and "
+            f"'.'). Fix: give the folder of a model, or its name on the hub, e.g. {HUB_EXAMPLE}."
+        )
+    return False
+
+
+def hub_answers(name: str) -> bool:
+    """Whether the hub answers one request; the hub's library alone tries six times, over 30 s."""
+    hub = _package("huggingface_hub", f"hf:{name}", "hf")
+    try:
+        hub.utils.get_session().head(hub.hf_hub_url(name, "config.json"), timeout=HUB_SECONDS)
+    except Exception:  # of the hub's HTTP library, which is another one in each of its major versions
+        return False
+    return True
 
 
 def _package(module: str, name: str, extra: str) -> Any:
@@ -251,11 +293,11 @@ def _hf_classes(config: Any) -> ClassTable | None:
     return None if generic or len(set(names)) < len(names) else table_of_names(tuple(names), "hf")
 
 
-def _processing(name: str, transformers: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def _processing(name: str, transformers: Any, given: Mapping[str, Any], cached: bool) -> dict[str, Any]:
     """How its processor prepares images, from its config file, less what is given otherwise."""
     try:
         file = transformers.utils.cached_file(
-            name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False
+            name, "preprocessor_config.json", local_files_only=cached, _raise_exceptions_for_missing_entries=False
         )
     except OSError:
         file = None

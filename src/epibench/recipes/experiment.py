@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
 from epibench.errors import InputError
 from epibench.files import NAME
@@ -147,7 +147,7 @@ class Recipe(Options):
         return {**values, "methods": [each.rpartition(":")[2] for each in methods], "variants": {**own, **given}}
 
     @model_validator(mode="after")
-    def _possible(self) -> Recipe:
+    def _possible(self, info: ValidationInfo) -> Recipe:
         """Refuse what cannot be done before hours are spent on it."""
         if not self.methods:
             raise ValueError("methods: give at least one method")
@@ -170,35 +170,42 @@ class Recipe(Options):
             if name in self.variants and self.variants[name].method not in METHODS:
                 check_method(name, method)
             self.check_source(name)
-        self.check_members()
+        self.check_members("members" in (info.context or ()))
         return self
 
-    def check_members(self) -> None:
-        """Refuse sizes M that no method can draw, and methods that can draw none of the sizes."""
+    def check_members(self, given: bool) -> None:
+        """Refuse methods that can draw none of the sizes M, and given sizes that no method can draw.
+
+        given: whether the user has set the sizes; a method leaves out larger sizes of the recipe.
+        """
         methods = {name: self.method(name) for name in self.methods}
-        most = {
+        largest = {
             name: method.largest_draw
             for name, method in methods.items()
             if not method.single and (method.only_images is None or self.on_images)
         }
-        for name in most:
+        for name in largest:
             if not methods[name].draw_sizes(self.members):
-                raise ValueError(f"members: M = {min(self.members)} is impossible: {self.largest_draw(name)}")
-        largest = max(most, key=most.__getitem__, default=None)
-        if largest is not None and max(self.members) > most[largest]:
-            raise ValueError(f"members: M = {max(self.members)} is impossible: {self.largest_draw(largest)}")
+                raise ValueError(self.impossible(min(self.members), name))
+        name = max(largest, key=largest.__getitem__, default="")
+        if given and largest and max(self.members) > largest[name]:
+            raise ValueError(self.impossible(max(self.members), name))
+
+    def impossible(self, size: int, name: str) -> str:
+        """The message that a method cannot draw so many members, with the setting that raises its limit."""
+        method = self.method(name)
+        more = f", or raise {self.setting(name, method.pool_option)}" if method.pool_option else ""
+        limit = f"a draw of {name} has at most {method.largest_draw} members"
+        return f"members: M = {size} is impossible: {limit}. Fix: give smaller M{more}."
 
     def left_out(self, name: str) -> list[str]:
         """A note on the sizes M that are too large for a method, if there are any."""
         method = self.method(name)
         sizes = [str(size) for size in self.members if size > method.largest_draw]
-        return [f"M = {', '.join(sizes)} left out: {self.largest_draw(name)}"] if sizes and not method.single else []
-
-    def largest_draw(self, name: str) -> str:
-        """The limit of M for a method, with the setting that raises it."""
-        method = self.method(name)
+        if method.single or not sizes:
+            return []
         option = f" ({self.setting(name, method.pool_option)})" if method.pool_option else ""
-        return f"a draw of {name} has at most {method.largest_draw} members{option}"
+        return [f"M = {', '.join(sizes)} left out: a draw has at most {method.largest_draw} members{option}."]
 
     def changed(self, options: Mapping[str, Mapping[str, Any]], **values: Any) -> Self:
         """The same with other values, and with other options of its parts, by their names; nothing is validated."""

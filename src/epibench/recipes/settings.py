@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -29,7 +29,7 @@ def apply_settings(recipe: Model, settings: Sequence[str]) -> Model:
         # With the defaults of a new entry, so that further settings can name them; unless it is not valid yet.
         with suppress(ValidationError, UnicodeEncodeError):
             values = type(recipe).model_validate(values).model_dump(mode="json")
-    return validated(type(recipe), values, usual)
+    return validated(type(recipe), values, usual, {parse_setting(setting)[0] for setting in settings})
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -45,13 +45,15 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise InputError(f"--set {key.strip()}: nested too deeply") from None
 
 
-def validated(model: type[Model], values: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Model:
+def validated(
+    model: type[Model], values: Mapping[str, Any], usual: Mapping[str, Any] | None = None, given: Set[str] = frozenset()
+) -> Model:
     """The model of these values; the first value that does not fit becomes one line that names its key.
 
-    usual: values that fit, as examples of how they are written.
+    usual: values that fit, as examples of how they are written. given: the keys that the user has set.
     """
     try:
-        return model.model_validate(values)
+        return model.model_validate(values, context=given)
     except ValidationError as error:
         raise InputError(describe(error, values, usual)) from None
     except UnicodeEncodeError:

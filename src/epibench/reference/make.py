@@ -33,14 +33,11 @@ from epibench.data.sets.toy import ToyProblem, read_arrays
 from epibench.errors import InputError
 from epibench.files import replacing, write_json
 from epibench.reference.predictions import Reference, write_reference
-from epibench.reference.settings import HIDDEN, ReferenceSettings
+from epibench.reference.settings import HIDDEN, OUTPUTS, R_HAT_LIMIT, ReferenceSettings
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 Progress = Callable[[int, str], None]
-
-OUTPUTS = {"gaussian": ("mean", "log_variance"), "categorical": ("probability",)}
-R_HAT_LIMIT = 1.05
 
 
 def make_reference(
@@ -237,23 +234,28 @@ def diagnose(problem: ToyProblem, batches: Sequence[Arrays], settings: Reference
     return report
 
 
-def summary(traces: Array) -> dict[str, float]:
+def summary(traces: Array) -> dict[str, float | None]:
     """Rank-normalised split R-hat and bulk effective sample size over grid points (Vehtari et al. 2021).
 
-    traces: (chain, draw, point).
+    traces: (chain, draw, point). Points where all draws are equal have no R-hat; statistics leave them out.
     """
     arviz = import_arviz()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data = arviz.convert_to_dataset({"prediction": traces.astype(np.float64)})
         r_hat, size = arviz.rhat(data)["prediction"].values, arviz.ess(data)["prediction"].values
+
+    def quantile(values: Array, share: float) -> float | None:
+        known = values[np.isfinite(values)]
+        return float(np.quantile(known, share)) if len(known) else None
+
     return {
-        "r_hat_median": float(np.median(r_hat)),
-        "r_hat_95": float(np.quantile(r_hat, 0.95)),
-        "r_hat_max": float(r_hat.max()),
+        "r_hat_median": quantile(r_hat, 0.5),
+        "r_hat_95": quantile(r_hat, 0.95),
+        "r_hat_max": quantile(r_hat, 1.0),
         "r_hat_within_limit": float(np.mean(r_hat <= R_HAT_LIMIT)),
-        "ess_median": float(np.median(size)),
-        "ess_min": float(size.min()),
+        "ess_median": quantile(size, 0.5),
+        "ess_min": quantile(size, 0.0),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from epibench.data.sets.toy import ToyProblem, in_region, read_arrays
 from epibench.errors import InputError
 from epibench.files import replacing
 from epibench.metrics.divergence import DIRECTIONS, REGIONS, divergences
-from epibench.reference.settings import HIDDEN
+from epibench.reference.settings import HIDDEN, OUTPUTS, R_HAT_LIMIT, SHARE_GOAL
 
 Array = npt.NDArray[Any]
 
@@ -29,6 +30,7 @@ WHOLE, HALVES = 0, (1, 2)
 GAUSSIAN = ("mean", "aleatoric", "epistemic")
 # Training data made on another machine may differ in the last bits of a sine.
 TOLERANCE = 1e-5
+REMEDY = "make one with epibench reference NAME, or set reference.path=shipped or null"
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,32 @@ class Reference:
         """Which grid points lie in the training region, (point,) bool."""
         return in_region("toy-regression" if self.kind == "gaussian" else "toy-classification", self.inputs)
 
+    @cached_property
+    def share_converged(self) -> float | None:
+        """The smallest share over outputs of traced points with R-hat up to the limit; None: the file has none."""
+        try:
+            diagnostics = self.about["diagnostics"]
+            inside, points = diagnostics["traced_points_inside"], diagnostics["traced_points"]
+            numbers = {"train": inside / points, "outside": 1 - inside / points}
+            outputs = [diagnostics[output] for output in OUTPUTS[self.kind]]
+            return float(min(sum(numbers[at] * each[at]["r_hat_within_limit"] for at in numbers) for each in outputs))
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            return None
+
+    @property
+    def converged(self) -> bool | None:
+        """Whether the share of traced points reaches the goal; None: unknown."""
+        return None if self.share_converged is None else self.share_converged >= SHARE_GOAL
+
+    @property
+    def convergence(self) -> str:
+        """The verdict on convergence with its numbers."""
+        if self.share_converged is None:
+            return "convergence unknown: the file has no R-hat"
+        share = math.floor(100 * self.share_converged + 1e-9)  # 94.9 % is not shown as the goal
+        numbers = f"R-hat ≤ {R_HAT_LIMIT} at {share} % of points (goal {100 * SHARE_GOAL:.0f} %)"
+        return f"{'converged' if self.converged else 'NOT converged'}: {numbers}"
+
     def floor(self) -> dict[str, dict[str, dict[str, float | None]]]:
         """The KL between the two halves, by convention, direction and region; the first half is the reference."""
         halves = self.halves()
@@ -97,12 +125,12 @@ def write_reference(reference: Reference) -> None:
 
 def load_reference(path: Path) -> Reference:
     """Read a reference; a file with `x` and `mean` and `variance`, or `probs`, alone, as published ones, will do."""
-    arrays = read_arrays(path, "make one with epibench reference")
+    arrays = read_arrays(path, REMEDY)
     try:
         return _foreign(path, arrays) if "about" not in arrays else _own(path, arrays)
     except KeyError as error:
         held = ", ".join(arrays) or "nothing"
-        raise InputError(f"{path}: no array {error} in this reference; it holds {held}") from None
+        raise InputError(f"{path}: no array {error} in this reference; it holds {held}. Fix: {REMEDY}.") from None
 
 
 def _own(path: Path, arrays: Mapping[str, Array]) -> Reference:
@@ -111,8 +139,7 @@ def _own(path: Path, arrays: Mapping[str, Array]) -> Reference:
         if not isinstance(about, dict):
             raise ValueError("not an object")
     except (ValueError, RecursionError):
-        complaint = "what it says about itself is not JSON; make it anew with epibench reference"
-        raise InputError(f"{path}: {complaint}") from None
+        raise InputError(f"{path}: its array 'about' is not a JSON object. Fix: {REMEDY}.") from None
     kind = "categorical" if "probs" in arrays else "gaussian"
     names = ("probs",) if kind == "categorical" else GAUSSIAN
     values = {name: _finite(path, name, arrays[name]) for name in names}
@@ -150,7 +177,7 @@ def check_fits(
     """Refuse a reference of another problem: other grid, training data, prior or network."""
     path, without = reference.path, "or set reference.path=null"
     if reference.kind != problem.kind or not _alike(reference.inputs, problem.grid):
-        raise InputError(f"{path}: a reference for another grid than that of {problem.name}; {without}")
+        raise InputError(f"{path}: a reference for another grid than that of {problem.name}. Fix: {REMEDY}.")
     _check_values(reference)
     if hidden != HIDDEN:
         raise InputError(f"{path}: of networks with hidden {list(HIDDEN)}, not {list(hidden)}; set reference.path=null")
@@ -169,9 +196,9 @@ def check_fits(
 def _check_values(reference: Reference) -> None:
     """Refuse predictions that are none, before hours are spent on training."""
     path, points = reference.path, len(reference.inputs)
-    rows = {len(value) for value in reference.values.values()}
+    rows = {value.shape[:1] for value in reference.values.values()}
     for name, value in reference.values.items():
-        if value.shape[1:] != ((points, 2) if name == "probs" else (points,)) or rows not in ({1}, {3}):
+        if value.shape[1:] != ((points, 2) if name == "probs" else (points,)) or rows not in ({(1,)}, {(3,)}):
             raise InputError(f"{path}: '{name}' has shape {tuple(value.shape)}, for {points} grid points")
     predicted = reference.predictive()
     if "probs" in predicted:

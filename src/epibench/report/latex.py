@@ -22,6 +22,7 @@ from epibench.report.runs import (
     VIEWS,
     Run,
     by_problem,
+    convergence_of,
     domains_of,
     entries_on,
     headline_names,
@@ -85,13 +86,14 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
         title, prefix = PROBLEMS.get(problem, problem), problem if len(groups) > 1 else ""
         if len(group) == 1 and group[0].evaluation:  # of several runs every label says it
             title += f" ({group[0].evaluation})"
+        doubts = "".join(f" {text}" for text, converged in convergence_of(group) if not converged)
         for view in VIEWS:
             if entries := kl_entries(methods, view):
                 floors = sorted({entry.floor for entry in entries if entry.floor is not None})
                 floor = f" The noise floor of the reference is {listed([significant(one, 2) for one in floors])}."
                 about = f"{title}: {view.name}"
                 name = slug(prefix, "kl", view.direction, view.region, view.convention)
-                yield table(name, about, ["kl"], entries, more=floor if floors else "")
+                yield table(name, about, ["kl"], entries, more=(floor if floors else "") + doubts)
         labels = {
             domain.name: f"{domain.label} ({domain.role}{_size(domain)})" for domain in scored_domains(group, methods)
         }

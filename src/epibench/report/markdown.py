@@ -27,6 +27,7 @@ from epibench.report.runs import (
     VIEWS,
     Run,
     by_problem,
+    convergence_of,
     entries_on,
     headline_names,
     kl_entries,
@@ -52,9 +53,10 @@ def render_markdown(runs: Sequence[Run]) -> str:
                 if found := equivalents_on(domain.name, methods, name):
                     title = f"#### In ensemble members, by {metric_info(name).title}"
                     parts.append(f"{title}\n\n{equivalents_table(found)}")
+        doubts = "".join(f"{_escaped(text)}\n\n" for text, converged in convergence_of(group) if not converged)
         for view in VIEWS:
             if entries := kl_entries(methods, view):
-                parts.append(f"### {group[0].results.problem}: {view.name}\n\n{kl_table(entries)}")
+                parts.append(f"### {group[0].results.problem}: {view.name}\n\n{doubts}{kl_table(entries)}")
     if any(cell.mean is not None for run in runs for cell in compare(run.results)):
         parts.append(published_part(runs))
     return "\n".join(parts)

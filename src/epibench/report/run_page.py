@@ -36,6 +36,8 @@ from epibench.report.runs import (
     RunMethod,
     View,
     by_problem,
+    convergence_of,
+    distinct_references,
     domains_of,
     entries_on,
     kl_entries,
@@ -119,11 +121,12 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
         "nothing": "" if has_kl or dense else nothing_to_show(runs),
         "dense": dense,
         "warnings": _comparison_warnings(runs),
+        "convergence": convergence_of(runs),
         "failed": failures(runs),
         "pictures": pictures,
         "published": published_section(runs, methods),
         "domains": regions,
-        "references": [_reference(run) for run in _distinct_references(runs)] if methods and not domains else [],
+        "references": [_reference(run) for run in distinct_references(runs)] if methods and not domains else [],
         "costs": cost_table(methods),
         "notes": _notes(methods),
         "rules": rules,
@@ -210,11 +213,6 @@ def _trained_on(run: Run) -> str:
     if isinstance(data, dict) and "train" in data:
         return str(data["train"])
     return str([data, run.results.recipe.get("train")])
-
-
-def _distinct_references(runs: Sequence[Run]) -> list[Run]:
-    """Of the runs that share a reference, the first."""
-    return list({str(run.results.reference): run for run in reversed(runs)}.values())[::-1]
 
 
 def _reference(run: Run) -> dict[str, Any]:

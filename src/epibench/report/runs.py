@@ -197,6 +197,22 @@ def kl_entries(methods: Sequence[RunMethod], view: View) -> list[Entry]:
     return [entry for method in methods if (entry := method.to_reference(view)).members]
 
 
+def distinct_references(runs: Sequence[Run]) -> list[Run]:
+    """Of the runs that share a reference, the first."""
+    return list({str(run.results.reference): run for run in reversed(runs)}.values())[::-1]
+
+
+def convergence_of(runs: Sequence[Run]) -> list[tuple[str, bool]]:
+    """The verdict on each reference in words, and whether it has converged."""
+    verdicts = []
+    for run in distinct_references(runs):
+        if (reference := run.results.reference) is not None and reference.convergence:
+            name = f"Reference of {run.name}" if len(runs) > 1 else "Reference"
+            doubt = "" if reference.converged else ". KLs to it may differ from KLs to the true posterior."
+            verdicts.append((f"{name}: {reference.convergence}{doubt}", bool(reference.converged)))
+    return verdicts
+
+
 class EvalDomain(DomainFacts):
     """One evaluation domain: its name in the results, and what these say of it."""
 

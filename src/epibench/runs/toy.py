@@ -89,7 +89,8 @@ class ToyExperiment:
 
     def all_checks(self, every: bool, follow: Follow) -> list[Check]:
         """All that is worth knowing before a run."""
-        return [*self.checks(), *further_checks(self.recipe, self.run.folder, None)]
+        convergence = Check("convergence", self.check_convergence, required=False)
+        return [*self.checks(), convergence, *further_checks(self.recipe, self.run.folder, None)]
 
     def check_room(self, steps: Sequence[RunStep]) -> None:
         """Points and small networks have room anywhere."""
@@ -102,8 +103,27 @@ class ToyExperiment:
         """The reference, if the recipe has one, is of this problem."""
         return "none: no KL is measured" if self.reference is None else f"{self.recipe.reference.path}: fits"
 
+    def check_convergence(self) -> str:
+        """The reference, if the recipe has one, has converged."""
+        if self.reference is None:
+            return "no reference"
+        if not self.reference.converged:
+            raise InputError(self.convergence)
+        return self.convergence
+
+    @property
+    def convergence(self) -> str:
+        """The verdict on the reference, with a remedy where it has not converged."""
+        assert self.reference is not None
+        command = f"epibench reference {self.recipe.problem} with more --batches, --chains or --samples"
+        return self.reference.convergence + ("" if self.reference.converged else f". Fix: {command}.")
+
     def prepare(self, steps: Sequence[RunStep]) -> None:
-        """There is nothing to prepare."""
+        """Print whether the reference has converged."""
+        if "evaluate" in steps and self.reference is not None:
+            facts = reference_facts(self.reference, self.recipe.reference.path)
+            for text in (self.convergence, *facts.notes):
+                self.run.reporter.say(f"reference {facts.path}: {text}")
 
     def evaluate(self, name: str, networks: Trained, failed: dict[str, str]) -> ToyMethodResults:
         """Every draw of a method: KLs, and metrics on fresh points inside and outside of the training region."""
@@ -177,16 +197,13 @@ class ToyExperiment:
 
     def results(self, evaluated: Mapping[str, ToyMethodResults]) -> dict[str, Any]:
         """What a run writes that only toy problems have."""
-        path, reference, facts = self.recipe.reference.path, self.reference, None
-        if reference is not None:
-            notes = list(reference.notes)
-            facts = ReferenceFacts(path=path, about=reference.about, floor=reference.floor(), notes=notes)
+        reference = self.reference
         return {
             "problem": self.toy.name,
             "kind": self.toy.kind,
             "kl": {name: each.kl for name, each in evaluated.items()},
             "kl_draws": {name: each.kl_draws for name, each in evaluated.items()},
-            "reference": facts,
+            "reference": None if reference is None else reference_facts(reference, self.recipe.reference.path),
             "pictures": self.pictures(evaluated),
         }
 
@@ -232,6 +249,27 @@ class ToyExperiment:
         parameters = trained(training, keys)[:, -1]
         inputs = self.toy.grid.to(parameters.device)
         return training.objective.predict(training.network.outputs(parameters, inputs.T.expand(1, -1, -1)))["mean"][0]
+
+
+def reference_facts(reference: Reference, path: str | None) -> ReferenceFacts:
+    """The facts about a reference for results; path: as the recipe names it."""
+    notes, infinite = list(reference.notes), False
+    floor: dict[str, dict[str, dict[str, float | None]]] = {}
+    for convention, directions in reference.floor().items():
+        for direction, regions in directions.items():
+            known = {region: kl if kl is not None and math.isfinite(kl) else None for region, kl in regions.items()}
+            floor.setdefault(convention, {})[direction] = known
+            infinite |= known != regions
+    if infinite:
+        notes.append("The noise floor is infinite: one half of the chains excludes what the other half predicts.")
+    return ReferenceFacts(
+        path=path,
+        about=reference.about,
+        floor=floor,
+        notes=notes,
+        converged=reference.converged,
+        convergence=reference.convergence,
+    )
 
 
 def fresh_points(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, Points]:

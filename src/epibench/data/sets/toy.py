@@ -116,7 +116,10 @@ def read_data(name: ToyName, path: Path) -> Points:
     """Training data from an `.npz` with `x` and `y`, or `regression_x`, `classification_x` and so on."""
     import torch
 
-    prefix, arrays = name.removeprefix("toy-"), read_arrays(path, "see data.path")
+    prefix, arrays = (
+        name.removeprefix("toy-"),
+        read_arrays(path, "give another file as data.path, or null for generated data"),
+    )
     inputs_and_targets = []
     for axis in "xy":
         known = f"{prefix}_{axis}" if f"{prefix}_{axis}" in arrays else axis
@@ -146,10 +149,15 @@ def read_data(name: ToyName, path: Path) -> Points:
 def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
     """All arrays of an `.npz` file; nothing in it is executed."""
     try:
-        # Opened here: NumPy leaves a file that is no zip open.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return {name: np.asarray(file[name]) for name in file.files}
+        with path.open("rb") as stream:
+            # Of a file that is no zip, NumPy says that it holds pickled objects.
+            if not zipfile.is_zipfile(stream):
+                raise zipfile.BadZipFile("cut off, or no .npz file at all")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                return {name: np.asarray(file[name]) for name in file.files}
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; {remedy}") from None
+        raise InputError(f"{path}: no such file. Fix: {remedy}.") from None
     except READ_ERRORS as error:
-        raise InputError(f"{path}: not a readable .npz file of plain arrays ({error}); {remedy}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: not a readable .npz file of plain arrays ({reason}). Fix: {remedy}.") from None
