@@ -56,7 +56,7 @@ def check_fit(
 ) -> None:
     """Refuse weights with missing, unexpected or misshapen tensors, or with NaN or infinite values.
 
-    kind: the network that is expected, in words; hints: further remarks on a misfit. Counters may be missing.
+    kind: the name of the expected network; hints: further remarks on a misfit. Counters may be missing.
     """
     shapes = [
         f"{name} {tuple(weights[name].shape)} instead of {tuple(tensor.shape)}"
