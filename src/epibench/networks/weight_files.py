@@ -54,9 +54,9 @@ def _read_torch(path: Path) -> object:
 def check_fit(
     path: Path, weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], kind: str, hints: Sequence[str] = ()
 ) -> None:
-    """Refuse weights with missing, further, or misshapen tensors, or with NaN or infinite values.
+    """Refuse weights with missing, unexpected or misshapen tensors, or with NaN or infinite values.
 
-    kind: the network that is expected, in words; hints: what else to say about a misfit. Counters may be missing.
+    kind: the name of the expected network; hints: further remarks on a misfit. Counters may be missing.
     """
     shapes = [
         f"{name} {tuple(weights[name].shape)} instead of {tuple(tensor.shape)}"
