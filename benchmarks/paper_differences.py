@@ -1,23 +1,30 @@
 """The effect of what still differs from the published code, for the table in docs/paper.md.
 
-    python benchmarks/paper_differences.py [tf32] [adam] [grey] [loss] [metrics] [--tiny]
+    python benchmarks/paper_differences.py [tf32] [adam] [grey] [loss] [metrics] [--tiny] [--kitti DIR] [--store DIR]
 
 `tf32` and `adam` need a GPU for the published sizes; `--tiny` tries them on a CPU. The networks have random weights and
-the metrics are of synthetic predictions: the effects on trained networks and real data may differ.
+the metrics are of synthetic predictions: the effects on trained networks and real data may differ. `--kitti` and
+`--store` add metrics of real frames and of stored logits.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import get_args
 
 import numpy as np
 import torch
+from scipy.ndimage import distance_transform_edt
 from torch import Tensor, nn
 
 from epibench import metrics
+from epibench.conventions import Convention
+from epibench.data.sets.kitti import KittiSource
+from epibench.members.stored import StoredPredictions
 from epibench.recipes import DenseRecipe, find_recipe
 from epibench.recipes.images import CITYSCAPES_WEIGHTS
+from epibench.store import open_store
 from epibench.street import StreetDataset
 from epibench.training.network import mean_loss
 
@@ -127,44 +134,103 @@ def measure_loss(tiny: bool) -> None:
     print(f"loss: two parts differ by {np.median(gaps):.2%} in the median, {max(gaps):.2%} at most")
 
 
-def measure_metrics(tiny: bool) -> None:
-    """AUSE with NaN entropies and with ties in random order, and RMSE by groups of four."""
-    torch.manual_seed(0)
+def synthetic_logits(pixels: int, rate: float) -> tuple[Tensor, Tensor]:
+    """Logits of four members and targets of 19 classes; a smaller rate makes members more certain."""
     generator = torch.Generator().manual_seed(0)
-    pixels, members = 20_000 if tiny else 1_000_000, 4
+    torch.manual_seed(0)
     target = torch.randint(0, 19, (pixels,), generator=generator)
-    sure = torch.distributions.Gamma(1.0, 0.08).sample((pixels, 1))  # few pixels are hard, many are very easy
-    logits = torch.randn(members, pixels, 19, generator=generator)
-    logits.scatter_add_(2, target.expand(members, -1)[..., None], sure.expand(members, -1, 1) - 1)
-    for number in (1, members):
-        probs = torch.softmax(logits[:number], 2).mul(1 / number).sum(0)
-        brier = (probs.double() - nn.functional.one_hot(target, 19)).square().sum(1)
-        plain = -(probs * probs.log()).sum(1).double()
-        entropy = torch.special.entr(probs).sum(1).double()
-        most = plain.nan_to_num(nan=1e9)
-        ours = float(metrics.ause(entropy, brier, error="brier"))
-        theirs = float(metrics.ause(most, brier, error="brier"))
-        orders = [torch.randperm(pixels, generator=generator).double() for _ in range(5)]
-        ranks = [np.lexsort((order.numpy(), entropy.numpy())).argsort() for order in orders]
-        ties = [float(metrics.ause(torch.from_numpy(rank).double(), brier, error="brier")) - ours for rank in ranks]
-        print(
-            f"metrics, M = {number}: {(probs.amax(1) == 1).double().mean():.1%} of the confidences are exactly 1; "
-            f"{plain.isnan().double().mean():.3%} of the entropies are NaN: AUSE {ours:.4f} → {theirs:.4f}; "
-            f"ties in random order move it by at most {max(map(abs, ties)):.1e}; ECE {metrics.ece(probs, target):.4f}, "
-            f"published {metrics.ece(probs, target, convention='gustafsson2020'):.4f}"
+    sure = torch.distributions.Gamma(1.0, rate).sample((pixels, 1))  # few pixels are hard, many are very easy
+    logits = torch.randn(4, pixels, 19, generator=generator)
+    logits.scatter_add_(2, target.expand(4, -1)[..., None], sure.expand(4, -1, 1) - 1)
+    return logits, target
+
+
+def stored_logits(path: str, pixels: int) -> tuple[Tensor, Tensor]:
+    """Logits of a prediction store at random pixels, (member, pixel, class), and their targets."""
+    outputs, targets, generator = [], [], torch.Generator().manual_seed(0)
+    stored = StoredPredictions(open_store(path))
+    share = min(1.0, pixels / stored.store.num_pixels)
+    for block in stored:
+        kept = torch.rand(len(block.target), generator=generator) < share
+        outputs.append(block.outputs["logits"][:, kept].float())
+        targets.append(block.target[kept].long())
+    return torch.cat(outputs, 1), torch.cat(targets)
+
+
+def measure_classes(name: str, logits: Tensor, target: Tensor) -> None:
+    """Changes of AUSE by NaN entropies, ties in random order and float32. logits: (member, pixel, class)."""
+    one_hot, generator = nn.functional.one_hot(target, logits.shape[2]), torch.Generator().manual_seed(0)
+
+    def ause(uncertainty: Tensor, probs: Tensor) -> float:
+        return float(metrics.ause(uncertainty.double(), (probs - one_hot).square().sum(1), error="brier"))
+
+    for number in (1, len(logits)):
+        probs, exact = (
+            torch.stack([torch.softmax(each.to(dtype), 1) / number for each in logits[:number]]).sum(0)
+            for dtype in (torch.float32, torch.float64)
         )
-    images = 100 if tiny else 1000
-    squares = torch.exp(0.8 * torch.randn(images, generator=generator).double())  # mean squared error of each image
-    grouped = metrics.GroupedRootMeanSquaredError(images)
-    grouped.update(squares.sqrt(), torch.zeros(images), torch.arange(images))
-    found, pooled = grouped.compute(), squares.mean().sqrt()
+        plain, entropy = -(probs * probs.log()).sum(1), torch.special.entr(probs).sum(1).clamp(min=0)
+        ours = ause(entropy, probs)
+        last = ause(plain.nan_to_num(nan=1e9), probs) - ours
+        double = ause(torch.special.entr(exact).sum(1).clamp(min=0), exact) - ours
+        orders = [torch.randperm(len(target), generator=generator).numpy() for _ in range(5)]
+        ranks = [torch.from_numpy(np.lexsort((order, entropy.numpy())).argsort()) for order in orders]
+        ties = max(abs(ause(rank, probs) - ours) for rank in ranks)
+        pooled, published = (float(metrics.ece(probs, target, convention=each)) for each in get_args(Convention))
+        print(
+            f"metrics, {name}, M = {number}: {(probs.amax(1) == 1).double().mean():.1%} of the confidences are 1, "
+            f"{plain.isnan().double().mean():.3%} of the entropies NaN; AUSE {ours:.4f}, NaN last {last:+.1e}, "
+            f"ties in random order ±{ties:.0e}, float64 {double:+.0e}; ECE {pooled:.4f}, published {published:.4f}"
+        )
+
+
+def nearest_point_errors(folder: str) -> tuple[Tensor, Tensor]:
+    """Mean squared error and number of valid pixels of every KITTI frame, with the depth of the nearest point."""
+    errors, counts, least = [], [], []
+    frames = KittiSource(root=folder).read()
+    for frame in (frames[index] for index in range(len(frames))):
+        sparse = frame.inputs["sparse_depth"][0].numpy()
+        nearest = distance_transform_edt(sparse == 0, return_distances=False, return_indices=True)
+        error = (torch.from_numpy(sparse[tuple(nearest)]) - frame.target)[frame.valid].double().square()
+        errors.append(error.mean())
+        counts.append(error.numel())
+        least.append(float(frame.target[frame.valid].min()))
+    print(f"metrics: {sum(counts):,} targets of {len(counts)} frames, the nearest at {min(least):.1f} m")
+    return torch.stack(errors), torch.tensor(counts)
+
+
+def measure_groups(name: str, errors: Tensor, counts: Tensor) -> None:
+    """The published RMSE of images with these mean squared errors and numbers of pixels, against the pooled RMSE."""
+    images = torch.repeat_interleave(torch.arange(len(errors)), counts)
+    grouped = metrics.GroupedRootMeanSquaredError(len(errors))
+    grouped.update(errors.sqrt()[images], torch.zeros(len(images)), images)
+    found, pooled = grouped.compute(), (errors @ counts.double() / counts.sum()).sqrt()
+    groups = zip(errors.split(4), counts.double().split(4), strict=True)
+    in_order = torch.stack([(error @ count / count.sum()).sqrt() for error, count in groups]).mean()
     print(
-        f"metrics: RMSE of {images} images by groups of four {found['rmse'] / pooled:.4f} of the pooled RMSE, "
-        f"spread over 100 shuffles {found['rmse_spread'] / found['rmse']:.2%}"
+        f"metrics, {name}: RMSE by groups of four {found['rmse'] / pooled - 1:+.2%} of the pooled RMSE, spread over "
+        f"100 shuffles {found['rmse_spread'] / found['rmse']:.2%}, groups of neighbours {in_order / pooled - 1:+.2%}"
     )
 
 
-PARTS = {
+def measure_metrics(tiny: bool, kitti: str | None = None, store: str | None = None) -> None:
+    """AUSE with NaN entropies, ties in random order and float32, and RMSE by groups of four."""
+    pixels, images = (20_000, 100) if tiny else (1_000_000, 1000)
+    for rate in (0.08, 0.05, 0.03):
+        measure_classes(f"synthetic logits, rate {rate}", *synthetic_logits(pixels, rate))
+    if store is not None:
+        measure_classes("stored logits", *stored_logits(store, pixels))
+    generator, equal = torch.Generator().manual_seed(0), torch.full((images,), 100)
+    spread = torch.exp(0.8 * torch.randn(images, generator=generator).double())
+    measure_groups(f"{images} synthetic images", spread, equal)
+    if kitti is not None:
+        errors, counts = nearest_point_errors(kitti)
+        measure_groups(f"{len(errors)} KITTI frames", errors, counts)
+        drawn = errors[torch.randint(len(errors), (images,), generator=generator)]
+        measure_groups(f"{images} images with errors of these frames", drawn, equal)
+
+
+PARTS: dict[str, Callable[[bool], None]] = {
     "tf32": measure_tf32,
     "adam": measure_adam,
     "grey": measure_grey,
@@ -178,9 +244,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="by default all")
     parser.add_argument("--tiny", action="store_true", help="small sizes, to try the script")
+    parser.add_argument("--kitti", metavar="DIR", help="metrics: frames of KITTI depth completion, the selection")
+    parser.add_argument("--store", metavar="DIR", help="metrics: logits of several members on labelled images")
     options = parser.parse_args()
     for part in options.parts or PARTS:
-        PARTS[part](options.tiny)
+        if part == "metrics":
+            measure_metrics(options.tiny, options.kitti, options.store)
+        else:
+            PARTS[part](options.tiny)
 
 
 if __name__ == "__main__":
