@@ -132,6 +132,7 @@ def test_the_confident_logits_have_the_published_defects() -> None:
         certain = probs.max(1) == 1
         assert 0.1 < certain.mean() < 0.5
         assert (certain & (probs.argmax(1) != target)).sum() > 100  # what the ECE then does not count
+        assert (probs == 0).any(1).sum() > 10  # their published entropy is NaN
     tied = np.sort(probabilities(2), 1)
     assert (tied[:, -1] == tied[:, -2]).sum() > 100  # members that are sure of different classes
 
@@ -212,6 +213,25 @@ def test_beside_pooled_metrics_of_models_ece_and_miou_equal_numpy_in_float32() -
     assert found["ece"].mean == pytest.approx(float(metrics.ece(exact, TARGET)), abs=1e-12)
 
 
+@pytest.mark.parametrize("error", ["rmse", "brier"])
+def test_ause_keeps_ties_together(error: Any) -> None:
+    rng = np.random.default_rng(2)
+    uncertainty, loss = rng.integers(0, 20, 5000).astype(np.float32), rng.gamma(0.5, 1.0, 5000).astype(np.float32)
+    expected = published_ause(uncertainty, loss, root=error == "rmse")
+    first, last = (np.lexsort((sign * loss, uncertainty)) for sign in (1, -1))
+    for order in (first, last):  # of ties, the smallest or the largest loss first
+        keys, losses = uncertainty[order], loss[order]
+        found = float(metrics.ause(keys, losses, error, convention="gustafsson2020"))
+        assert found == pytest.approx(expected, abs=1e-6)
+        in_order = published_ause(np.arange(5000), losses, root=error == "rmse")
+        assert abs(in_order - expected) > 0.01  # what an unstable sort may make of it
+        for exact, bound in ((True, 1e-6), (False, 1.0)):
+            streamed = metrics.Sparsification(error, exact=exact, convention="gustafsson2020")
+            streamed.update(keys, losses)
+            values = streamed.compute()
+            assert abs(float(values["ause"]) - expected) <= min(bound, float(values["ause_bound"]) + 1e-9)
+
+
 @every_size
 def test_metrics_of_numbers_equal_numpy_in_float32(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
@@ -233,11 +253,19 @@ def test_metrics_of_numbers_equal_numpy_in_float32(size: int, monkeypatch: pytes
     assert found["rmse_spread"] == pytest.approx(spread, abs=1e-6)
     assert spread > 1e-3  # which images share a group matters
     assert found["auce"] == pytest.approx(published_auce(*flat), abs=1e-6)
+    assert found["ause"] == pytest.approx(ause, abs=1e-6)
     exact = metrics.ause(flat[1], np.square(flat[2] - flat[0]), convention="gustafsson2020")
     assert float(exact) == pytest.approx(ause, abs=1e-6)
+    assert float(metrics.auce(flat[0], np.sqrt(flat[1]), flat[2])) == pytest.approx(found["auce"], abs=1e-6)
+    grouped = metrics.GroupedRootMeanSquaredError(IMAGES)
+    grouped.update(flat[0], flat[2], np.nonzero(valid)[0])
+    assert float(grouped.compute()["rmse"]) == pytest.approx(average, abs=1e-6)
     monkeypatch.setattr(scoring, "EXACT_PIXELS", 0)
     streamed = scored(size, store=store)
-    assert abs(streamed["ause"] - ause) <= streamed["ause_bound"]
+    assert abs(streamed["ause"] - ause) <= streamed["ause_bound"] < 0.01
+    assert [streamed[name] for name in ("rmse", "rmse_spread", "auce")] == pytest.approx(
+        [average, spread, published_auce(*flat)], abs=1e-6
+    )
 
 
 def test_probabilities_that_were_given_are_averaged_as_they_are() -> None:
