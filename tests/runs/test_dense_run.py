@@ -658,7 +658,7 @@ def test_a_store_says_what_it_holds(stored) -> None:
     path, _ = stored
     store = open_store(path / "predictions" / "mc_dropout" / "wild.zarr")
     said = (store.complete, store.method, store.domain, store.unit, store.quantity, store.num_members, store.shape)
-    assert said == (True, "MC-dropout", "street, wild", "m", "depth", 4, (4, 32, 64))
+    assert said == (True, "MC-dropout", "wild", "m", "depth", 4, (4, 32, 64))
     assert list(store.group) == [0, 0, 1, 1]
 
 

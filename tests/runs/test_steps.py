@@ -18,10 +18,12 @@ from small_segmentation_recipe import small_segmentation
 
 from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.members.networks import NetworkPool
-from epibench.recipes import Recipe, apply_settings, read_recipe
+from epibench.recipes import RECIPES, Recipe, apply_settings, read_recipe
 from epibench.results import load_results
 from epibench.runs import machine, trainers
 from epibench.runs.evaluations import all_results, settings_name
+from epibench.runs.folder import RunFolder
+from epibench.runs.image_experiment import ImageExperiment
 from epibench.street import StreetDataset
 from label_files import random_values, save, save_image
 
@@ -115,6 +117,22 @@ def test_one_more_domain_is_evaluated_alone(folder, cache, command_line, work, t
     assert work.trained == []
     assert work.passes == {"ensemble": 5 * IMAGES["fog"], "mc_dropout": 8 * IMAGES["fog"]}
     assert equals_a_fresh_run(folder, with_fog(cache), command_line, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "label"),
+    [
+        ("clean", [], "street, clean"),
+        ("fog", ['data.domains.fog={"kind": "folder", "root": "wild", "classes": "camvid"}'], "fog"),
+        ("fog", ['data.domains.fog={"kind": "street", "domain": "haze"}'], "fog"),
+        ("fog", ['data.domains.fog={"kind": "folder", "root": "wild", "classes": "camvid", "title": "Dusk"}'], "Dusk"),
+    ],
+    ids=["of our recipe", "folder", "street", "title"],
+)
+def test_a_domain_of_the_user_has_the_name_that_the_user_gave(name, settings, label, tmp_path) -> None:
+    recipe = apply_settings(RECIPES["street-segmentation"], settings)
+    run = machine.Run(recipe, RunFolder(tmp_path), machine.Machine.of(torch.device("cpu"), 1), Silent())
+    assert ImageExperiment(run).domain_label(name) == label
 
 
 def test_three_more_members_train_three_networks(folder, cache, command_line, work, tmp_path) -> None:

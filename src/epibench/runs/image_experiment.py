@@ -18,6 +18,7 @@ from epibench.members.draws import Draws
 from epibench.members.networks import NetworkPool
 from epibench.methods.contract import Method
 from epibench.mirror import current
+from epibench.recipes import RECIPES
 from epibench.recipes.dense import DenseRecipe, EvaluationOptions
 from epibench.runs.checks import FEW_FRAMES, STEPS, Check, RunStep, further_checks, image_checks, needed_to
 from epibench.runs.class_weights import prepare_weights
@@ -143,7 +144,13 @@ class ImageExperiment:
         role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
         identity = [settings, source.version, len(data.samples), *notes_on(data.samples)]
         in_files = getattr(source, "root", None) is not None
-        return EvaluationDomain(data, source.label, role, identity, source.shift, in_files=in_files)
+        return EvaluationDomain(data, self.domain_label(name), role, identity, source.shift, in_files=in_files)
+
+    def domain_label(self, name: str) -> str:
+        """The name of a domain on a page: its title, or the user's name for a domain that our recipe lacks."""
+        source, ours = self.recipe.data.domains[name], RECIPES.get(self.recipe.name)
+        of_recipe = isinstance(ours, DenseRecipe) and name in ours.data.domains
+        return source.label if of_recipe or getattr(source, "title", None) else name
 
     def drawn(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
         """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
