@@ -15,7 +15,7 @@ from typing import get_args
 
 import numpy as np
 import torch
-from scipy.ndimage import distance_transform_edt
+from scipy.ndimage import distance_transform_edt  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from epibench import metrics
@@ -98,7 +98,7 @@ def trained_by_adam(factor: float, epsilon: float, tiny: bool) -> tuple[Tensor, 
 
 
 def measure_adam(tiny: bool) -> None:
-    """How far weights lie apart that were trained on the loss and on half of it, relative to how far they moved."""
+    """Distance between weights trained on the loss and on half of it, relative to the distance moved."""
     torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
     start, whole, second = trained_by_adam(1.0, 1e-8, tiny)
     moved = (whole - start).norm()
@@ -205,7 +205,7 @@ def measure_groups(name: str, errors: Tensor, counts: Tensor) -> None:
     grouped = metrics.GroupedRootMeanSquaredError(len(errors))
     grouped.update(errors.sqrt()[images], torch.zeros(len(images)), images)
     found, pooled = grouped.compute(), (errors @ counts.double() / counts.sum()).sqrt()
-    groups = zip(errors.split(4), counts.double().split(4), strict=True)
+    groups = zip(torch.split(errors, 4), torch.split(counts.double(), 4), strict=True)
     in_order = torch.stack([(error @ count / count.sum()).sqrt() for error, count in groups]).mean()
     print(
         f"metrics, {name}: RMSE by groups of four {found['rmse'] / pooled - 1:+.2%} of the pooled RMSE, spread over "

@@ -185,6 +185,16 @@ def test_streamed_ause_of_classes_is_within_its_bound_of_numpy_in_float32(
     assert found["ause_bound"] < 0.02
 
 
+@every_size
+def test_scored_ause_in_float64_differs_little_from_numpy_in_float32(size: int) -> None:
+    uncertainty, loss = entropy_and_brier(probabilities(size), TARGET.reshape(-1))
+    gap = abs(scored(size)["ause"] - published_ause(uncertainty, loss, root=False))
+    assert gap < 3e-4  # docs/paper.md: members here are often sure and wrong
+    undefined = (probabilities(size) == 0).any(1)  # pixels whose published entropy is NaN, and sorted last
+    last = published_ause(np.where(undefined, np.inf, uncertainty), loss, root=False)
+    assert abs(scored(size)["ause"] - last) > 2 * gap
+
+
 def test_spread_over_draws_is_the_population_std() -> None:
     store = {"logits": LOGITS, "target": TARGET}
     results = epibench.score(store, members=[1], draws=4, convention="gustafsson2020").files[0]
