@@ -206,8 +206,8 @@ class ImageExperiment:
             notes.append(f"{len(trained.diverged)} of {method.num_trained} diverged and are left out.")
         if drawn < groups:
             notes.append(f"Only {drawn} of {groups} networks or chains are drawn from: `draws` is {recipe.draws}.")
-        if recipe.evaluation.convention == "gustafsson2020":
-            notes.append("Ties count with their mean, not in input order: there are too many pixels to keep them all.")
+        if recipe.evaluation.convention == "gustafsson2020" and recipe.likelihood == "categorical":
+            notes.append("AUSE uses 0·log 0 = 0. The published code has NaN there, which ranks as most uncertain.")
         return notes
 
     def results(self, evaluated: Mapping[str, ImageMethodResults]) -> dict[str, Any]:
