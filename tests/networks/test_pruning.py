@@ -26,15 +26,14 @@ from epibench.networks.pruning import (
     prune_weights,
 )
 from epibench.networks.shaping import shape_like
+from epibench.recipes.dense import SegmentationNetwork
 
 SMALL = {"width": 16, "head_width": 32, "rates": (1, 2)}
-PUBLISHED = {"normalisation": "gustafsson2020", "absolute_scale": True, "head_init": "default"}
-PUBLISHED |= {"ceil_mode": True, "leaky": True}
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "basic": lambda: DeepLabV3(5, depth=18, stem="single", **SMALL),
     "basic, stem of three": lambda: DeepLabV3(5, depth=18, **SMALL),
     "bottleneck": lambda: DeepLabV3(5, depth=50, stem="single", output_stride=16, **SMALL),
-    "bottleneck, as published": lambda: DeepLabV3(5, depth=50, **SMALL, **PUBLISHED),
+    "bottleneck, as published": lambda: DeepLabV3(5, depth=50, **SMALL, **SegmentationNetwork.published),
     "depth": lambda: DepthCompletion(width=16, blocks=(1, 2, 1, 1), init_std=None),
     "depth, anchored": lambda: DepthCompletion(width=16, blocks=(2, 1, 1, 1), init_std=None, anchored=True, grey=True),
 }

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,11 +14,11 @@ from torch.nn import functional
 from epibench import randomness
 from epibench.data.batch import Batch
 from epibench.data.classes import IGNORE
+from epibench.data.images import ScaleRule
 from epibench.data.opencv import Pairs, bilinear, nearest, neighbours
 from epibench.errors import InputError
 
 IMAGE, DEPTH = "image", "sparse_depth"
-ScaleRule = Literal["centre", "opencv"]
 NUMBERS = 5  # random ones that decide about a sample as a whole
 
 # What happens at strength 1: factors are base^number for a random number from −1 to 1. Light is only taken away: more
@@ -216,7 +215,7 @@ def rescaled(
         if name == DEPTH:
             return picked(values) / factor
         if rule == "opencv":
-            return bilinear(values, _neighbours(-1, width, factor, columns), _neighbours(-2, height, factor, rows))
+            return bilinear(values, _gather_along(-1, width, factor, columns), _gather_along(-2, height, factor, rows))
         smooth = values.float()
         # Many times faster than torch's, but one pixel in 10,000 is rounded differently: results of depth keep theirs.
         if factor > 1 and not depth:  # of some rows and columns alone: a crop is a small part of a large image
@@ -240,7 +239,7 @@ def scaled_length(length: int, factor: float) -> int:
 
 
 def nearest_pixels(length: int, factor: float, rule: ScaleRule) -> Tensor:
-    """The pixel that each one takes its class from, along one axis that is enlarged by a factor, int64."""
+    """The source pixel of each scaled pixel along one axis, int64."""
     wanted = scaled_length(length, factor)
     return nearest(length, wanted, factor) if rule == "opencv" else _nearest_centres(length, wanted)
 
@@ -251,17 +250,17 @@ def _nearest_centres(length: int, wanted: int) -> Tensor:
     return functional.interpolate(pixels, wanted, mode="nearest-exact").long().flatten()
 
 
-def _neighbours(axis: int, length: int, factor: float, part: slice) -> Callable[[Tensor], Pairs]:
-    """What OpenCV interpolates between along an axis."""
+def _gather_along(axis: int, length: int, factor: float, part: slice) -> Callable[[Tensor], Pairs]:
+    """Return a function that gathers the neighbours of OpenCV's interpolation along an axis."""
     places = torch.arange(scaled_length(length, factor), dtype=torch.float64)[part]
     first, *shares = neighbours(places, 1 / factor)
 
-    def found(values: Tensor) -> Pairs:
+    def gather(values: Tensor) -> Pairs:
         one, other = (values.index_select(axis, (first + step).clamp_(0, length - 1)) for step in (0, 1))
         here, there = (share.view(-1, *[1] * (-1 - axis)) for share in shares)
         return (one, here), (other, there)
 
-    return found
+    return gather
 
 
 def _between(values: Tensor, axis: int, wanted: int, part: slice) -> Tensor:

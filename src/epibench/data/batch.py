@@ -122,7 +122,7 @@ class LabelledSamples(Samples, Protocol):
 
 
 def notes_on(samples: Samples) -> list[str]:
-    """What a reader should know of a data set, as its `notes` say; usually nothing."""
+    """The `notes` of a data set: sentences for results and pages, usually none."""
     notes = getattr(samples, "notes", ())
     return [str(note) for note in notes] if isinstance(notes, list | tuple) else []
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -32,7 +33,6 @@ from epibench.data.augment import (
     Augment,
     ColourChange,
     Colours,
-    ScaleRule,
     blur_weights,
     nearest_pixels,
     scaled_length,
@@ -40,6 +40,7 @@ from epibench.data.augment import (
 from epibench.data.batch import Batch, Packed
 from epibench.data.classes import IGNORE
 from epibench.data.decoded import widened
+from epibench.data.images import ScaleRule
 from epibench.data.opencv import bilinear, neighbours
 
 PLAN, ROWS, COLUMNS = "plan", "rows", "columns"  # travel as inputs beside the pixels
@@ -226,9 +227,9 @@ def _resampled(augment: Augment, cut: Batch, plan: Plan) -> Batch:
     def picked(values: Tensor) -> Tensor:
         return values[sample, rows[:, :, None], columns[:, None, :]]
 
-    changed = {}
-    for name, each in smooth.items():
-        changed[name] = _framed(_interpolated(each, taps, augment.scale_rule), inside, augment)
+    changed = {
+        name: _framed(_interpolated(each, taps, augment.scale_rule), inside, augment) for name, each in smooth.items()
+    }
     if DEPTH in inputs:
         changed[DEPTH] = torch.where(inside, picked(inputs[DEPTH][:, 0]) / factor, 0)[:, None]
     target = picked(target)
@@ -280,8 +281,8 @@ class Taps:
             weights = torch.where(averaged, triangle / triangle.sum(2, keepdim=True), few)
         return cls(torch.minimum(pixels, last[..., None]) - corner, weights)
 
-    def found(self, values: Tensor, axis: int) -> list[tuple[Tensor, Tensor]]:
-        """Values, (sample, channel, row, column), of each tap of one axis (2 or 3), with its weights."""
+    def gather(self, values: Tensor, axis: int) -> list[tuple[Tensor, Tensor]]:
+        """The values of each tap along one axis (2 or 3), with its weights; values: (sample, channel, row, column)."""
         shape, wanted = list(values.shape), self.pixels.shape[1]
         shape[axis] = wanted
         form = (-1, 1, wanted, 1) if axis == 2 else (-1, 1, 1, wanted)
@@ -291,17 +292,17 @@ class Taps:
 
     def along(self, values: Tensor, axis: int) -> Tensor:
         """Values, float32, at the wanted places of one axis."""
-        found = self.found(values, axis)
-        if len(found) == 2:
-            (one, _), (other, weight) = found
+        parts = self.gather(values, axis)
+        if len(parts) == 2:
+            (one, _), (other, weight) = parts
             return torch.lerp(one, other, weight)
-        return torch.stack([part * weight for part, weight in found]).sum(0)
+        return torch.stack([part * weight for part, weight in parts]).sum(0)
 
 
 def _interpolated(values: Tensor, taps: Sequence[Taps], rule: ScaleRule) -> Tensor:
     rows, columns = taps
     if rule == "opencv":
-        return bilinear(values, lambda each: columns.found(each, 3), lambda each: rows.found(each, 2))
+        return bilinear(values, partial(columns.gather, axis=3), partial(rows.gather, axis=2))
     smooth = columns.along(rows.along(values.float(), 2), 3)
     return smooth.round_().clamp_(0, 255).to(values.dtype)
 

@@ -33,6 +33,8 @@ LABELS = (".png",)
 GREY, RGB = 0, 2
 COLOUR_TYPES = {GREY: "grey", RGB: "RGB", 3: "palette colours", 4: "grey with transparency", 6: "RGB with transparency"}
 
+ScaleRule = Literal["centre", "opencv"]  # how images and labels change their size
+
 # Files by what the groups of a pattern find in their names.
 Listing = dict[tuple[str, ...], str]
 
@@ -170,7 +172,7 @@ def read_labels(path: Path | str, classes: ClassTable) -> Tensor:
     return classes.decode(np.asarray(picture), path)
 
 
-def resized(target: Tensor, size: tuple[int, int], rule: Literal["centre", "opencv"] = "centre") -> Tensor:
+def resized(target: Tensor, size: tuple[int, int], rule: ScaleRule = "centre") -> Tensor:
     """Classes at another size: those of the nearest pixels, or of the pixels that OpenCV takes."""
     import torch
 

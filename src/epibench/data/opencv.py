@@ -1,4 +1,4 @@
-"""How OpenCV scales label images and 8-bit images (`cv2.resize`, versions 3.4 to 5.0), bit for bit.
+"""Scaling of labels and 8-bit images as in OpenCV (`cv2.resize`, versions 3.4 to 5.0), bit for bit.
 
 One exception: of an image of odd width or height, at factor 0.5, the last column or row may differ.
 """
@@ -15,8 +15,8 @@ Pairs = Sequence[tuple[Tensor, Tensor]]  # two neighbours, each with its coeffic
 
 
 def nearest(length: int, wanted: int, factor: float) -> Tensor:
-    """Source pixels of `INTER_NEAREST`, ⌊place / factor⌋, (wanted,) int64."""
-    # By the reciprocal: a quotient would be rounded otherwise.
+    """Source pixels of `INTER_NEAREST`: ⌊place / factor⌋, (wanted,) int64."""
+    # Times the reciprocal, as in OpenCV: a quotient would be rounded differently.
     return (torch.arange(wanted, dtype=torch.float64) * (1 / factor)).long().clamp_(max=length - 1)
 
 

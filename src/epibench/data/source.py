@@ -235,9 +235,9 @@ class LabelledFrames:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """What is there of a split.
+    """The state of a split on disk.
 
-    published: how many frames it should have; content: of what was opened; notes: what its data sets say.
+    published: how many frames it should have; content: of the opened frames; notes: of its data sets.
     """
 
     name: str

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from epibench.conventions import Convention, check_uncertainty
+from epibench.data.images import ScaleRule
 from epibench.data.sets import AnySource
 from epibench.data.source import Folders, Size, Task, default_cache
 from epibench.errors import InputError
@@ -54,8 +55,8 @@ class PublishableNetwork(Options):
     weights: `paper:FILE`, a published checkpoint to start training from; null for none.
     """
 
-    published: ClassVar[Mapping[str, Any]]  # the published options that are no defaults
-    free: ClassVar[frozenset[str]] = frozenset({"weights", "dropout_places"})  # options that weights leave open
+    published: ClassVar[Mapping[str, Any]]  # published options that differ from the defaults
+    free: ClassVar[frozenset[str]] = frozenset({"weights", "dropout_places"})  # may differ from the published ones
 
     weights: str | None = None
 
@@ -129,8 +130,11 @@ class SegmentationNetwork(PublishableNetwork):
 
     smallest_batch: ClassVar[int] = 2  # batch norm of an image's mean
     published: ClassVar[Mapping[str, Any]] = {
-        **{"normalisation": "gustafsson2020", "absolute_scale": True},
-        **{"ceil_mode": True, "leaky": True, "head_init": "default"},
+        "normalisation": "gustafsson2020",
+        "absolute_scale": True,
+        "ceil_mode": True,
+        "leaky": True,
+        "head_init": "default",
     }
     free: ClassVar[frozenset[str]] = PublishableNetwork.free | {"backbone_weights", "head_dropout", "head_init"}
 
@@ -234,7 +238,7 @@ class TrainingOptions(Options):
     flip: bool = True
     scale: tuple[Factor, Factor] = (1.0, 1.0)
     scale_step: float | None = Field(None, gt=0, le=10)
-    scale_rule: Literal["centre", "opencv"] = "centre"
+    scale_rule: ScaleRule = "centre"
     pad: bool = False
     colours: ColourOptions = ColourOptions()
     thin: tuple[Share, Share] = (1.0, 1.0)

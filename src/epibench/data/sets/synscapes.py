@@ -16,6 +16,7 @@ from epibench.data.classes import ClassTable
 from epibench.data.images import (
     LabelledFrame,
     LabelledImages,
+    ScaleRule,
     check_partners,
     list_files,
     load_picture,
@@ -62,7 +63,7 @@ class SynscapesSource(LabelledSource):
     seed: int = Field(0, ge=0)
     images: Images = "rgb-2k"
     absent: Literal["skip", "replace"] = "skip"
-    scale_rule: Literal["centre", "opencv"] = "centre"
+    scale_rule: ScaleRule = "centre"
 
     @model_validator(mode="after")
     def _of_random(self) -> SynscapesSource:
@@ -84,7 +85,7 @@ class SynscapesSource(LabelledSource):
             frames = all_frames(self.folder, self.images)
             return self.samples(frames if self.split == "all" else self.at_random(frames))
         present = self.present(ids)
-        notes = self.notes_on([number for number in ids if number not in present], ids)
+        notes = self.check_absent([number for number in ids if number not in present], ids)
         stand_in = present.get(ids[0]) if self.absent == "replace" else None
         frames = [frame for number in ids if (frame := present.get(number, stand_in)) is not None]
         return self.samples(frames, notes)
@@ -105,8 +106,8 @@ class SynscapesSource(LabelledSource):
         frames = {int(frame.frame_id): frame for frame in all_frames(self.folder, self.images, complete=False)}
         return {number: frames[number] for number in ids if number in frames}
 
-    def notes_on(self, absent: list[int], ids: list[int]) -> list[str]:
-        """The number of absent scenes, their ids, and what replaces them; refuse too many."""
+    def check_absent(self, absent: list[int], ids: list[int]) -> list[str]:
+        """Refuse too many absent scenes; otherwise note their number, their ids and their replacement."""
         if not absent:
             return []
         of = "that the paper's authors selected" if self.selection == PUBLISHED else f"of {self.selection}"
@@ -158,7 +159,7 @@ class SynscapesSource(LabelledSource):
         return self.samples(list(self.present(self.ids() or []).values()))
 
     def noted(self) -> ScaledLabels:
-        """The notes on absent scenes without a frame, for `data check`."""
+        """No frame, but the notes on absent scenes, for `data check`."""
         return self.samples([], self.read().notes)
 
 
@@ -198,7 +199,7 @@ class ScaledLabels(LabelledImages):
         frames: Sequence[LabelledFrame],
         classes: ClassTable,
         crop: tuple[int, int] | None,
-        scale_rule: Literal["centre", "opencv"],
+        scale_rule: ScaleRule,
         notes: Sequence[str] = (),
     ):
         super().__init__(name, frames, classes, crop)

@@ -116,10 +116,8 @@ def read_data(name: ToyName, path: Path) -> Points:
     """Training data from an `.npz` with `x` and `y`, or `regression_x`, `classification_x` and so on."""
     import torch
 
-    prefix, arrays = (
-        name.removeprefix("toy-"),
-        read_arrays(path, "give another file as data.path, or null for generated data"),
-    )
+    prefix = name.removeprefix("toy-")
+    arrays = read_arrays(path, "give another file as data.path, or null for generated data")
     inputs_and_targets = []
     for axis in "xy":
         known = f"{prefix}_{axis}" if f"{prefix}_{axis}" in arrays else axis
@@ -150,7 +148,7 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
     """All arrays of an `.npz` file; nothing in it is executed."""
     try:
         with path.open("rb") as stream:
-            # Of a file that is no zip, NumPy says that it holds pickled objects.
+            # NumPy's message for a file that is no zip is about pickled objects.
             if not zipfile.is_zipfile(stream):
                 raise zipfile.BadZipFile("cut off, or no .npz file at all")
             stream.seek(0)
