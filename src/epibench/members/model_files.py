@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -26,9 +25,6 @@ from epibench.networks.weight_files import KEYS_SHOWN, read_weights
 
 PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 WEIGHTS = (*PICKLED, ".safetensors")
-HUB_NAME = re.compile(
-    r"(?=.{1,96}$)([A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?/)?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?"
-)
 HUB_EXAMPLE = "nvidia/segformer-b0-finetuned-ade-512-512"
 HUB_SECONDS = 5.0
 UNREACHABLE = (
@@ -202,7 +198,7 @@ class HuggingFaceModel(nn.Module):
 def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
     """A model of `transformers`, by its folder or name: classes and normalisation as its config files say."""
     name = str(Path(name).expanduser()) if name.startswith("~") else name
-    is_folder = hf_folder_or_name(name)
+    is_folder = is_model_folder(name)
     transformers = _transformers(name)
     loaders = {
         "segmentation": transformers.AutoModelForSemanticSegmentation,
@@ -238,8 +234,8 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
     )
 
 
-def hf_folder_or_name(name: str) -> bool:
-    """Whether it is an existing folder; refuse what is neither a folder nor a name that the hub allows."""
+def is_model_folder(name: str) -> bool:
+    """Whether a folder of this name exists; refuse a name that the hub does not allow either."""
     path = Path(name)
     if name and path.is_dir():
         return True
@@ -249,11 +245,13 @@ def hf_folder_or_name(name: str) -> bool:
         raise InputError(
             f"hf:{name}: no such folder. Fix: give the folder of a model, or its name on the hub, e.g. {HUB_EXAMPLE}."
         )
-    if not HUB_NAME.fullmatch(name) or "--" in name or ".." in name or name.endswith(".git"):
+    try:
+        _package("huggingface_hub", f"hf:{name}", "hf").utils.validate_repo_id(name)
+    except ValueError:
         raise InputError(
             f"hf:{name}: neither a folder nor a name that the hub allows (OWNER/NAME of letters, digits, '-', '_' and "
             f"'.'). Fix: give the folder of a model, or its name on the hub, e.g. {HUB_EXAMPLE}."
-        )
+        ) from None
     return False
 
 
