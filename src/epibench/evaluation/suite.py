@@ -71,7 +71,7 @@ class Suite:
         if self.settings.published:
             for _, metric in self.metrics.items():
                 values |= cast(StreamingMetric, metric).as_published()
-        values |= self.metrics.compute()  # with what is published of float32, in the place of the same of float64
+        values |= self.metrics.compute()  # published values in float32 replace their float64 ones
         # torchmetrics drops the draw axis of a single draw.
         return {name: value if value.ndim else value[None] for name, value in values.items()}
 
@@ -158,7 +158,7 @@ METRICS: dict[str, dict[str, MakeMetric]] = {
 }
 
 
-# What is added to them where values are given as published, too: float32 needs states of its own.
+# Further metrics for values as published beside another convention: float32 needs states of its own.
 PUBLISHED_METRICS: dict[str, dict[str, MakeMetric]] = {
     "categorical": {
         "reliability_published": lambda weights, settings: PublishedConfidenceCalibration(10, len(weights)),
@@ -227,7 +227,7 @@ def observe_categorical(predictive: CategoricalPredictive, target: Tensor, setti
 
 
 def observe_published(predictive: CategoricalPredictive, target: Tensor, prefix: str) -> MetricInputs:
-    """What the published convention takes from probabilities in float32; prefix: of its names."""
+    """Inputs of the published convention, from probabilities in float32; prefix: of their names."""
     confidence, predicted = predictive.choose_in_float32()
     named = {"confidence": confidence, "predicted": predicted, "correct": predicted == target}
     return {"target": target} | {f"{prefix}{name}": values for name, values in named.items()}

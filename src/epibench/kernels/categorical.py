@@ -142,7 +142,7 @@ def _lerp(start, end, share):
 
 
 def in_float32(probs: Tensor) -> Tensor:
-    """What a softmax in float32 would have given of the same logits. probs: (member, class, pixel) float64."""
+    """Probabilities as a softmax in float32 makes them of the same logits. probs: (member, class, pixel) float64."""
     members, classes, pixels = probs.shape
     single = torch.empty(probs.shape, dtype=torch.float32, device=probs.device)
     if probs.numel():

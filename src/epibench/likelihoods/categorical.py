@@ -92,10 +92,10 @@ class CategoricalPredictive:
         return confidence, predicted
 
     def _members_in_float32(self) -> Tensor:
-        """What a softmax in float32 gives, or the given probabilities in float32, (member, class, pixel).
+        """The softmax in float32, or the given probabilities in float32, (member, class, pixel).
 
-        p / max p is exp(logit − largest logit) to float64, of which a softmax takes sums and quotients. Rounded p would
-        be 1 less often: 1/(1 + s) rounds to 1 for s < 2⁻²⁵, the sum 1 + s for s ≤ 2⁻²⁴.
+        p / max p is exp(logit − largest logit) in float64. A softmax takes sums and quotients of it. Rounded p would be
+        1 less often: 1/(1 + s) rounds to 1 for s < 2⁻²⁵, the sum 1 + s for s ≤ 2⁻²⁴.
         """
         members = self.member_probs.movedim(2, 1)
         if not self.of_logits:

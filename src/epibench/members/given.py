@@ -28,8 +28,8 @@ class GivenModel:
     """A model as it was given. open: loads it, as a module or anything that can be called.
 
     name: what to call it in messages; fingerprint: of everything that decides what it predicts, None where that cannot
-    be known; classes: those that it says it predicts; facts: what is to be said of it in results; convention: the usual
-    one of the numbers that it is compared with.
+    be known; classes: those that it says it predicts; facts: what is to be said of it in results; convention: the
+    default for its metrics.
     """
 
     name: str

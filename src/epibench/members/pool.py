@@ -150,7 +150,7 @@ def chunk_size(num_draws: int, num_members: int, num_classes: int, device: torch
     """How many pixels are scored at once."""
     if num_classes > 1 and kernels.usable(device):  # averaged probabilities are not held, those of members are
         memory = KERNEL_MEMORY * torch.cuda.get_device_properties(device).total_memory
-        of_members = (8 + 4) * num_members * num_classes  # float64, and float32 for what is given as published
+        of_members = (8 + 4) * num_members * num_classes  # float64, and float32 for the published convention
         return max(1, int(memory / (of_members + DRAW_BYTES * num_draws)))
     return max(1, CHUNK[device.type] // (max(num_draws, num_members) * max(1, num_classes)))
 

@@ -172,7 +172,7 @@ class PublishedConfidenceCalibration(ConfidenceCalibration):
         return self._published()
 
     def curves(self) -> dict[str, Tensor]:
-        """None: the reliability curve is that of the other convention."""
+        """Return no curve: the metric of the other convention has the reliability curve."""
         return {}
 
 

@@ -23,5 +23,5 @@ class AbsoluteBatchNorm2d(nn.BatchNorm2d):
 
 
 def scale_of(norm: nn.BatchNorm2d, weight: Tensor) -> Tensor:
-    """The scale that a batch norm makes of its weight, (channel,)."""
+    """The scale of a batch norm with this weight, (channel,)."""
     return weight.abs() + norm.eps if isinstance(norm, AbsoluteBatchNorm2d) else weight

@@ -77,7 +77,7 @@ class DeepLabV3(nn.Module):
         if absolute_scale:
             for module in self.modules():
                 if isinstance(module, nn.BatchNorm2d):
-                    module.__class__ = AbsoluteBatchNorm2d
+                    module.__class__ = AbsoluteBatchNorm2d  # same parameters and buffers
         mean, std = torch.zeros(3), torch.ones(3)
         if one_of("normalisation", normalisation, NORMALISATIONS) == "imagenet":
             mean, std = 255 * torch.tensor(IMAGE_MEAN), 255 * torch.tensor(IMAGE_STD)

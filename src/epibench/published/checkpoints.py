@@ -1,7 +1,7 @@
-"""The checkpoints that Gustafsson, Danelljan and Schön (2020) published, in our networks.
+"""Published checkpoints of Gustafsson, Danelljan and Schön (2020), loaded into our networks.
 
-A checkpoint is a file of tensors by the authors' names. Names and shapes tell whether it holds the depth network or the
-segmentation network. Where our networks concatenate channels in another order, the channels of the weights are moved.
+A checkpoint is a file of tensors by the authors' names, which decide between the depth network and the segmentation
+network. Where our networks concatenate channels in another order, the channels of the weights are moved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from epibench.networks.resnet import STEM_NAMES, STEM_POSITIONS
 from epibench.networks.weight_files import KEYS_SHOWN, check_fit, read_weights
 
 PREFIX = "module."  # of DataParallel
-# Our modules and the authors' names. Inside of blocks, their `bn` is our `norm`, their `downsample` our `shortcut`.
+# Our modules and the authors' names. In blocks, their `bn` is our `norm` and their `downsample` is our `shortcut`.
 MODULES: Mapping[Task, Mapping[str, str]] = {
     "depth": {
         "image_stem": "conv1_img",
@@ -39,9 +39,8 @@ MODULES: Mapping[Task, Mapping[str, str]] = {
         "logits": "cls",
     },
 }
-# The depth network concatenates its stems as (depth, image), ours as (image, depth). Identity shortcuts carry this
-# order through the first stage, so that the readers of its output have it too. The 2 · 32 channels are the last of the
-# axis.
+# The authors' depth network concatenates its stems as (depth, image), ours as (image, depth). Identity shortcuts carry
+# this order through the first stage to the layers that read its output. The 2 · 32 channels are the last of the axis.
 STEM_WIDTH = 32
 STEM_AXES = {
     r"encoder\.(0\.\d|1\.0)\.(conv1|shortcut\.0)\.weight": 1,

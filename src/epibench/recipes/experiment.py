@@ -186,13 +186,13 @@ class Recipe(Options):
         }
         for name in largest:
             if not methods[name].draw_sizes(self.members):
-                raise ValueError(self.impossible(min(self.members), name))
+                raise ValueError(self.too_large(min(self.members), name))
         name = max(largest, key=largest.__getitem__, default="")
         if given and largest and max(self.members) > largest[name]:
-            raise ValueError(self.impossible(max(self.members), name))
+            raise ValueError(self.too_large(max(self.members), name))
 
-    def impossible(self, size: int, name: str) -> str:
-        """The message that a method cannot draw so many members, with the setting that raises its limit."""
+    def too_large(self, size: int, name: str) -> str:
+        """The message for an M that a method cannot draw, with the setting that raises its limit."""
         method = self.method(name)
         more = f", or raise {self.setting(name, method.pool_option)}" if method.pool_option else ""
         limit = f"a draw of {name} has at most {method.largest_draw} members"

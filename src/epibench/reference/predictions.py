@@ -70,13 +70,13 @@ class Reference:
 
     @cached_property
     def share_converged(self) -> float | None:
-        """The smallest share over outputs of traced points with R-hat up to the limit; None: the file has none."""
+        """The share of traced points with R-hat up to the limit, of the worst output; None: unknown."""
         try:
             diagnostics = self.about["diagnostics"]
             inside, points = diagnostics["traced_points_inside"], diagnostics["traced_points"]
-            numbers = {"train": inside / points, "outside": 1 - inside / points}
+            parts = {"train": inside / points, "outside": 1 - inside / points}
             outputs = [diagnostics[output] for output in OUTPUTS[self.kind]]
-            return float(min(sum(numbers[at] * each[at]["r_hat_within_limit"] for at in numbers) for each in outputs))
+            return float(min(sum(parts[at] * each[at]["r_hat_within_limit"] for at in parts) for each in outputs))
         except (KeyError, TypeError, ValueError, ZeroDivisionError):
             return None
 
@@ -90,7 +90,7 @@ class Reference:
         """The verdict on convergence with its numbers."""
         if self.share_converged is None:
             return "convergence unknown: the file has no R-hat"
-        share = math.floor(100 * self.share_converged + 1e-9)  # 94.9 % is not shown as the goal
+        share = math.floor(100 * self.share_converged + 1e-9)  # 94.9 % is shown as 94 %, below the goal
         numbers = f"R-hat ≤ {R_HAT_LIMIT} at {share} % of points (goal {100 * SHARE_GOAL:.0f} %)"
         return f"{'converged' if self.converged else 'NOT converged'}: {numbers}"
 

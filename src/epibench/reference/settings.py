@@ -8,7 +8,7 @@ from epibench.errors import InputError
 
 HIDDEN = (10, 10)  # the hidden layers of the networks whose posterior is sampled
 OUTPUTS = {"gaussian": ("mean", "log_variance"), "categorical": ("probability",)}
-# A reference has converged if so large a share of its traced points has an R-hat up to the limit.
+# A reference has converged if this share of its traced points has an R-hat up to the limit.
 R_HAT_LIMIT, SHARE_GOAL = 1.05, 0.95
 
 

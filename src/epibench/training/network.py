@@ -59,7 +59,7 @@ class NetworkTraining(TrainingPlan):
     a batch at a time, which an `Augment` can do. start: the weights that a network begins with, given the network; None
     for its own. A network may give outputs of several heads, (head · image, …): losses of heads are added up.
 
-    loss_parts: the batch is split into that many equal parts. The loss is the mean of the weighted means of the parts.
+    loss_parts: the number of equal parts of a batch, see `mean_loss`.
     """
 
     build: Callable[[], nn.Module]
@@ -312,9 +312,9 @@ class _Run:
 
 
 def mean_loss(losses: Tensor, weights: Tensor, parts: int = 1) -> Tensor:
-    """The weighted mean over pixels; 0 where all weights are. weights: also bool, which pixels count.
+    """The weighted mean over pixels, averaged over equal parts of the batch.
 
-    parts: the mean of the weighted means of that many equal parts of the batch.
+    A part whose weights are all 0 has the loss 0. weights: also bool, which pixels count.
     """
     means = []
     for part, counts in zip(losses.chunk(parts), weights.chunk(parts), strict=True):
