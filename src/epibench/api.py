@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from epibench.conventions import Convention
     from epibench.plans import Plan
     from epibench.recipes import Recipe
-    from epibench.results import RunResults, ScoreResults
+    from epibench.results import Results
     from epibench.runs.machine import Run
 
 AnyPath = str | os.PathLike[str]
@@ -38,7 +38,7 @@ def run(
     executor: str = "local",
     jobs: int | None = None,
     progress: bool | Reporter = False,
-) -> RunResults:
+) -> Results:
     """Train, evaluate, report, as `epibench run` does; what is finished in the folder is not done again.
 
     Methods that failed are in `failed` of the results; if all did, it is an error.
@@ -53,13 +53,13 @@ def run(
         progress: show bars and messages as the command does, or send them to a reporter of one's own
     """
     with opened_run(recipe, out, settings, device, executor, jobs, progress) as opened:
-        from epibench.report import write_folder_page
+        from epibench.report import write_run_page
         from epibench.runs.run import train_and_evaluate
 
         results = train_and_evaluate(opened)
     if not results.methods:
         raise InputError("; ".join(results.failed.values()))
-    write_folder_page(opened.folder)
+    write_run_page([results], opened.folder.report_file)
     return results
 
 
@@ -141,7 +141,7 @@ def score(
     device: str = "auto",
     report: AnyPath | None = None,
     progress: bool | Reporter = False,
-) -> ScoreResults:
+) -> Results:
     """Score predictions that any framework has made, as `epibench score` does, for every number of members M.
 
     Args:
@@ -198,9 +198,9 @@ def score(
         gc.collect()  # metrics refer to themselves: their memory comes back only so
     results = score_results(scored, settings)
     if report is not None:
-        from epibench.report import write_score_page
+        from epibench.report import write_run_page
 
-        write_score_page(results, Path(report))
+        write_run_page([results], Path(report) / "score.html")
     return results
 
 

@@ -23,7 +23,7 @@ from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.progress import Reporter
 from epibench.recipes import RECIPE_NAME
-from epibench.results import RunResults
+from epibench.results import Results
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import DEFAULT_NAME, GivenEvaluation, GivenSettings, check_folder, evaluation_options
 from epibench.runs.given_inputs import (
@@ -62,7 +62,7 @@ def evaluate(
     device: str | None = None,
     progress: bool | Reporter = False,
     **evaluation: Any,
-) -> RunResults:
+) -> Results:
     """How far the uncertainty of trained models can be trusted on these data, as a function of the number of members M.
 
     models: one, several that are members of one ensemble, or such lists by name: modules, functions, or texts as
@@ -126,9 +126,9 @@ def evaluate(
         folder_of_run, shown = RunFolder(folder), reporter_of(progress)
         results = GivenEvaluation(given, domains, settings, folder_of_run, machine, shown).run()
         if out is not None:
-            from epibench.report import write_folder_page
+            from epibench.report import write_run_page
 
-            write_folder_page(folder_of_run)
+            write_run_page([results], folder_of_run.report_file)
         return results
 
 

@@ -1,4 +1,4 @@
-"""Results as typed data: what `score` and runs write, what the report reads, and what tests build.
+"""Results as typed data: every command writes a list of scores, and every report reads one.
 
 A number that is not finite is null. Keys that are numbers are strings in the files. A standard deviation is the
 population's over draws, and null for one draw.
@@ -13,22 +13,15 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from epibench.errors import InputError
 from epibench.files import fingerprint, numbers_in_lines
 
-VERSION: Final = 1
+VERSION: Final = 2
 RESULTS_NAME = "results.json"
 QUICK = "-quick"  # how the names of recipes end that are a smaller variant of another
 # Toy problems: where training data comes from, which is the region `train` of KLs, and the circle between the classes.
@@ -80,23 +73,6 @@ class Part(BaseModel):
         return numbers_in_lines(self.model_dump_json(indent=1)) + "\n"
 
 
-class GrownPart(Part):
-    """A part with fields that an earlier version did not write.
-
-    They are left out where they say nothing, so that what that version wrote keeps its checksum.
-    """
-
-    later: ClassVar[tuple[str, ...]] = ()
-
-    @model_serializer(mode="wrap")
-    def _as_written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = write(self)
-        for name in self.later:
-            if getattr(self, name) == type(self).model_fields[name].default:
-                written.pop(name, None)
-        return written
-
-
 class Stat(Part):
     """A metric over the draws of one M."""
 
@@ -113,13 +89,12 @@ class ClassStat(Part):
     n: int
 
 
-class Curve(GrownPart):
-    """A curve over the draws of one M, at the `x` of its family; draws: of some draws, evenly chosen from all."""
+class Curve(Part):
+    """A curve over the draws of one M, at the `x` of its family; draws: curves of evenly chosen draws."""
 
     mean: Values
     std: Values | None
-    draws: list[Values] | None = None
-    later = ("draws",)
+    draws: list[Values] = []
 
 
 class Curves(Part):
@@ -130,16 +105,11 @@ class Curves(Part):
 
 
 class Draw(Part):
-    """All metrics of one draw of M members; metrics with a value for each class are lists."""
+    """All metrics of one draw of M members, by their positions in the pool; metrics of classes are lists."""
 
     M: int
+    members: list[int] = []
     metrics: dict[str, Number | Values]
-
-
-class ScoredDraw(Draw):
-    """A draw from stored predictions, which also says which members it has, by position from 0."""
-
-    members: list[int]
 
 
 Summary = dict[int, dict[Text, Stat | ClassStat]]  # by M and metric
@@ -147,7 +117,7 @@ CurveFamilies = dict[str, Curves]
 
 
 class Tally(Part):
-    """What became of pixels or samples: used, or dropped because masked, without label, or NaN or infinite."""
+    """Numbers of pixels or samples: used, or dropped because masked, without label, or NaN or infinite."""
 
     valid: int = 0
     masked: int = 0
@@ -158,113 +128,164 @@ class Tally(Part):
         return Tally(**{name: getattr(self, name) + getattr(other, name) for name in Tally.model_fields})
 
 
-class FileResults(Part):
-    """What came out of one file of stored predictions."""
+class Grid(Part):
+    """Numbers as base64 of a 16-bit grey PNG, in counts of `scale` above `offset`."""
 
-    path: Text
-    method: Text | None
-    domain: Text | None
-    kind: Kind
-    unit: Text | None
-    class_names: list[Text] | None
-    target_names: list[Text] | None = None
+    scale: Finite
+    png: str
+    offset: Finite = 0.0
+
+
+class Picture(Part):
+    """An image of a domain and its target; classes are 8-bit grey PNGs."""
+
+    image: int
+    height: int
+    width: int
+    photo: str
+    sparse_depth: Grid | None = None
+    target: Grid | str
+
+
+class PredictedPicture(Part):
+    """Prediction of a draw of M members for an image: mean and std, or classes and their uncertainty."""
+
+    image: int
+    M: int
+    mean: Grid | None = None
+    std: Grid | None = None
+    predicted: str | None = None
+    uncertainty: Grid | None = None
+
+
+class ShownPicture(Picture):
+    """An image of a domain with the predictions of methods."""
+
+    methods: dict[str, PredictedPicture]
+
+
+class ImageCost(Part):
+    """Cost of one image with M members; their weights and operations are counted, shared parts once."""
+
+    seconds: Number
+    peak_bytes: Number
+    flops: int | None = None
+    weight_bytes: int | None = None
+
+
+class TrainingCost(Part):
+    """Cost of training M members: networks behind a draw of M in the mean over draws, their seconds and steps."""
+
+    networks: Finite
+    seconds: Finite
+    steps: Finite
+
+
+class PassCost(Part):
+    """Seconds of an evaluation: forward passes of members, and draws with their metrics."""
+
+    forward_seconds: Finite
+    scoring_seconds: Finite
+
+
+class Cost(Part):
+    """Cost of a method; parts that are only known of images are missing for toy problems.
+
+    train_seconds: of all its networks; training: of those behind M members. flops: of one member on one image.
+    """
+
+    parameters: int
+    train_seconds: Finite
+    predict_seconds: Number = None
+    flops: int | None = None
+    image_size: list[int] | None = None
+    per_image: dict[int, ImageCost] = {}
+    training: dict[int, TrainingCost] = {}
+
+
+class TrainingLog(Part):
+    """The losses of one network over its steps."""
+
+    network: int
+    steps: list[int]
+    loss: Values
+
+
+@dataclass(frozen=True)
+class PoolSize:
+    """The size of a pool; groups are networks or chains that each draw stays within.
+
+    num_networks: trained networks behind the members; None if unknown, as of stored predictions.
+    """
+
     num_members: int
-    num_groups: int | None
-    counted: Counted = "pixels"
-    pixels: Tally
-    plan: Text
-    uncertainty: Text
-    sparsification: Literal["exact", "streamed"]
-    notes: list[Text]
-    overlap: dict[int, Number]
-    draws: list[ScoredDraw]
-    summary: Summary
-    curves: CurveFamilies
-    pictures: list[Picture] = []
+    num_groups: int | None = None
+    num_networks: int | None = None
+    plan: str = "random"
 
 
-def _shown_by(function: str) -> Any:
-    """A function of the report, which stands above results: found by its name, when results are to be shown."""
-    module, _, name = function.rpartition(".")
-    return getattr(import_module(f"epibench.report.{module}"), name)
+class Score(Part):
+    """One method on one domain, under one set of evaluation settings and one post-processing.
 
+    settings: the settings that decide values, e.g. precision, convention, uncertainty and window. source: the store
+    that was scored. overlap: share of members that two draws of M have in common.
+    """
 
-class Shown(Part):
-    """Results that a notebook shows, plots and takes as a table."""
-
-    def frame(self, table: Literal["draws", "summary", "curves", "cost", "equivalents"] = "draws") -> Any:
-        """A tidy table as a pandas DataFrame: one row for each method, domain, M, metric and draw.
-
-        `summary` has their mean, std and number, `curves` a row for each point of a curve, `cost` one for each
-        quantity, `equivalents` how many members of an ensemble score as a method does.
-        """
-        return _shown_by("tidy.frame")(self, table)
-
-    def plot(self, name: str, domain: str | None = None, members: int | None = None) -> Any:
-        """A metric over M, `kl`, or a curve at an M, as a drawing.
-
-        Curves: `coverage`, of classes `reliability`, of several methods `sparsification_error`. A notebook shows it;
-        `save(path)` writes it as .svg or .pdf. domain: may be left out where there is one; members: the M of a curve,
-        by default the largest of each method.
-        """
-        return _shown_by("notebook.plot")(self, name, domain, members)
-
-    def _repr_html_(self) -> str:
-        return str(_shown_by("notebook.html")(self))
-
-    def __repr__(self) -> str:
-        """What they are of; all numbers would fill a hundred pages."""
-        if isinstance(self, RunResults):
-            name = self.recipe.get("name", self.problem)
-            return f"RunResults({name}: {', '.join(self.methods)} on {', '.join(self.domains) or self.problem})"
-        return f"{type(self).__name__}({', '.join(str(each.path) for each in getattr(self, 'files', []))})"
-
-    __str__ = __repr__
-
-
-class ScoreResults(Shown):
-    """What `epibench score --json` writes."""
-
-    version: Literal[1] = VERSION
-    epibench: Text
-    torch: Text
-    convention: Text
+    method: Text
+    domain: Text
     settings: Plain
-    in_domain: Text | None = None
-    files: list[FileResults]
+    post: Text = "none"
+    kind: Kind
+    unit: Text | None = None
+    counted: Counted = "pixels"
+    source: Text | None = None
+    pool: PoolSize
+    num_images: int | None = None
+    pixels: Tally = Tally()
+    notes: list[Text] = []
+    overlap: dict[int, Number] = {}
+    summary: Summary
+    draws: list[Draw] = []
+    curves: CurveFamilies = {}
+    pictures: list[PredictedPicture] = []
+    cost: PassCost | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The identity of a score: of two with the same key the newer one replaces the other."""
+        settings = json.dumps(self.settings, sort_keys=True)
+        return self.method, self.domain, self.kind, self.unit or "", self.counted, settings, self.post
 
 
 class MethodFacts(Part):
-    """What a reader should know of a method before its numbers."""
+    """Facts about a method. members: network, snapshot and number of each member, by position in the pool."""
 
     label: Text
     method: str
-    num_networks: int
-    num_members: int
-    num_groups: int | None
-    plan: Text
+    members: list[tuple[int, int, int]] = []
     notes: list[Text] = []
+    cost: Cost | None = None
+    training: list[TrainingLog] = []
 
 
 class DomainFacts(Part):
-    """What a reader should know of a domain before its numbers.
+    """Facts about a domain.
 
-    classes: in words, what is common and what left out; notes: on its images, e.g. which of the selected are absent.
+    classes: in words, the classes in common and those left out; notes: on its images, e.g. which are absent.
     """
 
     label: Text
     role: Literal["in-domain", "shifted", "role unknown"]
     severity: Number = None
-    num_images: int | None = None
-    num_pixels: int | None = None
     class_names: list[Text] | None = None
     class_colours: list[RGB] | None = None
     classes: Text | None = None
     notes: list[Text] = []
+    pictures: list[Picture] = []
 
 
-class ReferenceFacts(GrownPart):
-    """The reference that KLs are to.
+class ReferenceFacts(Part):
+    """The reference of KLs.
 
     floor: the KL between its halves, by convention, direction and region; null: infinite or unknown. converged: null:
     unknown; convergence: the same in words, with its numbers.
@@ -276,61 +297,10 @@ class ReferenceFacts(GrownPart):
     notes: list[Text] = []
     converged: bool | None = None
     convergence: Text = ""
-    later = ("converged", "convergence")
-
-
-class ImageCost(GrownPart):
-    """What one image costs with M members; their weights and operations are counted, what they share once."""
-
-    seconds: Number
-    peak_bytes: Number
-    flops: int | None = None
-    weight_bytes: int | None = None
-    later = ("flops", "weight_bytes")
-
-
-class TrainingCost(Part):
-    """What M members take to train: networks behind a draw of M, in the mean over draws, and what these took."""
-
-    networks: Finite
-    seconds: Finite
-    steps: Finite
-
-
-class PassCost(Part):
-    """Where the time of an evaluation went: members, and draws with their metrics."""
-
-    forward_seconds: Finite
-    scoring_seconds: Finite
-
-
-class Cost(GrownPart):
-    """What a method costs; what is only known of images is missing for toy problems.
-
-    train_seconds: of all its networks; training: of those behind M members. flops: of one member on one image.
-    """
-
-    parameters: int
-    train_seconds: Finite
-    predict_seconds: Number = None
-    flops: int | None = None
-    image_size: list[int] | None = None
-    per_image: dict[int, ImageCost] = {}
-    evaluation: dict[str, PassCost] = {}
-    training: dict[int, TrainingCost] = {}
-    later = ("training",)
-
-
-class TrainingLog(Part):
-    """The losses of one network over its steps."""
-
-    network: int
-    steps: list[int]
-    loss: Values
 
 
 class ToyPictures(Part):
-    """Predictions to be drawn: on a grid, beside truth, data and reference; of some draws by method and M."""
+    """Predictions on a grid, beside truth, data and reference; of some draws by method and M."""
 
     grid: Columns
     truth: Columns
@@ -340,148 +310,138 @@ class ToyPictures(Part):
     methods: dict[str, dict[int, list[Columns]]]
 
 
-class Grid(GrownPart):
-    """Numbers as base64 of a 16-bit grey PNG, in counts of `scale` above `offset`."""
-
-    scale: Finite
-    png: str
-    offset: Finite = 0.0
-    later = ("offset",)
+def _report_function(name: str) -> Any:
+    """A function of the report, which stands above results and is imported when results are shown."""
+    module, _, function = name.rpartition(".")
+    return getattr(import_module(f"epibench.report.{module}"), function)
 
 
-class PredictedPicture(Part):
-    """What a draw of M members predicts for an image: mean and std of depth, or classes and their uncertainty."""
+class Results(Part):
+    """Results of `run`, `evaluate` or `score`: a header, methods, domains, and scores, the newest evaluation first.
 
-    M: int
-    mean: Grid | None = None
-    std: Grid | None = None
-    predicted: str | None = None
-    uncertainty: Grid | None = None
+    recipe: the recipe, or the settings of given models and stored predictions. A notebook shows, plots and tabulates
+    them.
+    """
 
-
-class Picture(Part):
-    """An image of a domain, what is known of it, and what each method predicts; classes are 8-bit grey PNGs."""
-
-    image: int
-    height: int
-    width: int
-    photo: str
-    sparse_depth: Grid | None = None
-    target: Grid | str
-    methods: dict[str, PredictedPicture]
-
-
-class DomainResults(Part):
-    """What came out of one method on one domain."""
-
-    num_images: int
-    num_pixels: int
-    summary: Summary
-    curves: CurveFamilies
-    draws: list[Draw]
-    pictures: list[Picture]  # with this method alone
-    cost: PassCost
-
-
-KL = dict[str, dict[str, dict[str, dict[int, Stat]]]]  # by convention, direction, region and M
-KLDraws = dict[str, dict[str, dict[str, dict[int, Values]]]]
-
-
-class RunResults(GrownPart, Shown):
-    """What a run writes; `kl`, `kl_draws` and `reference` are of toy problems, `domains` and what follows of images."""
-
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     epibench: Text
     torch: Text
-    python: Text
-    commit: Text | None
-    device: Text
-    created: Text
+    python: Text = ""
+    commit: Text | None = None
+    device: Text = ""
+    created: Text = ""
+    seconds: Finite = 0.0
     recipe: Plain
-    changes: list[Text]
+    changes: list[Text] = []
     problem: Text
-    kind: Kind
-    methods: dict[Text, MethodFacts]
-    summary: dict[str, dict[str, Summary]]
-    curves: dict[str, dict[str, CurveFamilies]]
-    draws: dict[str, dict[str, list[Draw]]]
-    pictures: ToyPictures | dict[str, list[Picture]]
-    cost: dict[str, Cost]
-    failed: dict[Text, Text] = {}
-    seconds: Finite
-    checksum: str | None = None  # of everything else; an earlier version wrote none
-
-    kl: dict[str, KL] = {}
-    kl_draws: dict[str, KLDraws] = {}
-    reference: ReferenceFacts | None = None
-
     convention: Text = "pooled"
-    unit: Text | None = None
-    counted: Counted = "pixels"
-    class_names: list[Text] | None = None
-    class_colours: list[RGB] | None = None
+    failed: dict[Text, Text] = {}
     data_versions: dict[str, str] = {}
     training_notes: list[Text] = []
-    domains: dict[Text, DomainFacts] = {}
-    overlap: dict[str, dict[int, Number]] = {}
-    training: dict[str, list[TrainingLog]] = {}
-    later = ("counted",)
+    reference: ReferenceFacts | None = None
+    toy: ToyPictures | None = None
+    methods: dict[Text, MethodFacts]
+    domains: dict[Text, DomainFacts]
+    scores: list[Score]
+    checksum: str | None = None
 
     @property
     def intact(self) -> bool:
-        """Whether they are as they were written, as far as their checksum tells."""
+        """Whether the content fits its checksum."""
         return self.checksum is None or self.checksum == self.with_checksum().checksum
 
-    def with_checksum(self) -> RunResults:
-        """The same results with the checksum of all that they hold."""
+    def with_checksum(self) -> Results:
+        """The same results with the checksum of their content."""
         content = self.model_dump(mode="json", exclude={"checksum"})
         return self.model_copy(update={"checksum": fingerprint(content)})
 
+    def latest(self) -> list[Score]:
+        """The scores of the newest evaluation of each method and domain, before post-processing."""
+        scores: dict[tuple[str, ...], Score] = {}
+        newest = next((score.settings for score in self.scores), None)
+        for score in self.scores:
+            if score.post == "none" and ("stored" in self.recipe or score.settings == newest):
+                scores.setdefault((*score.key[:5], score.source or ""), score)
+        return list(scores.values())
 
-FileResults.model_rebuild()  # pictures are described after it
-ScoreResults.model_rebuild()
-Results = TypeVar("Results", bound=Part)
+    def score(self, method: str, domain: str) -> Score | None:
+        """The newest score of a method on a domain."""
+        return next((one for one in self.latest() if (one.method, one.domain) == (method, domain)), None)
+
+    def frame(self, table: Literal["draws", "summary", "curves", "cost", "equivalents"] = "draws") -> Any:
+        """Return a tidy table as a pandas DataFrame: one row for each method, domain, M, metric and draw.
+
+        Args:
+            table: `draws`; `summary` has mean, std and number of draws; `curves` a row for each point of a curve;
+                `cost` one for each quantity; `equivalents` the number of ensemble members that score as well.
+
+        Returns:
+            A `pandas.DataFrame`.
+
+        Raises:
+            InputError: the table is unknown, or pandas is not installed.
+        """
+        return _report_function("tidy.frame")(self, table)
+
+    def plot(self, name: str, domain: str | None = None, members: int | None = None) -> Any:
+        """Plot a metric over M, `kl`, or a curve at one M.
+
+        Curves: `coverage`, of classes `reliability`, of several methods `sparsification_error`.
+
+        Args:
+            name: the metric or curve.
+            domain: may be left out if there is only one.
+            members: the M of a curve; by default the largest M of each method.
+
+        Raises:
+            InputError: no such metric, curve, domain or M.
+        """
+        return _report_function("notebook.plot")(self, name, domain, members)
+
+    def _repr_html_(self) -> str:
+        return str(_report_function("notebook.html")(self))
+
+    def __repr__(self) -> str:
+        """Name, methods and domains; all numbers would fill a hundred pages."""
+        name = self.recipe.get("name", self.problem)
+        return f"Results({name}: {', '.join(self.methods)} on {', '.join(self.domains)})"
+
+    __str__ = __repr__
 
 
-def load_results(path: str | os.PathLike[str]) -> RunResults:
-    """The results of a run, from its folder or from its results.json."""
+def load_results(path: str | os.PathLike[str]) -> Results:
+    """Load results from the folder of a run, or from a file that `run`, `evaluate` or `score` has written.
+
+    Args:
+        path: a folder with `results.json`, or a file with results.
+
+    Returns:
+        The results.
+
+    Raises:
+        InputError: there are no results, or the file is not readable as results.
+    """
     path = Path(path)
     file = path / RESULTS_NAME if path.is_dir() else path
-    return parse_results(RunResults, _read(path, file), str(file))
-
-
-def load_any_results(path: Path) -> RunResults | ScoreResults:
-    """The results of a run, or those that `epibench score --json` wrote."""
-    file = path / RESULTS_NAME if path.is_dir() else path
-    text = _read(path, file)
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        content = None  # which is said when it is parsed
-    if isinstance(content, dict) and "files" in content and "methods" not in content:
-        return parse_results(ScoreResults, text, str(file))
-    return parse_results(RunResults, text, str(file))
-
-
-def _read(path: Path, file: Path) -> bytes:
-    try:
-        return file.read_bytes()
+        text = file.read_bytes()
     except FileNotFoundError:
         what = f"holds no {RESULTS_NAME}: has the run finished?" if path.is_dir() else "there is no such file or folder"
         raise InputError(f"{path}: {what}") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    return parse_results(text, str(file))
 
 
-def parse_results(model: type[Results], text: bytes | str, where: str) -> Results:
-    """Results from JSON; what is none, or of another version, is refused in one line. where: what to call it there."""
+def parse_results(text: bytes | str, where: str) -> Results:
+    """Parse results from JSON. where: the name of the file in messages."""
     try:
-        return model.model_validate_json(text)
+        return Results.model_validate_json(text)
     except ValidationError as error:
-        raise InputError(f"{where}: {_problem(model, text, error)}") from None
+        raise InputError(f"{where}: {_problem(text, error)}") from None
 
 
-def _problem(model: type[Part], text: bytes | str, error: ValidationError) -> str:
+def _problem(text: bytes | str, error: ValidationError) -> str:
     """What is wrong with results, in words: another version, or the first thing that does not fit."""
     first = error.errors()[0]
     remedy = "remove the file and run the command again"
@@ -492,10 +452,8 @@ def _problem(model: type[Part], text: bytes | str, error: ValidationError) -> st
     if isinstance(found, dict) and found.get("version", VERSION) != VERSION:
         there = f"results of version {found['version']}; this epibench reads version {VERSION}"
         return f"{there}; install the one that wrote it, or {remedy}"
-    if model is RunResults and (
-        not isinstance(found, dict) or "files" in found or not isinstance(found.get("methods"), dict)
-    ):
-        return f"not the results of a run (no 'methods'): pages of scores come from epibench score, otherwise {remedy}"
+    if not isinstance(found, dict) or not isinstance(found.get("scores"), list):
+        return f"not results (no 'scores'); {remedy}"
     key = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     message = first["msg"][:1].lower() + first["msg"][1:]

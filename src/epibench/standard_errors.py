@@ -3,24 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from epibench.results import FileResults, MethodFacts
-
-
-@dataclass(frozen=True)
-class PoolSize:
-    """What members are drawn from; groups are networks or chains that each draw stays within."""
-
-    num_members: int
-    num_groups: int | None = None
-    num_networks: int | None = None
-
-    @classmethod
-    def of(cls, facts: MethodFacts | FileResults) -> PoolSize:
-        """The pool of a method of a run, or of a scored file, which does not know of networks."""
-        networks = facts.num_networks if isinstance(facts, MethodFacts) else None
-        return cls(facts.num_members, facts.num_groups, networks)
+from epibench.results import PoolSize
 
 
 def independent_draws(num_draws: int, members: int, pool: PoolSize) -> int:

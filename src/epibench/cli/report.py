@@ -29,17 +29,15 @@ from epibench.report.runs import (
     read_runs,
     scored_domains,
 )
-from epibench.report.scored import as_runs
 from epibench.report.verdicts import finding, kl_verdict, verdict
-from epibench.results import RESULTS_NAME, RunResults, ScoreResults, load_any_results
-from epibench.runs.evaluations import all_results
+from epibench.results import RESULTS_NAME, Results, load_results
 
 PAGE_NAME = "report.html"
 
 
 def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> None:
     """Read every run and scored file, write the page and the Markdown, show the tables, and say where everything is."""
-    results, names = read_results(runs)
+    results, names = [load_results(path) for path in runs], [run_name(path) for path in runs]
     folders = [run_folder(path) for path in runs]
     page = out or (folders[0] / PAGE_NAME if len(runs) == 1 else Path(PAGE_NAME))
     check_outputs(page, markdown, folders, runs)
@@ -55,21 +53,6 @@ def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> Non
     for word, path in (("report: ", page), ("markdown:", markdown)):
         if path is not None:
             say(f"{word} {path}")
-
-
-def read_results(paths: Sequence[Path]) -> tuple[list[RunResults], list[str]]:
-    """Results with what tells them apart: all evaluations of one folder, or the latest of several, and scored files."""
-    if len(paths) == 1 and paths[0].is_dir():
-        return all_results(paths[0])
-    loaded = [load_any_results(path) for path in paths]
-    runs = [(path, one) for path, one in zip(paths, loaded, strict=True) if isinstance(one, RunResults)]
-    results, names = [one for _, one in runs], [run_name(path) for path, _ in runs]
-    trained = list(results)
-    for path, one in zip(paths, loaded, strict=True):
-        if isinstance(one, ScoreResults):
-            scored = as_runs(one, f"scored {path.stem}", trained)
-            results, names = [*results, *scored], [*names, *[path.stem] * len(scored)]
-    return results, names
 
 
 def run_name(path: Path) -> str:
@@ -94,7 +77,7 @@ def check_outputs(page: Path, markdown: Path | None, folders: Sequence[Path], ru
             raise InputError(f"{path}: would be written over a file of the run; give another place")
 
 
-def print_run_tables(results: Sequence[RunResults], names: Sequence[str] = ()) -> None:
+def print_run_tables(results: Sequence[Results], names: Sequence[str] = ()) -> None:
     """The KL of every method at each M beside the noise floor, or its metrics on every domain, and published cells."""
     for runs in by_problem(read_runs(results, names)):
         print_problem(runs)
@@ -104,7 +87,7 @@ def print_run_tables(results: Sequence[RunResults], names: Sequence[str] = ()) -
 
 def print_problem(runs: Sequence[Run]) -> None:
     """Tables for the runs of one problem, and what was found."""
-    problem, methods, console = runs[0].results.problem, methods_of(runs), output()
+    problem, methods, console = runs[0].problem, methods_of(runs), output()
     if entries := kl_entries(methods, VIEWS[0]):
         console.print(f"{problem}: {VIEWS[0].name}", style="bold", soft_wrap=True)
         console.print(over_members("kl", [("", entries)], console.width), soft_wrap=True)

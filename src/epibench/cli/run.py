@@ -19,7 +19,7 @@ from epibench.errors import InputError
 from epibench.progress import Reporter
 
 if TYPE_CHECKING:
-    from epibench.results import RunResults
+    from epibench.results import Results
     from epibench.runs.folder import RunFolder
 
 
@@ -45,14 +45,16 @@ def run(
     publish(opened.folder, results, opened.reporter)
 
 
-def publish(folder: RunFolder, results: RunResults, reporter: Reporter) -> None:
-    """Write the page of all evaluations of a run, show the tables of this one, and say where everything is."""
+def publish(folder: RunFolder, results: Results, reporter: Reporter) -> None:
+    """Write the page of a run, print the tables of its newest evaluation, and name the files."""
     from epibench.cli.report import print_run_tables
-    from epibench.report import write_folder_page
+    from epibench.report import write_run_page
+    from epibench.report.runs import older_runs, read_runs
 
-    page, names = write_folder_page(folder)
+    page = write_run_page([results], folder.report_file)
     print_run_tables([results])
+    older = [run.evaluation for run in older_runs(read_runs([results]))]
     reporter.say(f"results: {folder.results_file}")
-    reporter.say(f"report:  {page}{f', with {len(names)} evaluations: ' if names else ''}{'; '.join(names)}")
+    reporter.say(f"report:  {page}" + (f", with earlier evaluations: {'; '.join(older)}" if older else ""))
     if results.failed:
         raise InputError("; ".join(results.failed.values()))

@@ -18,9 +18,8 @@ from epibench.errors import InputError
 from epibench.mirror import is_url
 
 if TYPE_CHECKING:
-    from epibench.evaluation.scoring import Scorer, ScoreSettings
+    from epibench.evaluation.scoring import ScoredStore, Scorer, ScoreSettings
     from epibench.plans import Plan
-    from epibench.results import FileResults
     from epibench.store import PredictionStore
 
 
@@ -107,7 +106,7 @@ def score(
     if in_domain is not None:
         check_domains(in_domain, [scorer.store for scorer in scorers])
     reporter = ConsoleReporter()
-    scored: list[FileResults] = []
+    scored: list[ScoredStore] = []
     try:
         for scorer in scorers:
             scored.append(run_with_progress(scorer, reporter))
@@ -144,7 +143,7 @@ def check_outputs(json: Path | None, report: Path | None, files: list[str]) -> N
         make_folder(folder)
 
 
-def run_with_progress(scorer: Scorer, reporter: ConsoleReporter) -> FileResults:
+def run_with_progress(scorer: Scorer, reporter: ConsoleReporter) -> ScoredStore:
     """Score one file with a bar that counts pixels or samples."""
     begun, finished = time.perf_counter(), 0
     with reporter.step(f"score {scorer.store.path}", scorer.store.num_pixels) as advance:
@@ -158,18 +157,18 @@ def run_with_progress(scorer: Scorer, reporter: ConsoleReporter) -> FileResults:
 
 
 def publish(
-    files: list[FileResults], settings: ScoreSettings, in_domain: str | None, json: Path | None, report: Path | None
+    stores: list[ScoredStore], settings: ScoreSettings, in_domain: str | None, json: Path | None, report: Path | None
 ) -> None:
     """Write what was asked for, show the tables, then say where everything is."""
     from epibench.cli.tables import print_tables
     from epibench.evaluation.scoring import score_results
     from epibench.files import write_text
-    from epibench.report import write_score_page
+    from epibench.report import write_run_page
 
-    content = score_results(files, settings, in_domain)
+    content = score_results(stores, settings, in_domain)
     if json is not None:
         write_text(json, content.as_json())
-    page = None if report is None else write_score_page(content, report)
+    page = None if report is None else write_run_page([content], report / "score.html")
     print_tables(content)
     for word, path in (("results:", json), ("report: ", page)):
         if path is not None:

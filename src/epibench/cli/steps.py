@@ -17,7 +17,7 @@ from epibench.errors import InputError
 
 if TYPE_CHECKING:
     from epibench.recipes import Recipe
-    from epibench.results import RunResults
+    from epibench.results import Results
     from epibench.runs.machine import Run
 
 
@@ -95,7 +95,7 @@ def opened_run(
         yield opened
 
 
-def finished(run: Run) -> RunResults | None:
+def finished(run: Run) -> Results | None:
     """The results of a run that has been carried out with these very settings."""
     from epibench.results import load_results
 
@@ -111,7 +111,7 @@ def finished(run: Run) -> RunResults | None:
     return results
 
 
-def belongs(results: RunResults, recipe: Recipe) -> bool:
+def belongs(results: Results, recipe: Recipe) -> bool:
     """Whether results are those of a recipe."""
     from epibench.recipes import DenseRecipe
     from epibench.recipes.settings import fixed

@@ -9,13 +9,12 @@ from rich.text import Text
 
 from epibench.cli.console import NO_WIDTH, output
 from epibench.report.dense_section import shift_rows
-from epibench.report.entries import Entry, all_members, comparable, scored_entries, several_members, title_with_unit
+from epibench.report.entries import Entry, all_members, comparable, several_members, title_with_unit
 from epibench.report.judge import judge_at
 from epibench.report.metric_info import metric_info
 from epibench.report.numbers import listed, plain_powers, significant
-from epibench.report.runs import read_runs
-from epibench.report.scored import as_runs
-from epibench.results import ScoreResults
+from epibench.report.runs import Run, read_runs, stored_entries
+from epibench.results import Results
 
 # The most telling ones first; the JSON and the page have them all.
 COLUMNS = {
@@ -120,9 +119,10 @@ def over_members(name: str, blocks: Sequence[tuple[str, Sequence[Entry]]], width
     return text_table(left, columns, width, first_goes=True)
 
 
-def print_tables(results: ScoreResults) -> None:
+def print_tables(results: Results) -> None:
     """Print one table for each kind of prediction, then what the reader should know."""
-    entries, console = scored_entries(results), output()
+    runs, console = read_runs([results]), output()
+    entries = stored_entries(runs)
     for kind, names in COLUMNS.items():
         of_kind = [entry for entry in entries if entry.kind == kind]
         if of_kind:
@@ -132,19 +132,18 @@ def print_tables(results: ScoreResults) -> None:
             more = ", ".join(name for name in of_kind[0].metrics if name not in names)
             also = f"also computed: {more} (--json FILE, --report FOLDER)\n" if more else ""
             console.print(also, style=ASIDE, soft_wrap=True)
-    if results.in_domain is not None:
-        print_shift(results)
+    print_shift(runs)
     for entry in entries:
         shared = ", ".join(str(m) for m in entry.members if entry.overlaps_much(m))
         note = f"at M = {shared} draws share more than half of their members: their std says little."
-        for text in (*(entry.file.notes if entry.file else ()), *([note] if shared else [])):
+        for text in (*(entry.score.notes if entry.score else ()), *([note] if shared else [])):
             console.print(f"{entry.label}: {text}", soft_wrap=True)
 
 
-def print_shift(results: ScoreResults) -> None:
+def print_shift(runs: Sequence[Run]) -> None:
     """What the shift from the in-domain to the hardest domain costs each method, a line for each."""
     console = output()
-    for run in read_runs(as_runs(results)):
+    for run in runs:
         if (shift := shift_rows([run])) is None:
             continue
         console.print(f"{shift['title']}, the hardest shift: what it costs", style="bold", soft_wrap=True)

@@ -16,7 +16,7 @@ from epibench.errors import InputError
 
 if TYPE_CHECKING:
     from epibench.recipes import DenseRecipe
-    from epibench.results import RunResults
+    from epibench.results import Results
 
 
 def video(
@@ -100,7 +100,7 @@ def read_dense_recipe(path: Path, settings: Sequence[str], members: int | None) 
     return apply_settings(recipe, [*settings, *([] if members is None else [f"members=[{members}]"])])
 
 
-def chosen_methods(given: Sequence[str], results: RunResults) -> list[str]:
+def chosen_methods(given: Sequence[str], results: Results) -> list[str]:
     """The methods that are asked for, or all that the run has evaluated."""
     for name in given:
         if name not in results.methods:

@@ -25,6 +25,7 @@ DEPTH_SCALE = 1 / 64  # metres per count: finer steps are noise that no picture 
 ENTROPY_SCALE = 1 / 256  # nats per count
 LEVELS = 1000  # of values whose unit is not known
 TINY = 1e-30  # a scale of values that are all zero
+Pair = tuple[Picture, PredictedPicture]
 
 
 def thinned(values: Tensor, step: int) -> Tensor:
@@ -120,7 +121,7 @@ class DepthPictures:
         for name, values in outputs.items():
             kept[name][number] = values.cpu().float()
 
-    def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], PredictedPicture]:
+    def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is known of the image, and mean and standard deviation of the draw."""
         size = kept["mean"].shape[1:]
         flat = {name: kept[name].flatten(1) for name in ("mean", "variance")}
@@ -128,11 +129,10 @@ class DepthPictures:
         mean, std = predictive.mean.view(size), predictive.variance.sqrt().view(size)
         if "sparse_depth" not in kept:
             target = kept["target"]
-            return {"target": value_grid(target)}, PredictedPicture(
-                M=num_members, mean=value_grid(mean), std=grid(std, max(float(std.max()) / LEVELS, TINY))
-            )
+            scale = max(float(std.max()) / LEVELS, TINY)
+            return {"target": value_grid(target)}, {"mean": value_grid(mean), "std": grid(std, scale)}
         known = {"sparse_depth": grid(kept["sparse_depth"], DEPTH_SCALE), "target": grid(kept["target"], DEPTH_SCALE)}
-        return known, PredictedPicture(M=num_members, mean=grid(mean, DEPTH_SCALE), std=grid(std, DEPTH_SCALE))
+        return known, {"mean": grid(mean, DEPTH_SCALE), "std": grid(std, DEPTH_SCALE)}
 
 
 class ClassPictures:
@@ -152,14 +152,11 @@ class ClassPictures:
         probs = outputs["probs"].float() if "probs" in outputs else torch.softmax(outputs["logits"].float(), -1)
         kept["sum"].add_(probs.cpu())
 
-    def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], PredictedPicture]:
+    def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is known of the image, and the most probable class of the draw with its predictive entropy."""
         probs = kept["sum"].double() / num_members
-        return {"target": class_map(kept["target"])}, PredictedPicture(
-            M=num_members,
-            predicted=class_map(probs.argmax(-1)),
-            uncertainty=grid(categorical.entropy(probs), ENTROPY_SCALE),
-        )
+        predicted, uncertainty = class_map(probs.argmax(-1)), grid(categorical.entropy(probs), ENTROPY_SCALE)
+        return {"target": class_map(kept["target"])}, {"predicted": predicted, "uncertainty": uncertainty}
 
 
 PICTURES: dict[str, DepthPictures | ClassPictures] = {"gaussian": DepthPictures(), "categorical": ClassPictures()}
@@ -170,23 +167,23 @@ def step_of(width: int) -> int:
     return -(-width // MAX_WIDTH)
 
 
-def made_picture(kind: str, image: int, kept: Mapping[str, Tensor], num_members: int, method: str) -> Picture:
-    """An image with what a draw of a method predicts, from what was kept of it."""
+def made_picture(kind: str, image: int, kept: Mapping[str, Tensor], num_members: int) -> Pair:
+    """An image, and the prediction of a draw for it, from what was kept of both."""
     height, width = kept["image"].shape[-2:]
     known, predicted = PICTURES[kind].picture(kept, num_members)
-    shown = {"image": image, "height": height, "width": width, "photo": photo(kept["image"])}
-    return Picture(**shown, **known, methods={method: predicted})
+    shown = Picture(image=image, height=height, width=width, photo=photo(kept["image"]), **known)
+    return shown, PredictedPicture(image=image, M=num_members, **predicted)
 
 
-def stored_pictures(predictions: StoredPredictions, members: Sequence[int], number: int, method: str) -> list[Picture]:
+def stored_pictures(predictions: StoredPredictions, members: Sequence[int], number: int) -> list[Pair]:
     """Evenly spaced images of a store that has photos, with what a draw of its members predicts for them."""
     store = predictions.store
     if "image" not in store.arrays or store.kind not in PICTURES or (store.num_classes or 0) > IGNORE:
         return []
-    return [_stored_picture(predictions, image, members, method) for image in centres(store.shape[0], number)]
+    return [_stored_picture(predictions, image, members) for image in centres(store.shape[0], number)]
 
 
-def _stored_picture(predictions: StoredPredictions, image: int, members: Sequence[int], method: str) -> Picture:
+def _stored_picture(predictions: StoredPredictions, image: int, members: Sequence[int]) -> Pair:
     kind, step = predictions.store.kind, step_of(predictions.store.shape[2])
     target, valid = predictions.whole_target(image)
     photo = torch.from_numpy(predictions.whole("image", image)).movedim(-1, 0)
@@ -199,4 +196,4 @@ def _stored_picture(predictions: StoredPredictions, image: int, members: Sequenc
         if not kept:
             kept = of_kind.show(batch, 0, step) | of_kind.begin(outputs, len(members))
         of_kind.add(kept, outputs, position)
-    return made_picture(kind, image, kept, len(members), method)
+    return made_picture(kind, image, kept, len(members))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import PurePath
 
 import torch
 from torch import Tensor
@@ -15,11 +17,11 @@ from epibench.errors import InputError
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.pictures import stored_pictures
 from epibench.evaluation.suite import SuiteSettings
-from epibench.evaluation.summary import scored_draws, summarise, summarise_curves
+from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.members.draws import Draws, make_draws
 from epibench.members.stored import StoredPredictions
 from epibench.plans import Plan
-from epibench.results import FileResults, ScoreResults, Tally
+from epibench.results import DomainFacts, MethodFacts, Picture, PoolSize, Results, Score, Tally
 from epibench.standard_errors import points_backwards
 from epibench.store.formats import PredictionStore
 
@@ -27,6 +29,7 @@ from epibench.store.formats import PredictionStore
 EXACT_PIXELS = 2**18
 # States of all metrics, and as much again to compute them.
 BYTES_PER_DRAW = 2 * 9 * 2**19
+NO_DOMAIN = "no domain given"
 NUM_PICTURES = 4  # images that results keep, with what the first draw of the largest M predicts
 BYTES_PER_CLASS = 2 * 20 * 2**10  # of a draw: sparsification among the pixels of the class
 
@@ -57,8 +60,8 @@ class Scorer:
     suite_settings: SuiteSettings
     uncertainty: str  # its name in results: that of the array or map, where it was given
 
-    def run(self, progress: Callable[[int], None] = lambda pixels: None) -> FileResults:
-        """Read all predictions once and return the file's results; `progress` hears of pixels as they are done."""
+    def run(self, progress: Callable[[int], None] = lambda pixels: None) -> ScoredStore:
+        """Read all predictions once, and score every draw. progress: is called with the number of pixels done."""
         settings, device = self.settings, torch.device(self.settings.device)
         names = self.store.uncertainty_names or ()
         predictions = StoredPredictions(
@@ -77,28 +80,29 @@ class Scorer:
             raise InputError(f"{self.store.path}: {error}; check the unit and size of the predictions") from error
         store, sets, tally = self.store, self.draws.sets, predictions.tally
         values, curves = evaluation.results()
-        return FileResults(
-            path=str(store.path),
-            method=store.method,
-            domain=store.domain,
+        shown = sets[self.draws.of_size(self.draws.sizes[-1])[0]]
+        pictures = stored_pictures(predictions, shown, NUM_PICTURES)
+        score = Score(
+            method=store.method or PurePath(str(store.path)).stem or "predictions",
+            domain=store.domain or NO_DOMAIN,
+            settings={"convention": self.settings.convention, "uncertainty": self.uncertainty},
             kind=store.kind,
             unit=store.unit,
-            class_names=None if store.class_names is None else list(store.class_names),
-            target_names=None if store.target_names is None else list(store.target_names),
-            num_members=store.num_members,
-            num_groups=None if store.group is None else len(set(store.group)),
             counted=store.counted,
+            source=str(store.path),
+            pool=PoolSize(
+                store.num_members, None if store.group is None else len(set(store.group)), None, self.settings.plan
+            ),
+            num_images=store.shape[0] if store.has_images else None,
             pixels=tally,
-            plan=self.settings.plan,
-            uncertainty=self.uncertainty,
-            sparsification="exact" if self.suite_settings.exact else "streamed",
             notes=self.notes(tally, values),
             overlap={size: self.draws.overlap(size) for size in self.draws.sizes},
-            draws=scored_draws(sets, values),
+            draws=per_draw(sets, values),
             summary=summarise(sets, values),
             curves=summarise_curves(sets, curves),
-            pictures=stored_pictures(predictions, sets[self.draws.of_size(self.draws.sizes[-1])[0]], NUM_PICTURES, ""),
+            pictures=[predicted for _, predicted in pictures],
         )
+        return ScoredStore(score, store.class_names, [image for image, _ in pictures])
 
     def notes(self, tally: Tally, values: dict[str, Tensor]) -> list[str]:
         """What a reader should know before comparing these numbers with others."""
@@ -143,19 +147,62 @@ class Scorer:
         return notes
 
 
-def score_results(files: list[FileResults], settings: ScoreSettings, in_domain: str | None = None) -> ScoreResults:
-    """The results of all files together, with what they were made with."""
+@dataclass(frozen=True)
+class ScoredStore:
+    """The score of stored predictions, with the names of classes and the images that were kept."""
+
+    score: Score
+    class_names: Sequence[str] | None
+    images: Sequence[Picture]
+
+
+def score_results(stores: Sequence[ScoredStore], settings: ScoreSettings, in_domain: str | None = None) -> Results:
+    """Results of all stores together. in_domain: the domain that methods were trained for, if it is known."""
+    scores = _with_distinct_methods([store.score for store in stores])
+    domains: dict[str, DomainFacts] = {}
+    for score, store in zip(scores, stores, strict=True):
+        role = "role unknown" if in_domain is None else "in-domain" if score.domain == in_domain else "shifted"
+        facts = domains.setdefault(score.domain, DomainFacts.model_validate({"label": score.domain, "role": role}))
+        if store.class_names is not None and facts.class_names is None:
+            facts.class_names = list(store.class_names)
+        known = {(picture.image, picture.height, picture.width) for picture in facts.pictures}
+        facts.pictures += [each for each in store.images if (each.image, each.height, each.width) not in known]
     given = asdict(settings)
     named = {"members": given["sizes"] and list(given["sizes"]), "draws": given["max_draws"]}
-    others = ("seed", "uncertainty", "ignore_index", "skip_invalid", "depth", "device")
-    return ScoreResults(
+    others = ("seed", "convention", "uncertainty", "ignore_index", "skip_invalid", "depth", "device")
+    several = {score.domain for score in scores}
+    notes: dict[str, list[str]] = {}
+    for score in scores:
+        where = f"On {score.domain}: " if len(several) > 1 else ""
+        notes.setdefault(score.method, []).extend(where + note for note in score.notes)
+    return Results(
         epibench=__version__,
         torch=torch.__version__,
+        recipe={"name": "scored predictions", "stored": named | {name: given[name] for name in others}},
+        problem="scored",
         convention=settings.convention,
-        settings=named | {name: given[name] for name in others},
-        in_domain=in_domain,
-        files=files,
+        methods={name: MethodFacts(label=name, method="stored", notes=of_method) for name, of_method in notes.items()},
+        domains=dict(sorted(domains.items(), key=lambda item: item[0] != in_domain)),
+        scores=scores,
     )
+
+
+def _with_distinct_methods(scores: Sequence[Score]) -> list[Score]:
+    """The scores under names of methods that differ on each domain: with the map of uncertainty, then the path."""
+    methods = [score.method for score in scores]
+    maps = Counter((score.source, score.kind) for score in scores)
+    methods = [
+        f"{name}, {score.settings['uncertainty']}" if maps[score.source, score.kind] > 1 else name
+        for name, score in zip(methods, scores, strict=True)
+    ]
+    paths = [f"{name} ({score.source})" for name, score in zip(methods, scores, strict=True)]
+    for names in (methods, paths):
+        keys = {(name, score.domain, score.kind, score.unit) for name, score in zip(names, scores, strict=True)}
+        if len(keys) == len(scores):
+            break
+    else:
+        names = [f"{number} {name}" for number, name in enumerate(paths, start=1)]
+    return [score.model_copy(update={"method": name}) for score, name in zip(scores, names, strict=True)]
 
 
 def scorers_of(store: PredictionStore, settings: ScoreSettings, name: str) -> list[Scorer]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from epibench.plans import evenly_spaced
-from epibench.results import ClassStat, Curve, CurveFamilies, Curves, Draw, ScoredDraw, Stat, Summary
+from epibench.results import ClassStat, Curve, CurveFamilies, Curves, Draw, Stat, Summary
 
 MAX_CURVES = 16  # draws of one M whose curves are kept
 CURVE_DIGITS = 5  # significant ones, of the curves of single draws
@@ -19,15 +19,10 @@ Members = tuple[int, ...]
 
 
 def per_draw(sets: Sequence[Members], values: Mapping[str, Tensor]) -> list[Draw]:
-    """One entry per draw: its size and all its metrics. values: (draw,) or (draw, class)."""
-    return [Draw(M=draw.M, metrics=draw.metrics) for draw in scored_draws(sets, values)]
-
-
-def scored_draws(sets: Sequence[Members], values: Mapping[str, Tensor]) -> list[ScoredDraw]:
-    """One entry per draw, with its members."""
+    """One entry per draw: its members and all its metrics. values: (draw,) or (draw, class)."""
     plain = {name: to_plain(value) for name, value in values.items()}
     return [
-        ScoredDraw(M=len(members), members=list(members), metrics={name: plain[name][draw] for name in plain})
+        Draw(M=len(members), members=list(members), metrics={name: plain[name][draw] for name in plain})
         for draw, members in enumerate(sets)
     ]
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from epibench.published.resampling import LEVEL, Array, Joint, chance_differences, detectable, joint, probability
-from epibench.results import QUICK, Number, RunResults, Stat, Values
-from epibench.standard_errors import PoolSize, independent_draws
+from epibench.results import QUICK, Number, PoolSize, Results, Score, Stat
+from epibench.standard_errors import independent_draws
 
 TOY = "toy_problems_quantative_results"  # spelled as the paper's source does
 PANELS = {"toy-regression": "Regression", "toy-classification": "Classification"}
@@ -31,7 +31,7 @@ TOY_FIGURES = {
 }
 # What the names of their series begin with; those of the dropout figure are rates.
 METHODS = {"Ensembling": "ensemble", "MC-dropout": "mc_dropout", "SGLD": "sgld", "SGHMC": "sghmc"}
-CONVENTION, DIRECTION, REGION = "gustafsson2020", "reference_to_method", "grid"
+CONVENTION, REGION = "gustafsson2020", "grid"
 CONVENTION_NOTES = {  # by domain: what differs most from pooled metrics
     "kitti": "RMSE as the mean over groups of 4 images",
     "cityscapes": "a confidence of exactly 1 in no bin of the ECE, mIoU over all classes, a missing one as 0",
@@ -112,12 +112,12 @@ def distinct_rows(rows: Iterable[Row]) -> list[Row]:
     return list({row.identity: row for row in reversed(list(rows))}.values())[::-1]
 
 
-def _recipe_name(results: RunResults) -> str:
+def _recipe_name(results: Results) -> str:
     """The name of a run's recipe without the suffix of its quick variant."""
     return str(results.recipe.get("name") or "").removesuffix(QUICK)
 
 
-def _dense_figure(results: RunResults) -> DenseFigure | None:
+def _dense_figure(results: Results) -> DenseFigure | None:
     """The figure that shows what a recipe does; None where there is none."""
     return next((figure for figure in (DEPTH, SEGMENTATION) if _recipe_name(results).startswith(figure.recipes)), None)
 
@@ -230,7 +230,7 @@ class SeriesComparison:
         return sum(cell.agrees is False for cell in self.cells)
 
 
-def compare(results: RunResults) -> list[PublishedCell]:
+def compare(results: Results) -> list[PublishedCell]:
     """Every cell that the paper shows for the recipe of a run, with ours beside it; empty for a recipe of our own."""
     figure = _dense_figure(results)
     if figure is not None:
@@ -248,45 +248,31 @@ def method_of(series: str) -> str:
     return next(method for name, method in METHODS.items() if series.startswith(name))
 
 
-def _toy_cell(row: Row, method: str, results: RunResults) -> PublishedCell:
-    kl = results.kl.get(method, {}).get(CONVENTION, {}).get(DIRECTION, {}).get(REGION, {})
-    draws = results.kl_draws.get(method, {}).get(CONVENTION, {}).get(DIRECTION, {}).get(REGION, {})
-    ours = Ours(kl.get(row.members), draws.get(row.members, []))
-    return _cell(row, method, results, ours, published_draws(row))
+def _toy_cell(row: Row, method: str, results: Results) -> PublishedCell:
+    score = results.score(method, REGION)
+    return _cell(row, method, score, f"kl_{CONVENTION}", published_draws(row), 1.0)
 
 
-def _dense_cell(row: Row, results: RunResults, figure: DenseFigure) -> PublishedCell:
-    method, factor = method_of(row.series), _unit_factor(row, results)
-    summary = results.summary.get(method, {}).get(figure.domain, {})
-    metrics, name = summary.get(row.members, {}), figure.metrics[row.metric]
-    metric = f"{name}_{CONVENTION}" if f"{name}_{CONVENTION}" in metrics else name
-    stat = metrics.get(metric)
-    known = stat if isinstance(stat, Stat) and factor is not None else None
-    draws = results.draws.get(method, {}).get(figure.domain, [])
-    values = [draw.metrics.get(metric) for draw in draws if row.members == draw.M]
-    ours = Ours(known, [value for value in values if not isinstance(value, list)])
-    return _cell(row, method, results, ours, dense_draws(row, figure), factor or 1.0)
-
-
-@dataclass(frozen=True)
-class Ours:
-    """What we have of a cell: mean, std and n, and the value of every draw."""
-
-    stat: Stat | None
-    draws: Values
+def _dense_cell(row: Row, results: Results, figure: DenseFigure) -> PublishedCell:
+    method, name = method_of(row.series), figure.metrics[row.metric]
+    score = results.score(method, figure.domain)
+    published = f"{name}_{CONVENTION}"
+    metric = published if score and published in score.summary.get(row.members, {}) else name
+    return _cell(row, method, score, metric, dense_draws(row, figure), _unit_factor(row, score))
 
 
 def _cell(
-    row: Row, method: str, results: RunResults, ours: Ours, num_published: int, factor: float = 1.0
+    row: Row, method: str, score: Score | None, metric: str, num_published: int, factor: float | None
 ) -> PublishedCell:
-    """A cell from what we have; factor: what turns our unit into the published one."""
-    stat = ours.stat
-    if stat is None or stat.mean is None:
+    """A cell from our score. factor: from our unit to the published one; None: our unit is unknown."""
+    stat = score.summary.get(row.members, {}).get(metric) if score else None
+    if score is None or factor is None or not isinstance(stat, Stat) or stat.mean is None:
         return PublishedCell(row, method, num_published)
-    pool = PoolSize.of(results.methods[method])
-    num_ours = independent_draws(stat.n, row.members, pool)
+    values = [draw.metrics.get(metric) for draw in score.draws if row.members == draw.M]
+    draws = [value for value in values if not isinstance(value, list)]
+    num_ours = independent_draws(stat.n, row.members, score.pool)
     std = None if stat.std is None else factor * stat.std
-    units = tuple(factor * unit for unit in independent_units(ours.draws, pool))
+    units = tuple(factor * unit for unit in independent_units(draws, score.pool))
     return PublishedCell(row, method, num_published, factor * stat.mean, std, num_ours, units)
 
 
@@ -299,10 +285,10 @@ def independent_units(draws: Sequence[Number], pool: PoolSize) -> tuple[float, .
     return tuple(fmean(values[first : first + repeats]) for first in range(0, len(values), repeats))
 
 
-def _unit_factor(row: Row, results: RunResults) -> float | None:
+def _unit_factor(row: Row, score: Score | None) -> float | None:
     """What turns our unit into that of a published cell; None where our unit is unknown."""
     if row.metric.endswith("[mm]"):
-        return IN_MILLIMETRES.get(results.unit or "")
+        return IN_MILLIMETRES.get((score.unit or "") if score else "")
     return 100.0 if row.metric.endswith("[%]") else 1.0
 
 
@@ -374,7 +360,7 @@ def unlike_by_chance(series: Sequence[SeriesComparison]) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def warnings_of(results: RunResults) -> list[str]:
+def warnings_of(results: Results) -> list[str]:
     """What keeps our numbers from being comparable cell by cell."""
     name, warnings = _recipe_name(results), []
     if str(results.recipe.get("name")).endswith(QUICK):
@@ -398,15 +384,15 @@ def warnings_of(results: RunResults) -> list[str]:
     return warnings
 
 
-def _as_published(results: RunResults, figure: DenseFigure) -> bool:
+def _as_published(results: Results, figure: DenseFigure) -> bool:
     """Whether a run has its metrics under the published convention too, as earlier versions had not."""
     if results.convention == CONVENTION:
         return True
-    sizes = (domains.get(figure.domain, {}).values() for domains in results.summary.values())
-    return all(f"ause_{CONVENTION}" in metrics for each in sizes for metrics in each)
+    scores = [score for score in results.latest() if score.domain == figure.domain]
+    return all(f"ause_{CONVENTION}" in metrics for score in scores for metrics in score.summary.values())
 
 
-def grounds_of(results: RunResults) -> list[str]:
+def grounds_of(results: Results) -> list[str]:
     """On what data, against which reference and by which measure ours were obtained."""
     figure = _dense_figure(results)
     if figure is not None:

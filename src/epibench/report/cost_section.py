@@ -191,14 +191,15 @@ def cost_table(methods: Sequence[RunMethod]) -> list[tuple[RunMethod, dict[str, 
     """Members and cost of every method, by the title of the column; columns of which nothing is known are left out."""
     rows = []
     for method in methods:
-        cost, facts = method.cost, method.facts
+        cost = method.cost
+        pool = next(score.pool for score in method.run.scores if score.method == method.name)
         costs = {
             "Parameters": with_prefix(cost.parameters if cost else None),
             "Operations per pass": with_prefix(cost.flops if cost else None, "FLOP"),
             "Image": " × ".join(count(side) for side in cost.image_size) if cost and cost.image_size else MISSING,
-            "Networks or chains": count(facts.num_networks),
-            "Members": count(facts.num_members),
-            "Draws": facts.plan,
+            "Networks or chains": count(pool.num_networks),
+            "Members": count(pool.num_members),
+            "Draws": pool.plan,
             "Training, all": duration(cost.train_seconds if cost else None),
             "Steps of a network": _steps(cost),
             "Prediction": duration(cost.predict_seconds if cost else None),

@@ -28,6 +28,7 @@ from epibench.report.runs import (
     Run,
     RunMethod,
     class_styles,
+    domains_of,
     entries_on,
     featured,
     headline_names,
@@ -37,7 +38,6 @@ from epibench.report.runs import (
 )
 from epibench.report.tables import class_section, class_tables, metric_tables
 from epibench.report.verdicts import confidence_sentence, finding, member_gains, shift_costs, verdict
-from epibench.results import ToyPictures
 
 SCALES = Switch("scale", "Scales", [Option("common", "common to all domains", True), Option("own", "each its own")])
 MAX_IMAGES = 4
@@ -162,12 +162,12 @@ def _data_warnings(runs: Sequence[Run], domains: Sequence[EvalDomain]) -> list[s
     """What speaks against comparing runs: domains of one name that are not the same data, as far as runs tell."""
     warnings = []
     for domain in domains:
-        data, scored = set(), any(run.scored for run in runs)  # of scored files the number of targets is known alone
-        for results in (run.results for run in runs):
-            if facts := results.domains.get(domain.name):
-                source = (results.recipe.get("data") or {}).get("domains", {}).get(domain.name)
-                version = results.data_versions.get(domain.name)
-                data.add(str([None if scored else [source, version], facts.num_pixels]))
+        data, scored = set(), any(run.stored for run in runs)  # whose number of targets is known alone
+        for run in runs:
+            if own := next((one for one in domains_of([run]) if one.name == domain.name), None):
+                source = (run.results.recipe.get("data") or {}).get("domains", {}).get(domain.name)
+                version = run.results.data_versions.get(domain.name)
+                data.add(str([None if scored else [source, version], own.num_pixels]))
         if len(data) > 1:
             warnings.append(
                 f"What is called {domain.name} is not the same data in all runs: their numbers there "
@@ -179,9 +179,9 @@ def _data_warnings(runs: Sequence[Run], domains: Sequence[EvalDomain]) -> list[s
 def _data_notes(runs: Sequence[Run]) -> list[str]:
     """What runs say of their training data and of their domains."""
     notes = []
-    for results in (run.results for run in runs):
-        notes += [f"Training data: {note}" for note in results.training_notes]
-        notes += [f"{facts.label}: {note}" for facts in results.domains.values() for note in facts.notes]
+    for run in runs:
+        notes += [f"Training data: {note}" for note in run.results.training_notes]
+        notes += [f"{facts.label}: {note}" for facts in run.domains.values() for note in facts.notes]
     return list(dict.fromkeys(notes))
 
 
@@ -189,7 +189,7 @@ def _class_warnings(runs: Sequence[Run], first: Sequence[EvalDomain]) -> list[st
     """That the domain trained for and the hardest shift are not scored on the same classes."""
     warnings = []
     for run in runs:
-        names = [list(class_styles(run.results, domain.name).names) for domain in first]
+        names = [list(class_styles(run, domain.name).names) for domain in first]
         if len(first) > 1 and names[0] != names[1]:
             warnings.append(
                 f"{first[1].label} is scored on {len(names[1])} classes of its own, {first[0].label} on "
@@ -258,16 +258,15 @@ def picture_books(
     run: Run, methods: Sequence[RunMethod], domains: Sequence[EvalDomain], identity: str
 ) -> list[dict[str, Any]]:
     """The pictures of a run on each domain, on scales that are common to all; empty where it has none."""
-    pictures = run.results.pictures
-    if isinstance(pictures, ToyPictures) or run.results.kind not in PANELS:
+    if run.kind not in PANELS:
         return []
-    shown = {domain.name: pictures.get(domain.name, [])[:MAX_IMAGES] for domain in domains}
-    panels = PANELS[run.results.kind](run, [picture for of_domain in shown.values() for picture in of_domain])
+    shown = {domain.name: run.pictures(domain.name)[:MAX_IMAGES] for domain in domains if domain.name in run.domains}
+    panels = PANELS[run.kind](run, [picture for of_domain in shown.values() for picture in of_domain])
     own = [method for method in methods if method.run is run]
     books = []
     for number, domain in enumerate(domains):
         layers: list[dict[str, Any]] = []
-        for i, picture in enumerate(shown[domain.name]):
+        for i, picture in enumerate(shown.get(domain.name, [])):
             members = ", ".join(m_equals(m) for m in sorted({one.M for one in picture.methods.values()}))
             caption = f"{domain.label}, image {picture.image}{f', predictions at {members}' if members else ''}"
             option = Option(str(i), str(picture.image), i == 0)

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from epibench.data.classes import class_colour
 from epibench.report.metric_info import PER_CLASS, metric_info, ordered, sort_key
 from epibench.report.numbers import fixed, listed, m_equals, measured, percent, significant, spread_text, value_text
-from epibench.results import (
-    RGB,
-    ClassStat,
-    Counted,
-    CurveFamilies,
-    Draw,
-    FileResults,
-    Number,
-    ScoreResults,
-    Stat,
-    Summary,
-)
-from epibench.standard_errors import PoolSize
+from epibench.results import RGB, ClassStat, Counted, CurveFamilies, Draw, PoolSize, Score, Stat, Summary
 
 MUCH_OVERLAP = 0.5
 NO_STAT = Stat(mean=None, std=None, n=0)
@@ -70,18 +56,44 @@ class Entry:
 
     index: int
     label: str
-    kind: str
-    summary: Summary
-    pool: PoolSize
-    curves: CurveFamilies = field(default_factory=dict)
-    domain: str = ""
-    unit: str = ""
-    counted: Counted = "pixels"
-    overlaps: Mapping[int, Number] = field(default_factory=dict)
-    draws: Sequence[Draw] = ()
+    score: Score | None
     classes: ClassStyles = ClassStyles()
     floor: float | None = None  # the noise floor, of KLs to a reference that was itself sampled
-    file: FileResults | None = None  # that it was scored from
+
+    @property
+    def kind(self) -> str:
+        """The kind of predictions."""
+        return self.score.kind if self.score else ""
+
+    @property
+    def summary(self) -> Summary:
+        """Metrics by M and name."""
+        return self.score.summary if self.score else {}
+
+    @property
+    def curves(self) -> CurveFamilies:
+        """Families of curves by name."""
+        return self.score.curves if self.score else {}
+
+    @property
+    def draws(self) -> Sequence[Draw]:
+        """All metrics of every draw."""
+        return self.score.draws if self.score else ()
+
+    @property
+    def pool(self) -> PoolSize:
+        """The size of the pool."""
+        return self.score.pool if self.score else PoolSize(0)
+
+    @property
+    def unit(self) -> str:
+        """The unit of targets, empty without one."""
+        return (self.score.unit or "") if self.score else ""
+
+    @property
+    def counted(self) -> Counted:
+        """The name of one target."""
+        return self.score.counted if self.score else "pixels"
 
     @property
     def members(self) -> list[int]:
@@ -151,7 +163,7 @@ class Entry:
             m: {part: stats[number] for part in parts if number < len(stats := self.per_class(part, m))}
             for m in self.members
         }
-        return replace(self, summary=summary)
+        return replace(self, score=self.score.model_copy(update={"summary": summary}) if self.score else None)
 
     def num_draws(self, m: int) -> int:
         """How many draws were scored at an M."""
@@ -159,7 +171,7 @@ class Entry:
 
     def overlap(self, m: int) -> float:
         """The share of members that two draws have in common."""
-        return self.overlaps.get(m) or 0.0
+        return (self.score.overlap.get(m) if self.score else None) or 0.0
 
     def overlaps_much(self, m: int) -> bool:
         """Whether draws share so many members that their std says little; one draw alone has no std."""
@@ -173,48 +185,6 @@ class Entry:
             return None
         stds = list(curve.std or [None] * len(curve.mean))
         return CurveAt(list(curves.x), list(curve.mean), stds, [list(values) for values in curve.draws or []])
-
-
-def scored_entries(results: ScoreResults) -> list[Entry]:
-    """All scored files, each with its own label; styles start anew for each kind."""
-    seen: Counter[str] = Counter()
-    entries = []
-    for file, label in zip(results.files, distinct_labels(results.files), strict=True):
-        entries.append(
-            Entry(
-                seen[file.kind],
-                label,
-                file.kind,
-                file.summary,
-                PoolSize.of(file),
-                file.curves,
-                domain=file.domain or "",
-                unit=file.unit or "",
-                counted=file.counted,
-                overlaps=file.overlap,
-                draws=file.draws,
-                classes=ClassStyles(file.class_names or ()),
-                file=file,
-            )
-        )
-        seen[file.kind] += 1
-    return entries
-
-
-def distinct_labels(files: Sequence[FileResults]) -> list[str]:
-    """The shortest names that tell files of a kind apart: the method, with the domain, with the path."""
-    paths_seen = Counter(file.path for file in files)
-    methods = [file.method or PurePath(file.path).stem or "predictions" for file in files]
-    methods = [  # several maps of uncertainty in one file
-        f"{name}, {file.uncertainty}" if paths_seen[file.path] > 1 else name
-        for file, name in zip(files, methods, strict=True)
-    ]
-    domains = [f"{name} on {file.domain}" if file.domain else name for file, name in zip(files, methods, strict=True)]
-    paths = [f"{name} ({file.path})" for file, name in zip(files, methods, strict=True)]
-    for labels in (methods, domains, paths):
-        if len({(label, file.kind) for label, file in zip(labels, files, strict=True)}) == len(files):
-            return labels
-    return [f"{number} {label}" for number, label in enumerate(paths, start=1)]
 
 
 def counted_in(entries: Sequence[Entry]) -> Counted:
@@ -246,10 +216,10 @@ def several_members(entries: Sequence[Entry]) -> list[int]:
 
 
 def comparable(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Entries in groups whose numbers can be compared: one domain, one unit."""
-    groups: dict[tuple[str, str], list[Entry]] = {}
+    """Entries in groups whose numbers can be compared: those of one unit."""
+    groups: dict[str, list[Entry]] = {}
     for entry in entries:
-        groups.setdefault((entry.domain, entry.unit), []).append(entry)
+        groups.setdefault(entry.unit, []).append(entry)
     return list(groups.values())
 
 

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from epibench.report.numbers import NO_BREAK_SPACE, significant
-from epibench.standard_errors import PoolSize, independent_draws
+from epibench.results import PoolSize
+from epibench.standard_errors import independent_draws
 
 Array = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,9 +18,8 @@ from epibench.errors import InputError
 from epibench.files import read_json, write_bytes, write_json
 from epibench.progress import Reporter
 from epibench.report import tidy
-from epibench.report.runs import Run, read_runs
-from epibench.results import RESULTS_NAME, RunResults, ScoreResults, load_any_results
-from epibench.runs.evaluations import FOLDER, all_results, label_of
+from epibench.report.runs import Run, older_runs, read_runs
+from epibench.results import load_results
 
 Kind = Literal["csv", "latex", "svg", "pdf"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -36,43 +35,15 @@ class Exported:
     make: Callable[[], bytes]
 
 
-@dataclass(frozen=True)
-class Subjects:
-    """What is exported: runs, which are shown together, and the results of scoring."""
-
-    runs: Sequence[Run]
-    scores: Sequence[ScoreResults]
-
-    @property
-    def parts(self) -> list[Sequence[Run] | ScoreResults]:
-        """What has tables and figures of its own."""
-        return [*([self.runs] if self.runs else []), *self.scores]
+def read_subjects(paths: Sequence[Path]) -> list[Run]:
+    """Every evaluation of the results, under names that differ."""
+    results = [load_results(path) for path in paths]
+    folders = [(path if path.is_dir() else path.parent).resolve().name for path in paths]
+    runs = read_runs(results, folders)
+    return [*runs, *older_runs(runs)]
 
 
-def read_subjects(paths: Sequence[Path]) -> Subjects:
-    """Everything that is to be exported, runs with names that differ."""
-    read = [(path, load_any_results(path)) for path in paths]
-    runs = [(path, results) for path, results in read if isinstance(results, RunResults)]
-    folders = [(path if path.is_dir() else path.parent).resolve().name for path, _ in runs]
-    named = read_runs([results for _, results in runs], folders) if runs else []
-    named = [_with_evaluation(run, path) for run, (path, _) in zip(named, runs, strict=True)]
-    return Subjects(named, [results for _, results in read if isinstance(results, ScoreResults)])
-
-
-def _with_evaluation(run: Run, path: Path) -> Run:
-    """The run, named with its evaluation where its folder has several: as `street-depth (bf16-mixed)`."""
-    beside = path.parent.parent if path.parent.name == FOLDER else path.parent
-    folder = path if path.is_dir() else beside
-    if not (folder / FOLDER).is_dir() or not (folder / RESULTS_NAME).is_file():
-        return run
-    evaluations, names = all_results(folder)
-    if not names:
-        return run
-    evaluation = label_of(run.results, evaluations[0])
-    return replace(run, name=f"{run.name} ({evaluation})", short=f"{run.short} ({evaluation})", evaluation=evaluation)
-
-
-def export(kind: Kind, subjects: Subjects, folder: Path, only: str | None, reporter: Reporter) -> list[Path]:
+def export(kind: Kind, subjects: Sequence[Run], folder: Path, only: str | None, reporter: Reporter) -> list[Path]:
     """Write one kind of files into a folder; only: those whose names, without their endings, match a pattern."""
     if kind == "pdf":
         from epibench.report.pdf import check_pdf
@@ -95,7 +66,7 @@ def export(kind: Kind, subjects: Subjects, folder: Path, only: str | None, repor
     return [folder / file.name for file in files]
 
 
-def _files(kind: Kind, subjects: Subjects, only: str | None) -> Iterator[Exported]:
+def _files(kind: Kind, subjects: Sequence[Run], only: str | None) -> Iterator[Exported]:
     """The files of a kind, one by one."""
 
     def wanted(name: str) -> bool:
@@ -103,33 +74,25 @@ def _files(kind: Kind, subjects: Subjects, only: str | None) -> Iterator[Exporte
 
     if kind == "csv":
         for table in filter(wanted, tidy.COLUMNS):
-            sources: list[tuple[RunResults | ScoreResults, str | None]] = [
-                *((run.results, run.name) for run in subjects.runs),
-                *((results, None) for results in subjects.scores),
-            ]
-            rows = [row for results, name in sources for row in tidy.rows_of(table, results, name)]
-            if rows:
+            if rows := list(tidy.rows_of(table, subjects)):
                 yield Exported(f"{table}.csv", tidy.ABOUT[table], _constant(tidy.csv_text(table, rows)))
         return
-    several = len(subjects.parts) > 1
     names: list[str] = []
-    for number, part in enumerate(subjects.parts, start=1):
-        prefix = f"scores-{number}-" if several and isinstance(part, ScoreResults) else ""
-        if kind == "latex":
-            from epibench.report.latex import tables_of
+    if kind == "latex":
+        from epibench.report.latex import tables_of
 
-            for one in tables_of(part):
-                if wanted(name := prefix + one.name):
-                    names.append(name)
-                    yield Exported(f"{name}.tex", one.about, _constant(one.text))
-            continue
+        for one in tables_of(subjects):
+            if wanted(one.name):
+                names.append(one.name)
+                yield Exported(f"{one.name}.tex", one.about, _constant(one.text))
+    else:
         from epibench.report.figure_files import figures_of
         from epibench.report.pdf import pdf_bytes
 
-        for figure in figures_of(part):
-            if wanted(name := prefix + figure.name):
+        for figure in figures_of(subjects):
+            if wanted(figure.name):
                 make = partial(pdf_bytes, figure.drawing) if kind == "pdf" else _constant(f"{figure.drawing.svg}\n")
-                yield Exported(f"{name}.{kind}", figure.about, make)
+                yield Exported(f"{figure.name}.{kind}", figure.about, make)
     if names:
         from epibench.report.latex import preview
 

@@ -12,7 +12,7 @@ from epibench.report.charts.svg import Axis, element, nice_axis
 from epibench.report.cost_section import cost_section
 from epibench.report.curve_figures import LARGEST, CurveParts, curve_parts, curve_switch
 from epibench.report.dense_section import over_members, picture_books, shifted_from, shifts_from
-from epibench.report.entries import Entry, comparable, metric_names, scored_entries, title_with_unit
+from epibench.report.entries import Entry, metric_names, title_with_unit
 from epibench.report.figures import (
     LARGE,
     Figure,
@@ -26,7 +26,7 @@ from epibench.report.metric_info import metric_info
 from epibench.report.numbers import m_equals
 from epibench.report.pictures import Panel, PanelRow
 from epibench.report.pictures.toy import toy_book
-from epibench.report.run_page import distinct_floors, published_section
+from epibench.report.run_page import REGION_TITLES, distinct_floors, published_section
 from epibench.report.runs import (
     VIEWS,
     EvalDomain,
@@ -43,7 +43,6 @@ from epibench.report.runs import (
     scored_domains,
 )
 from epibench.report.standalone import LINE, MARGIN, Drawing, finished, layers_of, standalone
-from epibench.results import ScoreResults
 
 LONGEST_NAME = 120
 PANEL_GAP, PANEL_TITLE = 16.0, 16.0
@@ -82,20 +81,8 @@ def run_figures(runs: Sequence[Run]) -> Iterator[FigureFile]:
     """Every figure of the page of some runs."""
     groups = by_problem(runs)
     for group in groups:
-        prefix = group[0].results.problem if len(groups) > 1 else ""
+        prefix = group[0].problem if len(groups) > 1 else ""
         yield from (FigureFile(slug(prefix, one.name), one.about, one.drawing) for one in _problem_figures(group))
-
-
-def score_figures(results: ScoreResults) -> Iterator[FigureFile]:
-    """Every figure of the page of scored files; each kind, domain and unit has its own."""
-    for group in comparable_kinds(scored_entries(results)):
-        yield from _entry_figures(group, group[0].domain or "scores", group[0].domain)
-
-
-def comparable_kinds(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Entries of one kind, domain and unit together."""
-    kinds = list(dict.fromkeys(entry.kind for entry in entries))
-    return [group for kind in kinds for group in comparable([entry for entry in entries if entry.kind == kind])]
 
 
 def _problem_figures(runs: Sequence[Run]) -> Iterator[FigureFile]:
@@ -110,8 +97,7 @@ def _problem_figures(runs: Sequence[Run]) -> Iterator[FigureFile]:
     entries_of = {domain.name: entries_on(methods, domain.name) for domain in domains}
     labels = {domain.name: domain.label for domain in domains}
     if not domains_of(runs):  # a toy problem has regions
-        regions = dict.fromkeys(name for method in methods for name in method.run.results.summary.get(method.name, {}))
-        entries_of = {name: entries for name in regions if (entries := entries_on(methods, name))}
+        entries_of = {name: entries for name in REGION_TITLES if (entries := entries_on(methods, name))}
         labels = {name: f"{name} of the training region" for name in entries_of}
     for name, entries in entries_of.items():
         yield from _entry_figures(entries, name, labels[name], with_curves=len(runs) == 1)
@@ -255,7 +241,7 @@ def _toy_pictures(runs: Sequence[Run], methods: Sequence[RunMethod]) -> Iterator
         for group in book["groups"]:
             for panel in group.panels:
                 title = panel.title if group.style is None else f"{group.title}, {panel.title}"
-                legend = TOY_LEGENDS[run.results.kind]
+                legend = TOY_LEGENDS[run.kind or ""]
                 yield from _toy_files(panel, "" if len(runs) == 1 else run.name, title, book["shared"], legend)
 
 
@@ -320,6 +306,6 @@ def _class_key(group: Element, items: Element) -> tuple[float, float]:
     return max(x, KEY_COLUMN), LINE * rows + 8
 
 
-def figures_of(subject: Sequence[Run] | ScoreResults) -> Iterator[FigureFile]:
-    """Every figure of runs, or of scored files, with names that differ."""
-    return distinct(score_figures(subject) if isinstance(subject, ScoreResults) else run_figures(subject))
+def figures_of(runs: Sequence[Run]) -> Iterator[FigureFile]:
+    """Every figure of runs, with names that differ."""
+    return distinct(run_figures(runs))

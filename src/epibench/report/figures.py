@@ -281,7 +281,7 @@ def training_figures(methods: Sequence[RunMethod]) -> list[Figure]:
     figures = []
     for method in methods:
         series = []
-        for log in method.run.results.training.get(method.name, []):
+        for log in method.facts.training:
             if log.steps:
                 label, texts = f"network {log.network}", [significant(value) for value in log.loss]
                 stds = [None] * len(texts)

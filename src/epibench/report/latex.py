@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epibench.report.entries import Entry, all_members, scored_entries, several_members, title_with_unit
+from epibench.report.entries import Entry, all_members, several_members, title_with_unit
 from epibench.report.equivalent_section import Equivalents, equivalent_names, equivalent_rows, equivalents_on
-from epibench.report.figure_files import comparable_kinds, slug
+from epibench.report.figure_files import slug
 from epibench.report.metric_info import metric_info
 from epibench.report.numbers import FIGURE_SPACE, PUNCTUATION_SPACE, count, listed, significant
 from epibench.report.runs import (
@@ -31,7 +31,6 @@ from epibench.report.runs import (
     scored_domains,
 )
 from epibench.report.tables import OVERLAP_MARK, TIE_MARK, TableCell, rows_over_members
-from epibench.results import ScoreResults
 
 TEXT_WIDTH, LETTER, SEPARATION = 345.0, 4.3, 8.0  # of an article, in points: what does not fit goes below
 ARROWS = {"lower": r" $\downarrow$", "higher": r" $\uparrow$", "zero": " (0 is ideal)", "neither": ""}
@@ -82,7 +81,7 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
     """A table for each domain of each problem, and for each way to measure the KL of toy problems."""
     groups = by_problem(runs)
     for group in groups:
-        methods, problem = methods_of(group), group[0].results.problem
+        methods, problem = methods_of(group), group[0].problem
         title, prefix = PROBLEMS.get(problem, problem), problem if len(groups) > 1 else ""
         if len(group) == 1 and group[0].evaluation:  # of several runs every label says it
             title += f" ({group[0].evaluation})"
@@ -98,8 +97,7 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
             domain.name: f"{domain.label} ({domain.role}{_size(domain)})" for domain in scored_domains(group, methods)
         }
         if not domains_of(group):
-            summaries = [method.run.results.summary.get(method.name, {}) for method in methods]
-            labels = {name: f"{name} of the training region" for summary in summaries for name in summary}
+            labels = {name: f"{name} of the training region" for name in ("inside", "outside")}
         convention = listed(sorted({run.results.convention for run in group}))
         for domain, label in labels.items():
             if entries := entries_on(methods, domain):
@@ -113,15 +111,6 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
 def _size(domain: object) -> str:
     images, pixels = getattr(domain, "num_images", None), getattr(domain, "num_pixels", None)
     return (f", {count(images)} images" if images else "") + (f", {count(pixels)} valid pixels" if pixels else "")
-
-
-def score_tables(results: ScoreResults) -> Iterator[TableFile]:
-    """A table for each kind, domain and unit of scored files."""
-    for entries in comparable_kinds(scored_entries(results)):
-        where = entries[0].domain or "scores"
-        pixels = listed(sorted({count(entry.file.pixels.valid) for entry in entries if entry.file}))
-        about = f"{where} ({pixels} valid pixels)"
-        yield table(slug(where, entries[0].kind), about, headline_names(entries), entries, results.convention)
 
 
 def table(
@@ -283,10 +272,10 @@ def preview(names: Sequence[str]) -> str:
     return PREVIEW % "\n".join(rf"\input{{{name}.tex}} \clearpage" for name in names)
 
 
-def tables_of(subject: Sequence[Run] | ScoreResults) -> Iterator[TableFile]:
-    """Every table of runs, or of scored files, with names that differ."""
+def tables_of(runs: Sequence[Run]) -> Iterator[TableFile]:
+    """Every table of runs, with names that differ."""
     seen: dict[str, int] = {}
-    for one in score_tables(subject) if isinstance(subject, ScoreResults) else run_tables(subject):
+    for one in run_tables(runs):
         seen[one.name] = number = seen.get(one.name, 0) + 1
         if number > 1:
             name = f"{one.name}-{number}"

@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from epibench.errors import InputError
 from epibench.report.curve_figures import calibration_figures, reliability_together, sparsification_figures
-from epibench.report.entries import Entry, metric_names, scored_entries, several_members, title_with_unit
-from epibench.report.figure_files import comparable_kinds, metric_drawing
+from epibench.report.entries import Entry, metric_names, several_members, title_with_unit
+from epibench.report.figure_files import metric_drawing
 from epibench.report.figures import kl_chart
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import listed, m_equals
@@ -28,7 +28,7 @@ from epibench.report.runs import (
 )
 from epibench.report.standalone import Drawing, standalone
 from epibench.report.tables import rows_over_members
-from epibench.results import RunResults, ScoreResults
+from epibench.results import Results
 
 LEFT = "text-align: left; white-space: nowrap; padding: 0.1em 0.8em 0.1em 0"
 RIGHT = "text-align: right; white-space: nowrap; padding: 0.1em 0 0.1em 0.8em"
@@ -43,29 +43,17 @@ CURVES = {  # by name: what draws them
 }
 LARGEST = Option("largest", "", True)
 
-Groups = dict[str, list[Entry]]  # by the name of the domain
 
-
-def html(results: RunResults | ScoreResults) -> Markup:
+def html(results: Results) -> Markup:
     """The headline metrics of every method on every domain over M, in the colours of the notebook."""
-    tables = []
-    if isinstance(results, RunResults):
-        run = read_runs([results])[0]
-        title = f"{PROBLEMS.get(results.problem, results.problem)}: {run.name}"
-        if entries := kl_entries(methods_of([run]), VIEWS[0]):
-            tables.append(_table(VIEWS[0].name, ["kl"], entries))
-    else:
-        title = f"{len(results.files)} scored {'file' if len(results.files) == 1 else 'files'}"
-    labels = _labels(results)
-    for name, entries in groups_of(results).items():
-        tables.append(_table(labels.get(name, name), headline_names(entries), entries))
+    runs, tables = read_runs([results]), []
+    if entries := kl_entries(methods_of(runs), VIEWS[0]):
+        tables.append(_table(VIEWS[0].name, ["kl"], entries))
+    title = listed([f"{PROBLEMS.get(run.problem, run.problem)}: {run.name}" for run in runs])
+    for _name, (label, entries) in groups_of(results).items():
+        tables.append(_table(label, headline_names(entries), entries))
     about = f"convention {results.convention}"
     return fragment("notebook.html", title=title, about=about, tables=tables, note=NOTE, left=LEFT, right=RIGHT)
-
-
-def _labels(results: RunResults | ScoreResults) -> dict[str, str]:
-    domains = domains_of(read_runs([results])) if isinstance(results, RunResults) else []
-    return {domain.name: f"{domain.label} ({domain.role})" for domain in domains}
 
 
 def _table(title: str, metrics: Sequence[str], entries: Sequence[Entry]) -> dict[str, object]:
@@ -81,29 +69,23 @@ def _table(title: str, metrics: Sequence[str], entries: Sequence[Entry]) -> dict
     return {"title": title, "columns": columns, "blocks": blocks}
 
 
-def groups_of(results: RunResults | ScoreResults) -> Groups:
-    """Every method on each domain, or the scored files that can be compared."""
-    if isinstance(results, ScoreResults):
-        groups: Groups = {}
-        for entries in comparable_kinds(scored_entries(results)):
-            name = entries[0].domain or "no domain given"
-            groups[name if name not in groups else f"{name}, {entries[0].kind} {entries[0].unit}".strip()] = entries
-        return groups
-    methods = methods_of(read_runs([results]))
-    names = dict.fromkeys(name for method in methods for name in results.summary.get(method.name, {}))
-    return {name: entries for name in names if (entries := entries_on(methods, name))}
+def groups_of(results: Results) -> dict[str, tuple[str, list[Entry]]]:
+    """Label and entries of each domain; results of several kinds have a group for each kind."""
+    groups: dict[str, tuple[str, list[Entry]]] = {}
+    for run in read_runs([results]):
+        methods, labels = methods_of([run]), {one.name: f"{one.label} ({one.role})" for one in domains_of([run])}
+        for name in run.domains:
+            if (entries := entries_on(methods, name)) and headline_names(entries):
+                key = name if name not in groups else f"{name}, {run.kind} {run.unit}".strip()
+                groups[key] = (labels.get(name, name), entries)
+    return groups
 
 
-def plot(
-    results: RunResults | ScoreResults, name: str, domain: str | None = None, members: int | None = None
-) -> Drawing:
+def plot(results: Results, name: str, domain: str | None = None, members: int | None = None) -> Drawing:
     """A metric over M, the KL, or a curve at an M, of every method."""
     if name == "kl":
         return _kl(results)
-    groups = groups_of(results)
-    entries = _chosen(groups, domain)
-    where = domain or next(iter(groups))
-    label = _labels(results).get(where, where) if isinstance(results, RunResults) else entries[0].domain
+    label, entries = _chosen(groups_of(results), domain)
     if name in CURVES:
         return _curve(name, entries, label, members)
     known = metric_names(entries)
@@ -123,8 +105,8 @@ def curve_names(entries: Sequence[Entry]) -> list[str]:
     return [name for name, make in CURVES.items() if make(entries, [LARGEST])]
 
 
-def _chosen(groups: Groups, domain: str | None) -> list[Entry]:
-    """The entries on a domain; it must be named where there are several."""
+def _chosen(groups: dict[str, tuple[str, list[Entry]]], domain: str | None) -> tuple[str, list[Entry]]:
+    """Label and entries of a domain; it must be named where there are several."""
     if not groups:
         raise InputError("plot(): there are no metrics on any domain")
     if domain is None and len(groups) == 1:
@@ -135,8 +117,8 @@ def _chosen(groups: Groups, domain: str | None) -> list[Entry]:
     return groups[domain]
 
 
-def _kl(results: RunResults | ScoreResults) -> Drawing:
-    methods = methods_of(read_runs([results])) if isinstance(results, RunResults) else []
+def _kl(results: Results) -> Drawing:
+    methods = methods_of(read_runs([results]))
     entries = kl_entries(methods, VIEWS[0])
     chart = kl_chart(entries, VIEWS[0], distinct_floors(methods, VIEWS[0])) if entries else None
     if chart is None:

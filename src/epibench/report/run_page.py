@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epibench.files import write_text
 from epibench.published import PublishedCell, compare, grounds_of, totals, warnings_of
 from epibench.report.cost_section import cost_table
 from epibench.report.curve_figures import curve_switch
 from epibench.report.dense_section import dense_section, metric_section
-from epibench.report.entries import Entry
 from epibench.report.figures import kl_chart, published_figure
 from epibench.report.numbers import (
     MISSING,
@@ -46,10 +45,7 @@ from epibench.report.runs import (
 )
 from epibench.report.tables import kl_table
 from epibench.report.verdicts import kl_verdict
-from epibench.results import RunResults
-
-if TYPE_CHECKING:  # a page of scores is written without it
-    from epibench.runs.folder import RunFolder
+from epibench.results import Results
 
 REGION_TITLES = {"inside": "Inside the training region", "outside": "Outside the training region"}
 FIRST_METRICS = {
@@ -59,15 +55,7 @@ FIRST_METRICS = {
 }
 
 
-def write_folder_page(folder: RunFolder) -> tuple[Path, list[str]]:
-    """Write the page of all evaluations in a folder; returns its path, and what tells evaluations apart."""
-    from epibench.runs.evaluations import all_results
-
-    evaluations, names = all_results(folder.path)
-    return write_run_page(evaluations, folder.report_file, names), names
-
-
-def write_run_page(results: Sequence[RunResults], path: Path, names: Sequence[str] = ()) -> Path:
+def write_run_page(results: Sequence[Results], path: Path, names: Sequence[str] = ()) -> Path:
     """Writes the page of one run, or the page that compares several, in one step; returns its path.
 
     names: what tells runs of the same recipe apart, such as their folders; numbers if not given.
@@ -76,7 +64,7 @@ def write_run_page(results: Sequence[RunResults], path: Path, names: Sequence[st
     return path
 
 
-def render_run_page(results: Sequence[RunResults], names: Sequence[str] = ()) -> str:
+def render_run_page(results: Sequence[Results], names: Sequence[str] = ()) -> str:
     """The whole page as text."""
     runs = read_runs(results, names)
     sections = [_section(number, group) for number, group in enumerate(by_problem(runs))]
@@ -91,7 +79,7 @@ def render_run_page(results: Sequence[RunResults], names: Sequence[str] = ()) ->
         sections=sections,
         runs=[_run_facts(run) for run in runs],
         conventions=sorted({run.results.convention for run in runs}, reverse=True),
-        colour_bar=probability_bar() if any(run.results.kind == "categorical" for run in runs) else "",
+        colour_bar=probability_bar() if any(run.kind == "categorical" for run in runs) else "",
     )
 
 
@@ -112,9 +100,9 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
         rules += switch_rules(book["identity"], [book["switch"]])
     return {
         "id": identity,
-        "title": PROBLEMS.get(runs[0].results.problem, runs[0].results.problem),
-        "kind": runs[0].results.kind,
-        "runs": [run.name for run in runs if run.name != run.results.problem],
+        "title": PROBLEMS.get(runs[0].problem, runs[0].problem),
+        "kind": runs[0].kind,
+        "runs": [run.name for run in runs if run.name != run.problem],
         "entries": methods,
         "switches": SWITCHES,
         "views": [_view(methods, view) for view in VIEWS] if has_kl else [],
@@ -144,9 +132,9 @@ def failures(runs: Sequence[Run]) -> list[str]:
 
 def nothing_to_show(runs: Sequence[Run]) -> str:
     """Why there is no answer to the question of a page: every method failed, or there was nothing to compare with."""
-    if all(run.results.failed and not set(run.results.methods) - set(run.results.failed) for run in runs):
+    if all(run.results.failed and not set(run.methods) - set(run.results.failed) for run in runs):
         return "No method was finished, so there are no numbers."
-    if any(run.results.domains for run in runs):
+    if domains_of(runs):
         return "No method was scored on any domain."
     return "There is no KL, as there was no reference to compare with."
 
@@ -178,8 +166,7 @@ def distinct_floors(methods: Sequence[RunMethod], view: View) -> list[tuple[floa
 
 def _test_data(methods: Sequence[RunMethod], identity: str) -> list[dict[str, Any]]:
     """Figures and tables for each region of a toy problem that any method was tested on."""
-    names = dict.fromkeys(name for method in methods for name in method.run.results.summary.get(method.name, {}))
-    regions: dict[str, list[Entry]] = {name: entries for name in names if (entries := entries_on(methods, name))}
+    regions = {name: entries for name in REGION_TITLES if (entries := entries_on(methods, name))}
     one_run = len({method.run.name for method in methods}) == 1
     sections = []
     for number, (name, entries) in enumerate(regions.items()):
@@ -193,10 +180,10 @@ def _test_data(methods: Sequence[RunMethod], identity: str) -> list[dict[str, An
 def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
     """What speaks against comparing runs of a problem."""
     warnings = []
-    if any(run.scored for run in runs) and not all(run.scored for run in runs):
-        scored = listed([run.name for run in runs if run.scored])
+    if any(run.stored for run in runs) and not all(run.stored for run in runs):
+        scored = listed([run.name for run in runs if run.stored])
         warnings.append(f"{scored}: predictions from elsewhere; what their methods were trained on is not known here.")
-    if len({_trained_on(run) for run in runs if not run.scored}) > 1:
+    if len({_trained_on(run) for run in runs if not run.stored}) > 1:
         warnings.append(
             "The runs were trained on different data: part of every difference between them is due to that."
         )
@@ -333,7 +320,7 @@ def _published_blocks(method: RunMethod, cells: Sequence[PublishedCell]) -> list
     ]
 
 
-def _said_of(say: Callable[[RunResults], list[str]], runs: Sequence[Run]) -> list[str]:
+def _said_of(say: Callable[[Results], list[str]], runs: Sequence[Run]) -> list[str]:
     """What there is to say on runs; each is named where there are several and they do not all share it."""
     names: dict[str, list[str]] = {}
     for run in runs:

@@ -1,17 +1,31 @@
-"""Runs as a page asks of them: methods with labels and styles, their entries on every domain, and their KLs."""
+"""Runs on a page: methods with labels and styles, their entries on every domain, and their KLs."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from epibench.report.entries import ClassStyles, Entry, mean_error
 from epibench.report.metric_info import HEADLINES, metric_info
 from epibench.report.page import Option, Switch, layer_key
-from epibench.results import TRAIN_REGION, Cost, DomainFacts, MethodFacts, RunResults, Stat, printable
-from epibench.standard_errors import PoolSize
+from epibench.results import (
+    TRAIN_REGION,
+    Cost,
+    Counted,
+    DomainFacts,
+    Draw,
+    Kind,
+    MethodFacts,
+    PredictedPicture,
+    Results,
+    Score,
+    ShownPicture,
+    Stat,
+    Summary,
+    printable,
+)
 
 CONVENTIONS = {"pooled": "mean of pointwise KLs", "gustafsson2020": "as published"}
 DIRECTIONS = {"reference_to_method": "KL(reference ‖ method)", "method_to_reference": "KL(method ‖ reference)"}
@@ -48,6 +62,12 @@ class View:
         """The view in words."""
         return f"{DIRECTIONS[self.direction]}, {REGIONS[self.region]}, {CONVENTIONS[self.convention]}"
 
+    @property
+    def metric(self) -> str:
+        """The name of the KL in scores."""
+        direction = "" if self.direction == "reference_to_method" else "_reverse"
+        return f"kl{direction}" + ("" if self.convention == "pooled" else f"_{self.convention}")
+
 
 VIEWS = [View(*parts) for parts in itertools.product(CONVENTIONS, DIRECTIONS, REGIONS)]
 SWITCHES = [
@@ -62,17 +82,58 @@ SWITCHES = [
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run: its name on the page and its results. evaluation: which one they are of, where it has several."""
+    """One evaluation of one problem: its name on the page, its scores, and the results that hold them.
+
+    short: the name without the problem's. evaluation: label of an older evaluation.
+    """
 
     name: str
-    short: str  # the name without that of the problem, to tell its methods from those of other runs
-    results: RunResults
+    short: str
+    results: Results
+    scores: Sequence[Score]
+    problem: str
+    domains: dict[str, DomainFacts]
     evaluation: str = ""
 
     @property
-    def scored(self) -> bool:
-        """Whether it is none, but files with predictions from elsewhere."""
-        return "scored" in self.results.recipe
+    def stored(self) -> bool:
+        """Whether the scores are of stored predictions."""
+        return "stored" in self.results.recipe
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind of predictions; None without a score."""
+        return self.scores[0].kind if self.scores else None
+
+    @property
+    def unit(self) -> str:
+        """The unit of targets, empty without one."""
+        return (self.scores[0].unit or "") if self.scores else ""
+
+    @property
+    def counted(self) -> Counted:
+        """The name of one target."""
+        return self.scores[0].counted if self.scores else "pixels"
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods with scores."""
+        return list(dict.fromkeys(score.method for score in self.scores))
+
+    def score(self, method: str, domain: str) -> Score | None:
+        """The score of a method on a domain."""
+        return next((one for one in self.scores if (one.method, one.domain) == (method, domain)), None)
+
+    def pictures(self, domain: str) -> list[ShownPicture]:
+        """The pictures of a domain with the predictions of all methods."""
+        predicted: dict[int, dict[str, PredictedPicture]] = {}
+        for score in self.scores:
+            for picture in score.pictures if score.domain == domain else ():
+                predicted.setdefault(picture.image, {})[score.method] = picture
+        return [
+            ShownPicture(**dict(picture), methods=predicted.get(picture.image, {}))
+            for picture in self.domains[domain].pictures
+        ]
 
     def floor(self, view: View) -> float | None:
         """The KL between two halves of the reference."""
@@ -97,55 +158,45 @@ class RunMethod:
     @property
     def cost(self) -> Cost | None:
         """What it costs; None where the run does not say."""
-        return self.run.results.cost.get(self.name)
+        return self.facts.cost
 
     def on(self, domain: str) -> Entry:
         """The method on one domain, as figures and tables want it; the domain is said once, above them."""
-        results = self.run.results
-        return Entry(
-            self.index,
-            self.label,
-            self.run.results.kind,
-            results.summary.get(self.name, {}).get(domain, {}),
-            PoolSize.of(self.facts),
-            results.curves.get(self.name, {}).get(domain, {}),
-            unit=results.unit or "",
-            counted="points" if results.problem in TRAIN_REGION else results.counted,
-            overlaps=results.overlap.get(self.name, {}),
-            draws=results.draws.get(self.name, {}).get(domain, []),
-            classes=class_styles(results, domain),
-        )
+        score = self.run.score(self.name, domain)
+        return Entry(self.index, self.label, score, classes=class_styles(self.run, domain))
 
     def to_reference(self, view: View) -> Entry:
         """The method's KLs as an entry with the metric `kl`, beside the noise floor of the reference."""
-        keys = view.convention, view.direction, view.region
-        kl, draws = self.run.results.kl.get(self.name, {}), self.run.results.kl_draws.get(self.name, {})
-        stats = kl.get(keys[0], {}).get(keys[1], {}).get(keys[2], {})
-        values = draws.get(keys[0], {}).get(keys[1], {}).get(keys[2], {})
-        # A mean is missing where any draw is infinite; without the draws, all may be.
-        unknown = {m: [stat.mean] * stat.n for m, stat in stats.items()}
-        infinite = {m: sum(value is None for value in values.get(m, unknown[m])) for m in stats}
-        return Entry(
-            self.index,
-            self.label,
-            self.run.results.kind,
-            {m: {"kl": stat, "kl_infinite": Stat(mean=infinite[m], std=None, n=stat.n)} for m, stat in stats.items()},
-            PoolSize.of(self.facts),
-            floor=self.run.floor(view),
-        )
+        score = self.run.score(self.name, view.region)
+        if score is None:
+            return Entry(self.index, self.label, None)
+        summary: Summary = {}
+        for m, metrics in score.summary.items():
+            if isinstance(stat := metrics.get(view.metric), Stat):
+                infinite = sum(draw.metrics.get(view.metric) is None for draw in score.draws if m == draw.M)
+                summary[m] = {"kl": stat, "kl_infinite": Stat(mean=infinite, std=None, n=stat.n)}
+        draws = [Draw(M=draw.M, metrics={"kl": draw.metrics.get(view.metric)}) for draw in score.draws]
+        kls = score.model_copy(update={"summary": summary, "draws": draws, "curves": {}})
+        return Entry(self.index, self.label, kls, floor=self.run.floor(view))
 
 
-def class_styles(results: RunResults, domain: str) -> ClassStyles:
-    """The classes that a domain is scored on: its own where it has some, otherwise those of the run."""
-    facts = results.domains.get(domain)
-    source = facts if facts and facts.class_names else results
-    return ClassStyles(source.class_names or (), source.class_colours or ())
+def class_styles(run: Run, domain: str) -> ClassStyles:
+    """The classes that a domain is scored on."""
+    facts = run.domains.get(domain)
+    return ClassStyles(facts.class_names or (), facts.class_colours or ()) if facts else ClassStyles()
 
 
-def read_runs(results: Sequence[RunResults], names: Sequence[str] = ()) -> list[Run]:
-    """Runs with names of their own: that of the recipe, with the given one where recipes repeat."""
-    recipes = [str(one.recipe.get("name") or one.problem) for one in results]
-    given = list(names) or [str(number) for number in range(1, len(recipes) + 1)]
+def read_runs(results: Sequence[Results], names: Sequence[str] = ()) -> list[Run]:
+    """The newest evaluation of each result, under names of their own: the recipe's, with the given name if it repeats.
+
+    Stored predictions give a run for each kind, unit and way of counting. They join the one problem of the other
+    results that has the same three, and use the names and facts of its domains.
+    """
+    runs = [run for each in results for run in _runs_of(each)]
+    runs = [_joined(run, [other for other in runs if not other.stored]) if run.stored else run for run in runs]
+    recipes = [str(run.results.recipe.get("name") or run.problem) for run in runs]
+    own = dict(zip(map(id, results), names, strict=True)) if names else {}
+    given = [own.get(id(run.results), str(number)) for number, run in enumerate(runs, start=1)]
     seen = Counter(recipes)
     labels = [
         recipe if seen[recipe] == 1 else f"{recipe} ({printable(name)})"
@@ -153,25 +204,100 @@ def read_runs(results: Sequence[RunResults], names: Sequence[str] = ()) -> list[
     ]
     if len(set(labels)) < len(labels):
         labels = [f"{label} {number}" for number, label in enumerate(labels, start=1)]
-    shorts = [
-        label.replace(one.problem, "", 1).strip("- ") or label for label, one in zip(labels, results, strict=True)
-    ]
+    shorts = [label.replace(run.problem, "", 1).strip("- ") or label for label, run in zip(labels, runs, strict=True)]
     if names and len(seen) == 1 and len(set(given)) == len(given) > 1:
-        shorts = [printable(name) for name in given]  # of one recipe: its name tells nothing apart
-    return [Run(label, short, one) for label, short, one in zip(labels, shorts, results, strict=True)]
+        shorts = [printable(name) for name in given]  # of one recipe: its name does not distinguish them
+    return [replace(run, name=label, short=short) for label, short, run in zip(labels, shorts, runs, strict=True)]
+
+
+def _runs_of(results: Results) -> list[Run]:
+    groups: dict[tuple[str, ...], list[Score]] = {}
+    for score in results.latest():
+        key = (score.kind, score.unit or "", score.counted) if "stored" in results.recipe else ()
+        groups.setdefault(key, []).append(score)
+    return [
+        Run(
+            name="",
+            short="",
+            results=results,
+            scores=scores,
+            problem=f"scored-{scores[0].kind}" if "stored" in results.recipe else results.problem,
+            domains=_domains_of(results, scores),
+        )
+        for scores in groups.values() or [[]]
+    ]
+
+
+def older_runs(runs: Sequence[Run]) -> list[Run]:
+    """Evaluations of the same runs with other settings, each named by how it differs from the newest."""
+    older = []
+    for run in runs:
+        groups: dict[str, list[Score]] = {}
+        for score in run.results.scores if run.scores and not run.stored else ():
+            if score.post == "none" and score.settings != run.scores[0].settings:
+                groups.setdefault(str(score.settings), []).append(score)
+        for scores in groups.values():
+            words = [
+                str(value) if key in ("precision", "convention", "uncertainty") else f"{key} {value}"
+                for key, value in scores[0].settings.items()
+                if run.scores[0].settings.get(key) != value
+            ] or [f"without {key}" for key in run.scores[0].settings if key not in scores[0].settings]
+            newest = {score.method: score.pool.num_networks for score in run.scores}
+            grown = {score.pool.num_networks for score in scores if score.pool.num_networks != newest.get(score.method)}
+            words += [f"{number} networks" for number in sorted(number for number in grown if number)]
+            label = ", ".join(words)
+            domains = _domains_of(run.results, scores)
+            name, short = f"{run.name} ({label})", f"{run.short} ({label})"
+            older.append(replace(run, name=name, short=short, scores=scores, domains=domains, evaluation=label))
+    return older
+
+
+def stored_entries(runs: Sequence[Run]) -> list[Entry]:
+    """The scores of stored predictions; labels name the domain where there are several."""
+    entries = []
+    for run in runs:
+        several = len(run.domains) > 1
+        for index, score in enumerate(run.scores):
+            label = f"{score.method} on {score.domain}" if several else score.method
+            entries.append(Entry(index, label, score, class_styles(run, score.domain)))
+    return entries
+
+
+def _domains_of(results: Results, scores: Sequence[Score]) -> dict[str, DomainFacts]:
+    scored = {score.domain for score in scores}
+    return {name: facts for name, facts in results.domains.items() if name in scored or not scores}
+
+
+def _joined(run: Run, others: Sequence[Run]) -> Run:
+    """A run of stored predictions as part of the one problem that they can be compared with, if there is one."""
+    alike = [other for other in others if (other.kind, other.unit, other.counted) == (run.kind, run.unit, run.counted)]
+    if len({other.problem for other in alike}) != 1:
+        return run
+    known: dict[str, tuple[str, DomainFacts]] = {}
+    for other in alike:
+        for name, facts in other.domains.items():
+            for key in (name, facts.label):
+                known.setdefault(key, (name, facts))
+    names = {name: known.get(name, (name, facts)) for name, facts in run.domains.items()}
+    domains = {
+        name: facts.model_copy(update={"pictures": run.domains[before].pictures})
+        for before, (name, facts) in names.items()
+    }
+    scores = [score.model_copy(update={"domain": names[score.domain][0]}) for score in run.scores]
+    return replace(run, scores=scores, domains=domains, problem=alike[0].problem)
 
 
 def by_problem(runs: Sequence[Run]) -> list[list[Run]]:
     """Runs of one problem together, in the order in which the problems come."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(run.results.problem, []).append(run)
+        groups.setdefault(run.problem, []).append(run)
     return list(groups.values())
 
 
 def methods_of(runs: Sequence[Run]) -> list[RunMethod]:
     """Every method of some runs; with several runs, each label says whose it is."""
-    pairs = [(run, name) for run in runs for name in run.results.methods]
+    pairs = [(run, name) for run in runs for name in run.methods]
     labels = [run.results.methods[name].label or name for run, name in pairs]
     if len(runs) > 1:
         labels = [f"{label} · {run.short}" for label, (run, _) in zip(labels, pairs, strict=True)]
@@ -217,6 +343,8 @@ class EvalDomain(DomainFacts):
     """One evaluation domain: its name in the results, and what these say of it."""
 
     name: str
+    num_images: int | None = None
+    num_pixels: int | None = None
 
     @property
     def shifted(self) -> bool:
@@ -227,9 +355,12 @@ class EvalDomain(DomainFacts):
 def domains_of(runs: Sequence[Run]) -> list[EvalDomain]:
     """The domains that runs describe, each once, in their order; empty for toy problems."""
     domains: dict[str, EvalDomain] = {}
-    for run in runs:
-        for name, facts in run.results.domains.items():
-            domains.setdefault(name, EvalDomain(name=name, **facts.model_dump()))
+    for run in (run for run in runs if run.problem not in TRAIN_REGION):
+        for name, facts in run.domains.items():
+            scores = [score for score in run.scores if score.domain == name]
+            images = next((score.num_images for score in scores), None)
+            pixels = next((score.pixels.valid for score in scores), None)
+            domains.setdefault(name, EvalDomain(name=name, num_images=images, num_pixels=pixels, **dict(facts)))
     return list(domains.values())
 
 

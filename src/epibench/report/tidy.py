@@ -10,19 +10,17 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from epibench.conventions import CONVENTIONS
 from epibench.report.equivalent import Equivalent
 from epibench.report.equivalent_section import ensembles_of, equivalent_names, equivalents_on
-from epibench.report.runs import class_styles, entries_on, methods_of, read_runs
-from epibench.results import ClassStat, CurveFamilies, Draw, RunResults, ScoreResults, Stat, Summary
+from epibench.report.runs import Run, class_styles, entries_on, methods_of, older_runs, read_runs
+from epibench.results import ClassStat, CurveFamilies, Draw, Results, Score, Summary
 
 Row = dict[str, Any]
-Results = RunResults | ScoreResults
 
 SUBJECT = ("source", "problem", "method", "label", "domain", "convention", "M")
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -39,7 +37,6 @@ ABOUT = {
     "cost": "parameters, operations, seconds and bytes",
     "equivalents": "how many ensemble members score as well (deep-ensemble equivalent), with the 5 to 95 % interval",
 }
-KL = "kl"
 WHOLE = ("M", "draw", "class", "n")  # columns of whole numbers
 NUMBERS = ("x", "mean", "std", "value", "members", "low", "high")
 
@@ -71,10 +68,11 @@ class Subject:
         return {**row, "convention": own}
 
 
-def rows_of(table: str, results: Results, name: str | None = None) -> Iterator[Row]:
-    """The rows of a table. name: what a run is called, where its recipe's name does not tell it apart."""
-    for row in TABLES[table](results, name):
-        yield {column: row.get(column) for column in COLUMNS[table]}
+def rows_of(table: str, runs: Sequence[Run]) -> Iterator[Row]:
+    """The rows of a table."""
+    for run in runs:
+        for row in TABLES[table](run):
+            yield {column: row.get(column) for column in COLUMNS[table]}
 
 
 def csv_text(table: str, rows: Iterable[Row]) -> str:
@@ -97,41 +95,19 @@ def frame(results: Results, table: str = "draws") -> Any:
     except ImportError:
         raise InputError("frame() needs the package pandas: pip install pandas") from None
     columns = COLUMNS[table]
-    made = pandas.DataFrame(rows_of(table, results), columns=columns)
+    made = pandas.DataFrame(rows_of(table, [*(runs := read_runs([results])), *older_runs(runs)]), columns=columns)
     types = {**dict.fromkeys(WHOLE, "Int64"), **dict.fromkeys(NUMBERS, "float64")}
     return made.astype({name: kind for name, kind in types.items() if name in columns})
 
 
-def _run_subjects(results: RunResults, name: str | None) -> Iterator[tuple[Subject, str]]:
-    """Every method on every domain, and the key of the domain."""
-    source = name or read_runs([results])[0].name
-    for method, facts in results.methods.items():
-        for domain in results.summary.get(method, {}):
-            classes = class_styles(results, domain).names
-            about = (source, results.problem, method, facts.label, domain, results.convention, results.unit)
-            yield Subject(*about, class_names=classes), domain
-
-
-def _file_subjects(results: ScoreResults) -> Iterator[tuple[Subject, int]]:
-    """Every scored file, and its number."""
-    for number, file in enumerate(results.files):
-        method = file.method or PurePath(file.path).stem
-        about = (file.path, None, method, method, file.domain, results.convention, file.unit)
-        yield Subject(*about, class_names=file.class_names or ()), number
-
-
-Part = Callable[[Subject, Any], Iterable[Row]]
-
-
-def _each(results: Results, name: str | None, part: str, rows: Part) -> Iterator[Row]:
-    """The rows of one part of results, of every method and domain or of every file."""
-    if isinstance(results, RunResults):
-        of_methods: Mapping[str, Mapping[str, Any]] = getattr(results, part)
-        for subject, domain in _run_subjects(results, name):
-            yield from rows(subject, of_methods.get(subject.method, {}).get(domain) or ())
-        return
-    for subject, number in _file_subjects(results):
-        yield from rows(subject, getattr(results.files[number], part))
+def _subjects(run: Run) -> Iterator[tuple[Subject, Score]]:
+    """Every method on every domain, and its score."""
+    for score in run.scores:
+        source = score.source or run.name
+        label = run.results.methods[score.method].label
+        convention = str(score.settings.get("convention") or run.results.convention)
+        about = (source, run.problem, score.method, label, score.domain, convention, score.unit)
+        yield Subject(*about, class_names=class_styles(run, score.domain).names), score
 
 
 def _draw_rows(subject: Subject, draws: Sequence[Draw]) -> Iterator[Row]:
@@ -164,79 +140,58 @@ def _curve_rows(subject: Subject, families: CurveFamilies) -> Iterator[Row]:
                     yield subject.row(m, family=family, curve=name, x=x, mean=mean, std=std)
 
 
-def _kl_leaves(results: RunResults, name: str | None, tree: Mapping[str, Any]) -> Iterator[tuple[Subject, str, Any]]:
-    """What there is of KLs by M, each with the subject and the metric that it is of; the domain is the region."""
-    source = name or read_runs([results])[0].name
-    for method, facts in results.methods.items():
-        for convention, directions in tree.get(method, {}).items():
-            for direction, regions in directions.items():
-                metric = f"{KL}_{direction}" + ("" if convention == results.convention else f"_{convention}")
-                for region, leaf in regions.items():
-                    about = (source, results.problem, method, facts.label, region, convention, None)
-                    yield Subject(*about), metric, leaf
+def _draws(run: Run) -> Iterator[Row]:
+    for subject, score in _subjects(run):
+        yield from _draw_rows(subject, score.draws)
 
 
-def _draws(results: Results, name: str | None) -> Iterator[Row]:
-    yield from _each(results, name, "draws", _draw_rows)
-    if isinstance(results, RunResults):
-        for subject, metric, values in _kl_leaves(results, name, results.kl_draws):
-            for m, of_m in values.items():
-                yield from (subject.metric_row(m, metric, draw=i, value=value) for i, value in enumerate(of_m))
+def _summary(run: Run) -> Iterator[Row]:
+    for subject, score in _subjects(run):
+        yield from _summary_rows(subject, score.summary)
 
 
-def _summary(results: Results, name: str | None) -> Iterator[Row]:
-    yield from _each(results, name, "summary", _summary_rows)
-    if isinstance(results, RunResults):
-        for subject, metric, stats in _kl_leaves(results, name, results.kl):
-            for m, stat in stats.items():
-                assert isinstance(stat, Stat)
-                yield subject.metric_row(m, metric, mean=stat.mean, std=stat.std, n=stat.n)
+def _curves(run: Run) -> Iterator[Row]:
+    for subject, score in _subjects(run):
+        yield from _curve_rows(subject, score.curves)
 
 
-def _curves(results: Results, name: str | None) -> Iterator[Row]:
-    yield from _each(results, name, "curves", _curve_rows)
-
-
-def _cost(results: Results, name: str | None) -> Iterator[Row]:
+def _cost(run: Run) -> Iterator[Row]:
     """One quantity of a method, in general, of one image at an M, or of an evaluation on a domain."""
-    if not isinstance(results, RunResults):
-        return
-    source = name or read_runs([results])[0].name
-    for method, cost in results.cost.items():
-        facts = results.methods.get(method)
-        about = {"source": source, "problem": results.problem, "method": method, "label": facts and facts.label}
-        single = {
-            "parameters": cost.parameters,
-            "train_seconds": cost.train_seconds,
-            "predict_seconds": cost.predict_seconds,
-            "flops_per_pass": cost.flops,
-            "image_height": cost.image_size[0] if cost.image_size else None,
-            "image_width": cost.image_size[1] if cost.image_size else None,
-        }
-        yield from ({**about, "quantity": key, "value": value} for key, value in single.items() if value is not None)
-        for m, image in cost.per_image.items():
-            yield {**about, "M": m, "quantity": "seconds_per_image", "value": image.seconds}
-            yield {**about, "M": m, "quantity": "peak_bytes_per_image", "value": image.peak_bytes}
-            yield {**about, "M": m, "quantity": "flops_per_image", "value": image.flops}
-            yield {**about, "M": m, "quantity": "weight_bytes", "value": image.weight_bytes}
-        for m, training in cost.training.items():
-            for key, value in training.model_dump().items():
-                yield {**about, "M": m, "quantity": f"training_{key}", "value": value}
-        for domain, passed in cost.evaluation.items():
-            for key, value in passed.model_dump().items():
-                yield {**about, "domain": domain, "quantity": key, "value": value}
+    for method in run.methods:
+        facts = run.results.methods[method]
+        about = {"source": run.name, "problem": run.problem, "method": method, "label": facts.label}
+        if (cost := facts.cost) is not None:
+            single = {
+                "parameters": cost.parameters,
+                "train_seconds": cost.train_seconds,
+                "predict_seconds": cost.predict_seconds,
+                "flops_per_pass": cost.flops,
+                "image_height": cost.image_size[0] if cost.image_size else None,
+                "image_width": cost.image_size[1] if cost.image_size else None,
+            }
+            for key, value in single.items():
+                yield from () if value is None else [{**about, "quantity": key, "value": value}]
+            for m, image in cost.per_image.items():
+                yield {**about, "M": m, "quantity": "seconds_per_image", "value": image.seconds}
+                yield {**about, "M": m, "quantity": "peak_bytes_per_image", "value": image.peak_bytes}
+                yield {**about, "M": m, "quantity": "flops_per_image", "value": image.flops}
+                yield {**about, "M": m, "quantity": "weight_bytes", "value": image.weight_bytes}
+            for m, training in cost.training.items():
+                for key, value in training.model_dump().items():
+                    yield {**about, "M": m, "quantity": f"training_{key}", "value": value}
+        for score in run.scores:
+            for key, value in score.cost.model_dump().items() if score.cost and score.method == method else ():
+                yield {**about, "domain": score.domain, "quantity": key, "value": value}
 
 
-def _equivalents(results: Results, name: str | None) -> Iterator[Row]:
+def _equivalents(run: Run) -> Iterator[Row]:
     """Every method at every M on every domain, by each metric that methods are counted by."""
-    if not isinstance(results, RunResults):
-        return
-    methods = methods_of(read_runs([results]))
+    methods = methods_of([run])
     ensembles = [method.name for method in ensembles_of(methods).values()]
-    for subject, domain in _run_subjects(results, name):
+    for subject, score in _subjects(run):
         own = [method for method in methods if method.name in (subject.method, *ensembles)]
-        for metric in equivalent_names(entries_on(own, domain)):
-            for _, by_size in equivalents_on(domain, own, metric):
+        for metric in equivalent_names(entries_on(own, score.domain)) if ensembles else ():
+            for _, by_size in equivalents_on(score.domain, own, metric):
                 for m, found in by_size.items():
                     yield subject.metric_row(m, metric, ensemble=ensembles[0], **_bounded(found))
 
@@ -253,7 +208,7 @@ def _bounded(found: Equivalent) -> Row:
     return row
 
 
-TABLES: dict[str, Callable[[Results, str | None], Iterator[Row]]] = {
+TABLES: dict[str, Callable[[Run], Iterator[Row]]] = {
     "draws": _draws,
     "summary": _summary,
     "curves": _curves,

@@ -23,7 +23,7 @@ from epibench.files import remove_leftovers, write_json
 from epibench.methods import METHODS
 from epibench.progress import Reporter
 from epibench.recipes import RECIPE_NAME, Recipe
-from epibench.recipes.dense import NOT_DECIDING
+from epibench.recipes.dense import NOT_DECIDING, DenseRecipe
 from epibench.recipes.settings import differences, known_keys, validated
 from epibench.results import RESULTS_NAME
 from epibench.runs.checkpoints import is_earlier
@@ -59,11 +59,17 @@ class RunFolder:
         """The trained weights, a folder for each method."""
         return self.path / "members"
 
-    def claim(self, recipe: Recipe) -> None:
-        """Write the recipe; where there is one already, it must train the same networks: then the run goes on."""
+    def claim(self, recipe: Recipe, evaluate_only: bool = False) -> None:
+        """Write the recipe; a recipe that is in the folder must train the same networks.
+
+        evaluate_only: keep the options of evaluation that the folder's recipe has.
+        """
         with self._usable():
             self._check_free(recipe)
-            if not self.recipe_file.exists() or self._read_recipe(type(recipe)) != recipe:
+            there = self._read_recipe(type(recipe)) if self.recipe_file.exists() else None
+            if evaluate_only and isinstance(there, DenseRecipe):
+                recipe = recipe.model_copy(update={"evaluation": there.evaluation})
+            if there != recipe:
                 write_json(self.recipe_file, recipe.model_dump(mode="json"))
             for path in (self.members, self.path / "evaluation", self.path / "predictions"):
                 if path.exists() and not path.is_dir():

@@ -9,7 +9,7 @@ from epibench.data.loading import InOrder, batches
 from epibench.errors import InputError
 from epibench.files import fingerprint
 from epibench.members.maps import GroupedMaps
-from epibench.results import Picture
+from epibench.results import Picture, PredictedPicture, ShownPicture
 from epibench.runs.domains import DomainData
 from epibench.runs.image_evaluation import DrawnMethod, digest_of
 from epibench.runs.image_experiment import ImageExperiment
@@ -45,12 +45,12 @@ class FrameSequence:
         more = (settings, source.version, len(self.data.samples), *notes_on(self.data.samples), *in_files)
         return fingerprint([each.fingerprint(self.experiment.options, *more) for each in self.methods])
 
-    def pictures(self, images: Sequence[int]) -> Iterator[Picture]:
+    def pictures(self, images: Sequence[int]) -> Iterator[ShownPicture]:
         """These images, each with what every method predicts."""
         workers = self.experiment.run.machine.workers
         loaded = batches(InOrder(self.data.samples), images, 1, workers, uneven=True)
         for image, batch in zip(images, loaded, strict=True):
-            place, pictures = range(image, image + 1), []
+            place, pictures = range(image, image + 1), dict[str, tuple[Picture, PredictedPicture]]()
             for method in self.methods:
                 on_device = batch.to(method.pool.device)
                 gallery = Gallery([image], method.shown, self.experiment.recipe.likelihood)
@@ -58,6 +58,6 @@ class FrameSequence:
                     maps = method.pool.outputs(on_device.inputs, members, place)
                     groups = self.data.class_groups
                     gallery.see(on_device, place, members, maps if groups is None else GroupedMaps(maps, groups))
-                pictures += gallery.pictures(method.name)
-            predicted = {name: each for picture in pictures for name, each in picture.methods.items()}
-            yield pictures[0].model_copy(update={"methods": predicted})
+                pictures[method.name] = gallery.pictures()[0]
+            predicted = {name: one for name, (_, one) in pictures.items()}
+            yield ShownPicture(**dict(next(iter(pictures.values()))[0]), methods=predicted)

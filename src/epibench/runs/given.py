@@ -26,7 +26,7 @@ from epibench.members.given import GivenModel, GivenPool, check_dropout, given_m
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
 from epibench.recipes.settings import validated
-from epibench.results import Counted, MethodFacts, RunResults
+from epibench.results import Counted, MethodFacts, Results, Score
 from epibench.runs.domains import DomainData, in_common
 from epibench.runs.evaluations import keep_results
 from epibench.runs.folder import RunFolder
@@ -34,13 +34,11 @@ from epibench.runs.image_evaluation import (
     DrawnMethod,
     EvaluationDomain,
     ImageEvaluation,
-    ImageMethodResults,
-    class_facts,
     dtype_of,
-    pictures_on,
 )
 from epibench.runs.machine import Machine
-from epibench.runs.run import collected
+from epibench.runs.method_results import MethodResults, member_table
+from epibench.runs.run import make_results
 from epibench.standard_errors import points_backwards
 from epibench.views import View, parse_views
 
@@ -96,7 +94,7 @@ class GivenEvaluation:
     machine: Machine
     reporter: Reporter
 
-    def run(self) -> RunResults:
+    def run(self) -> Results:
         """All of it; what is in the folder already is not done again."""
         begun, kind = time.perf_counter(), self.kind
         check_uncertainty(kind, self.settings.evaluation.uncertainty)
@@ -115,7 +113,7 @@ class GivenEvaluation:
         asked = self.as_plain_data()
         check_same(self.folder.path / SETTINGS_NAME, asked)
         write_json(self.folder.path / SETTINGS_NAME, asked)
-        failed, evaluated, evaluations = dict[str, str](), dict[str, ImageMethodResults](), dict[str, ImageEvaluation]()
+        failed, evaluated, evaluations = dict[str, str](), dict[str, MethodResults](), dict[str, ImageEvaluation]()
         for drawn, evaluation in pools:
             try:
                 evaluated[drawn.name] = evaluation.evaluate(drawn, failed)
@@ -126,31 +124,23 @@ class GivenEvaluation:
             finally:
                 drawn.pool.forget()
         for name, each in evaluated.items():
-            each.facts.notes.extend(backwards(each, self.domains))
+            each.facts.notes.extend(backwards(each.scores))
             for note in each.facts.notes:
                 self.reporter.say(f"{name}: {note}")
         if not evaluated:
             raise InputError("; ".join(failed.values()))
         first = next(iter(evaluations.values()))
-        results = collected(
+        results = make_results(
             self.machine,
             evaluated,
             failed,
             begun,
             recipe=asked,
-            changes=[],
             problem=self.problem,
-            kind=kind,
-            pictures={name: pictures_on(name, evaluated) for name in self.domains},
             convention=self.settings.evaluation.convention,
-            unit="m" if self.settings.depth else self.settings.unit,
-            **class_facts(self.scored_classes(first)),
-            domains={name: first.domain_facts(name, evaluated) for name in self.domains},
-            overlap={name: each.overlap for name, each in evaluated.items()},
-            counted=self.counted,
+            domains=first.domain_facts(evaluated.values()),
         )
-        keep_results(self.folder.path, results)
-        return results
+        return keep_results(self.folder.path, results)
 
     @cached_property
     def classes(self) -> bool:
@@ -256,6 +246,7 @@ class GivenEvaluation:
             self.options,
             {key: self.evaluation_domain(key, domain, classes) for key, domain in self.domains.items()},
             self.maps,
+            self.counted,
         )
         views = parse_views(self.settings.views)
         if len(views) > 1:
@@ -358,10 +349,6 @@ class GivenEvaluation:
             self.reporter.say(f"{name}: {data.about}")
         return EvaluationDomain(data, *about)
 
-    def scored_classes(self, evaluation: ImageEvaluation) -> ClassTable | None:
-        """The classes of the first domain."""
-        return next(iter(evaluation.domains.values())).data.classes
-
     def drawn(
         self, name: str, label: str, models: Sequence[GivenModel], passes: int, views: tuple[View, ...]
     ) -> DrawnMethod:
@@ -385,15 +372,12 @@ class GivenEvaluation:
         facts = MethodFacts(
             label=label,
             method="mc_dropout" if passes else "views" if views else "given",
-            num_networks=len(models),
-            num_members=pool.num_members,
-            num_groups=len(models) if pool.group else None,
-            plan=pool.plan,
+            members=member_table(pool),
             notes=self.notes(models),
         )
         weights = [model.fingerprint or uuid.uuid4().hex for model in models]
         told = {"passes": passes, "rate": settings.rate, "views": [[view.flip, view.scale] for view in views]}
-        return DrawnMethod(name, facts, pool, draws, weights, told, depth=settings.depth)
+        return DrawnMethod(name, facts, len(models), pool, draws, weights, told, depth=settings.depth)
 
     def notes(self, models: Sequence[GivenModel]) -> list[str]:
         """What is to be said about the numbers."""
@@ -402,19 +386,19 @@ class GivenEvaluation:
         return []
 
 
-def backwards(evaluated: ImageMethodResults, domains: Mapping[str, GivenDomain]) -> list[str]:
-    """Where an uncertainty of unknown scale ranks errors better when it is turned round, in words."""
+def backwards(scores: Sequence[Score]) -> list[str]:
+    """Domains on which an uncertainty of unknown scale ranks errors better when it is inverted, in words."""
     notes = []
-    for domain in domains:
-        summary = evaluated.summary.get(domain, {})
-        stats = summary[max(summary)] if summary else {}
+    for score in scores:
+        stats = score.summary[max(score.summary)] if score.summary else {}
         if "ause_inverted" in stats:
             given, inverted, noise, bound = (
                 cast(float | None, stats[f"ause{suffix}"].mean)
                 for suffix in ("", "_inverted", "_inverted_noise", "_inverted_bound")
             )
             if points_backwards(given, inverted, noise, bound or 0.0):
-                notes.append(f"On {domain} it is inverted: AUSE {given:.3g} as given, {inverted:.3g} turned round.")
+                ause = f"AUSE {given:.3g} as given, {inverted:.3g} turned round"
+                notes.append(f"On {score.domain} it is inverted: {ause}.")
     return notes
 
 

@@ -5,7 +5,7 @@ A domain that is finished is read from the run folder; one that was interrupted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +17,12 @@ from torch import Tensor
 
 from epibench.conventions import check_uncertainty
 from epibench.data.batch import Batch, Samples, notes_on
-from epibench.data.classes import ClassTable
 from epibench.data.named import Role
 from epibench.errors import InputError
 from epibench.evaluation.cost import cost_per_image, count_flops, num_parameters, training_cost
 from epibench.evaluation.loop import Evaluation, Progress
 from epibench.evaluation.pictures import can_be_shown
 from epibench.evaluation.suite import SuiteSettings, metrics_of
-from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.files import fingerprint, read_json, remove, write_json
 from epibench.members.draws import Draws, Members
 from epibench.members.networks import ImagePool
@@ -34,11 +32,14 @@ from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
 from epibench.results import (
     Cost,
+    Counted,
     DomainFacts,
-    DomainResults,
     MethodFacts,
+    Part,
     PassCost,
     Picture,
+    Score,
+    Tally,
     TrainingCost,
     TrainingLog,
 )
@@ -46,7 +47,7 @@ from epibench.runs.checkpoints import load_tensors, save_tensors
 from epibench.runs.domains import DomainData
 from epibench.runs.folder import RunFolder, locked, share_work
 from epibench.runs.machine import Machine
-from epibench.runs.method_results import MethodResults
+from epibench.runs.method_results import MethodResults, make_score, pool_size
 from epibench.runs.observers import Gallery, StoreObserver, is_whole, largest_size
 from epibench.runs.stretches import Stretches, stretch_length, totals_of
 from epibench.stopping import in_steps
@@ -56,16 +57,16 @@ EVALUATION = "4"  # grows with every change that makes other results of the same
 COST = "2"  # grows with every change of what is measured as cost
 DIGESTED = 3  # samples of a domain
 SHORT = 8  # letters of a fingerprint that tell files of different settings apart
-Kept = TypeVar("Kept", Cost, DomainResults)
 
 
-@dataclass(frozen=True)
-class ImageMethodResults(MethodResults):
-    """What came out for one method, by domain."""
+class ScoredDomain(Part):
+    """The file of a finished domain: its score, and its pictures."""
 
-    domains: dict[str, DomainResults]
-    overlap: dict[int, float | None]
-    training: list[TrainingLog]
+    score: Score
+    images: list[Picture]
+
+
+Kept = TypeVar("Kept", Cost, ScoredDomain)
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class DrawnMethod:
 
     name: str
     facts: MethodFacts
+    num_networks: int
     pool: ImagePool
     draws: Draws
     weights: Sequence[Any]
@@ -90,7 +92,7 @@ class DrawnMethod:
     @property
     def training_cost(self) -> dict[int, TrainingCost]:
         """What it takes to train M members; nothing where that is not known, as of models from elsewhere."""
-        seconds = self.train_seconds / max(1, self.facts.num_networks)
+        seconds = self.train_seconds / max(1, self.num_networks)
         return training_cost(self.pool.table, self.draws, seconds, self.train_steps) if self.train_steps else {}
 
     @property
@@ -138,22 +140,20 @@ class ImageEvaluation:
     options: EvaluationOptions
     domains: Mapping[str, EvaluationDomain]
     maps: bool = True  # targets are maps of pixels, not single numbers
+    counted: Counted = "pixels"
 
-    def evaluate(self, drawn: DrawnMethod, failed: dict[str, str]) -> ImageMethodResults:
-        """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
+    def evaluate(self, drawn: DrawnMethod, failed: dict[str, str]) -> MethodResults:
+        """Scores of a method on every domain, and its cost; a domain that fails leaves the others."""
         scored = self.evaluate_domains(drawn, failed)
-        return ImageMethodResults(
-            facts=drawn.facts,
-            summary={domain: each.summary for domain, each in scored.items()},
-            curves={domain: each.curves for domain, each in scored.items()},
-            draws={domain: each.draws for domain, each in scored.items()},
-            cost=self.cost(drawn, scored),
-            domains=scored,
-            overlap={size: drawn.draws.overlap(size) for size in drawn.draws.sizes},
-            training=list(drawn.training),
+        training = {"train_seconds": drawn.train_seconds, "training": drawn.training_cost}
+        cost = self.image_cost(drawn).model_copy(update=training)
+        return MethodResults(
+            drawn.facts.model_copy(update={"cost": cost, "training": list(drawn.training)}),
+            [each.score.model_copy(update={"unit": self.unit}) for each in scored.values()],  # of no effect on values
+            {domain: each.images for domain, each in scored.items()},
         )
 
-    def evaluate_domains(self, drawn: DrawnMethod, failed: dict[str, str]) -> dict[str, DomainResults]:
+    def evaluate_domains(self, drawn: DrawnMethod, failed: dict[str, str]) -> dict[str, ScoredDomain]:
         """Every domain: read from the folder, or evaluated to the end, here or by another process on this folder.
 
         failed: a domain that has failed elsewhere is not tried again.
@@ -185,12 +185,6 @@ class ImageEvaluation:
             raise InputError(next(iter(broken.values())))
         failed |= {tasks[domain].name: text for domain, text in broken.items()}
         return {name: each for name, task in tasks.items() if name not in broken and (each := task.results())}
-
-    def cost(self, drawn: DrawnMethod, scored: Mapping[str, DomainResults]) -> Cost:
-        """What one image costs, and what training and every domain took."""
-        passes = {domain: each.cost for domain, each in scored.items()}
-        training = {"train_seconds": drawn.train_seconds, "training": drawn.training_cost}
-        return self.image_cost(drawn).model_copy(update={**training, "evaluation": passes})
 
     def image_cost(self, drawn: DrawnMethod) -> Cost:
         """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
@@ -233,38 +227,24 @@ class ImageEvaluation:
             train_seconds=0.0,
         )
 
-    def domain_facts(self, name: str, evaluated: Mapping[str, ImageMethodResults]) -> DomainFacts:
-        """What a reader should know of a domain before its numbers."""
-        domain, data = self.domains[name], self.domains[name].data
-        shared = [each.label for each in self.domains.values()].count(domain.label) > 1
-        scored = next((each.domains[name] for each in evaluated.values() if name in each.domains), None)
-        own = class_facts(data.classes) | {"classes": data.about} if data.class_groups is not None else {}
-        return DomainFacts(
-            label=f"{domain.label} ({name})" if shared else domain.label,
-            role=domain.role,
-            severity=domain.severity,
-            num_images=None if scored is None else scored.num_images,
-            num_pixels=None if scored is None else scored.num_pixels,
-            notes=notes_on(data.samples),
-            **own,
-        )
-
-
-def class_facts(classes: ClassTable | None) -> dict[str, Any]:
-    """Names and colours of classes."""
-    if classes is None:
-        return {"class_names": None}
-    return {"class_names": list(classes.names), "class_colours": list(classes.colours)}
-
-
-def pictures_on(domain: str, evaluated: Mapping[str, ImageMethodResults]) -> list[Picture]:
-    """The pictures of a domain with what each method predicts."""
-    pictures: dict[int, Picture] = {}
-    for each in evaluated.values():
-        for picture in each.domains[domain].pictures if domain in each.domains else []:
-            shown = pictures.setdefault(picture.image, picture.model_copy(update={"methods": {}}))
-            shown.methods.update(picture.methods)
-    return list(pictures.values())
+    def domain_facts(self, evaluated: Collection[MethodResults]) -> dict[str, DomainFacts]:
+        """Facts about every domain, with the pictures of all methods."""
+        labels, facts = [each.label for each in self.domains.values()], dict[str, DomainFacts]()
+        for name, domain in self.domains.items():
+            classes, pictures = domain.data.classes, {}
+            for method in evaluated:
+                pictures.update({picture.image: picture for picture in method.images.get(name, [])})
+            facts[name] = DomainFacts(
+                label=f"{domain.label} ({name})" if labels.count(domain.label) > 1 else domain.label,
+                role=domain.role,
+                severity=domain.severity,
+                class_names=None if classes is None else list(classes.names),
+                class_colours=None if classes is None else list(classes.colours),
+                classes=None if domain.data.class_groups is None else domain.data.about,
+                notes=notes_on(domain.data.samples),
+                pictures=list(pictures.values()),
+            )
+        return facts
 
 
 class DomainTask:
@@ -282,7 +262,7 @@ class DomainTask:
         self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
         self.store = evaluation.folder.path / "predictions" / drawn.name / f"{domain}.zarr"
         self.stored = folder / f"{domain}.stored"  # says which settings the one store is of
-        self.finished: DomainResults | None = None
+        self.finished: ScoredDomain | None = None
 
     @property
     def name(self) -> str:
@@ -296,10 +276,10 @@ class DomainTask:
         length = len(samples) if self.about.exact else stretch_length(samples, self.options.batch_size)
         return Stretches(self.file.with_suffix(".stretches"), self.key, len(samples), max(1, length))
 
-    def results(self) -> DomainResults | None:
+    def results(self) -> ScoredDomain | None:
         """What came out, if it is finished, undamaged and of the same settings; from then on it is not read again."""
         if self.finished is None and (not self.options.store or (self.owns_store and is_whole(self.store))):
-            self.finished = read_checked(self.file, self.key, DomainResults)
+            self.finished = read_checked(self.file, self.key, ScoredDomain)
         return self.finished
 
     @property
@@ -328,16 +308,25 @@ class DomainTask:
             raise InputError(f"{self.store}: some of its files are missing; remove it, and it is made anew")
         values, curves = evaluation.results()
         done = evaluation.done
-        results = DomainResults(
+        pictures, about = gallery.pictures(), self.evaluation
+        score = make_score(
+            draws,
+            values,
+            curves,
+            method=self.drawn.name,
+            domain=self.domain,
+            settings=deciding(about.kind, options),
+            kind=about.kind,
+            unit=about.unit,
+            counted=about.counted,
+            pool=pool_size(self.drawn.pool, self.drawn.num_networks),
             num_images=done.images,
-            num_pixels=done.pixels,
-            summary=summarise(draws.sets, values),
-            curves=summarise_curves(draws.sets, curves),
-            draws=per_draw(draws.sets, values),
-            pictures=gallery.pictures(self.drawn.name),
+            pixels=Tally(valid=done.pixels),
+            overlap={size: draws.overlap(size) for size in draws.sizes},
+            pictures=[predicted for _, predicted in pictures],
             cost=PassCost(forward_seconds=done.forward_seconds, scoring_seconds=done.scoring_seconds),
         )
-        write_checked(self.file, self.key, results)
+        write_checked(self.file, self.key, ScoredDomain(score=score, images=[image for image, _ in pictures]))
         remove(self.unfinished)
         self.stretches.remove()
 
@@ -469,6 +458,18 @@ def suite_settings(
     )
 
 
+def deciding(kind: str, options: EvaluationOptions) -> dict[str, Any]:
+    """The settings of a score: the options that decide values."""
+    settings = {
+        "precision": options.precision,
+        "convention": options.convention,
+        "uncertainty": check_uncertainty(kind, options.uncertainty),
+    }
+    window = {} if options.window is None else {"window": list(options.window), "overlap": options.overlap}
+    speed = {name: True for name in ("compile", "cuda_graphs") if getattr(options, name)}
+    return {**settings, **window, **speed}
+
+
 def dtype_of(options: EvaluationOptions) -> torch.dtype:
     """The precision in which members predict."""
     return torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32
@@ -484,7 +485,7 @@ def digest_of(samples: Samples) -> tuple[str, ...]:
     return (fingerprint(*(each.contiguous().numpy().tobytes() for each in tensors)),)
 
 
-def write_checked(file: Path, key: str, content: Cost | DomainResults) -> None:
+def write_checked(file: Path, key: str, content: Cost | ScoredDomain) -> None:
     """Keep results with the fingerprint of what decides them, and a checksum."""
     plain = content.model_dump(mode="json")
     write_json(file, {"fingerprint": key, "checksum": fingerprint(plain), **plain})

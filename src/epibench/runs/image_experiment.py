@@ -27,13 +27,10 @@ from epibench.runs.image_evaluation import (
     DrawnMethod,
     EvaluationDomain,
     ImageEvaluation,
-    ImageMethodResults,
-    class_facts,
     dtype_of,
-    pictures_on,
 )
 from epibench.runs.machine import Run
-from epibench.runs.method_results import draws_of, method_facts
+from epibench.runs.method_results import MethodResults, draws_of, method_facts
 from epibench.runs.needs import check_needs, needs_checks
 from epibench.runs.train import Trained
 
@@ -110,7 +107,7 @@ class ImageExperiment:
         if notes:
             write_json(self.training_notes_file, {"notes": notes})
 
-    def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> ImageMethodResults:
+    def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> MethodResults:
         """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
         return self.evaluation.evaluate(self.drawn_if_enough(name, trained, failed), failed)
 
@@ -181,12 +178,13 @@ class ImageExperiment:
         except InputError as error:
             lost = f"{len(trained.diverged)} of {method.num_trained} networks diverged; " if trained.diverged else ""
             raise InputError(f"{name}: {lost}{error}") from None
-        facts = method_facts(recipe, name, len(trained.networks), pool, self.notes_on(trained, pool, draws))
+        facts = method_facts(recipe, name, pool, self.notes_on(trained, pool, draws))
         # Any option may decide the weights of a member, also one that decides nothing in training.
         decided = method.model_dump(mode="json", exclude={"diverged"})
         return DrawnMethod(
             name,
             facts,
+            len(trained.networks),
             pool,
             draws,
             weights=trained.fingerprints,
@@ -210,19 +208,12 @@ class ImageExperiment:
             notes.append("AUSE uses 0·log 0 = 0. The published code has NaN there, which ranks as most uncertain.")
         return notes
 
-    def results(self, evaluated: Mapping[str, ImageMethodResults]) -> dict[str, Any]:
-        """What a run writes that only problems with images have."""
-        recipe = self.recipe
+    def results(self, evaluated: Mapping[str, MethodResults]) -> dict[str, Any]:
+        """The part of results that only problems with images have."""
         return {
-            "problem": recipe.problem,
-            "kind": recipe.likelihood,
-            "unit": recipe.unit,
-            **class_facts(self.data.classes),
-            "data_versions": recipe.data.versions,
+            "problem": self.recipe.problem,
+            "data_versions": self.recipe.data.versions,
             "training_notes": self.training_notes,
-            "convention": recipe.evaluation.convention,
-            "domains": {name: self.evaluation.domain_facts(name, evaluated) for name in self.data.domains},
-            "overlap": {name: each.overlap for name, each in evaluated.items()},
-            "training": {name: each.training for name, each in evaluated.items()},
-            "pictures": {name: pictures_on(name, evaluated) for name in self.data.domains},
+            "convention": self.recipe.evaluation.convention,
+            "domains": self.evaluation.domain_facts(evaluated.values()),
         }

@@ -1,25 +1,27 @@
-"""What every evaluation shares, of images and of points: the draws of a method, and what comes out for it."""
+"""The part of every evaluation that images and points share: the draws of a method, and its scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from torch import Tensor
+
+from epibench.evaluation.summary import per_draw, summarise, summarise_curves
 from epibench.members.draws import Draws, make_draws
 from epibench.members.pool import Pool
 from epibench.recipes import Recipe
-from epibench.results import Cost, CurveFamilies, Draw, MethodFacts, Summary
+from epibench.results import MethodFacts, Picture, PoolSize, Score
 
 
 @dataclass(frozen=True)
 class MethodResults:
-    """What came out for one method; summary, curves and draws (their metrics) by domain."""
+    """Results of one method; images: the pictures of each domain."""
 
     facts: MethodFacts
-    summary: dict[str, Summary]
-    curves: dict[str, CurveFamilies]
-    draws: dict[str, list[Draw]]
-    cost: Cost
+    scores: list[Score]
+    images: Mapping[str, list[Picture]] = field(default_factory=dict)
 
 
 def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
@@ -35,17 +37,34 @@ def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
     )
 
 
-def method_facts(recipe: Recipe, name: str, num_networks: int, pool: Pool, notes: Sequence[str] = ()) -> MethodFacts:
-    """What a reader should know of a method before its numbers."""
+def method_facts(recipe: Recipe, name: str, pool: Pool, notes: Sequence[str] = ()) -> MethodFacts:
+    """Label, members and notes of a method."""
     method, asked = recipe.method(name), ", ".join(map(str, recipe.members))
     alone = method.single and 1 not in recipe.members
     own = [f"It has no members that predict together: M is 1, and not {asked}."] if alone else []
     return MethodFacts(
         label=recipe.label(name),
         method=method.name,
-        num_networks=num_networks,
-        num_members=pool.num_members,
-        num_groups=None if pool.group is None else len(set(pool.group)),
-        plan=pool.plan,
+        members=member_table(pool),
         notes=[*own, *recipe.left_out(name), *notes],
+    )
+
+
+def member_table(pool: Pool) -> list[tuple[int, int, int]]:
+    """Network, snapshot and number of each member."""
+    return [(member.network, member.snapshot, member.number) for member in pool.table.members]
+
+
+def pool_size(pool: Pool, num_networks: int) -> PoolSize:
+    """The size of a pool of trained networks."""
+    return PoolSize(pool.num_members, None if pool.group is None else len(set(pool.group)), num_networks, pool.plan)
+
+
+def make_score(draws: Draws, values: Mapping[str, Tensor], curves: Mapping[str, Any], **facts: Any) -> Score:
+    """A score from the metrics and curves of every draw. facts: the other fields."""
+    return Score(
+        summary=summarise(draws.sets, values),
+        draws=per_draw(draws.sets, values),
+        curves=summarise_curves(draws.sets, curves),
+        **facts,
     )

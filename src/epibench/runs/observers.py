@@ -23,7 +23,7 @@ from epibench.members.maps import Maps, WindowMaps
 from epibench.members.networks import ImagePool
 from epibench.members.on_images import Observer
 from epibench.progress import Reporter
-from epibench.results import Picture
+from epibench.results import Picture, PredictedPicture
 from epibench.runs.domains import DomainData
 from epibench.store.formats import KINDS, OUTPUTS
 from epibench.store.writer import StoreWriter
@@ -75,13 +75,13 @@ class Gallery(Observer):
         """Go on from what was kept; what was saved stays as it is."""
         self.kept = {name: values.clone() for name, values in saved.items()}
 
-    def pictures(self, method: str) -> list[Picture]:
-        """The images that all members have seen, with what the draw of a method predicts."""
+    def pictures(self) -> list[tuple[Picture, PredictedPicture]]:
+        """The images that all members have seen, with the prediction of the draw."""
         pictures = []
         for image in self.images:
             kept = self._of_image(image)
             if int(kept.get("seen", 0)) == len(self.members):
-                pictures.append(made_picture(self.kind, image, kept, len(self.members), method))
+                pictures.append(made_picture(self.kind, image, kept, len(self.members)))
         return pictures
 
 

@@ -18,7 +18,7 @@ from epibench import __version__
 from epibench.data.source import Follow
 from epibench.errors import InputError
 from epibench.recipes import DenseRecipe, changes
-from epibench.results import RunResults
+from epibench.results import Results
 from epibench.runs.checks import STEPS, Check, RunStep
 from epibench.runs.evaluate_job import EvaluationJobs, evaluate_remotely
 from epibench.runs.evaluations import keep_results, methods_left_out
@@ -62,7 +62,7 @@ class Experiment(Protocol):
         """What a run writes that only this kind of problem has."""
 
 
-def train_and_evaluate(run: Run) -> RunResults:
+def train_and_evaluate(run: Run) -> Results:
     """The whole run."""
     failed, experiment = dict[str, str](), begin(run, STEPS)
     begun = time.perf_counter()
@@ -84,7 +84,7 @@ def train(run: Run, only: Mapping[str, Sequence[int] | None] | None = None) -> d
     return failed
 
 
-def evaluate(run: Run) -> RunResults:
+def evaluate(run: Run) -> Results:
     """Evaluate what is trained, as far as it is not evaluated yet; if networks are missing, it says so and stops."""
     check_trained(run)
     failed, experiment = dict[str, str](), begin(run, ("evaluate",))
@@ -118,7 +118,7 @@ def evaluate_shard(run: Run, number: int, count: int) -> None:
         raise InputError("; ".join(failed.values()))
 
 
-def merge(run: Run) -> RunResults:
+def merge(run: Run) -> Results:
     """The results of a run all of whose shards were evaluated; if some are missing, it says so and stops."""
     check_trained(run)
     if isinstance(run.recipe, DenseRecipe) and (missing := EvaluationJobs(run).missing()):
@@ -142,7 +142,7 @@ def begin(run: Run, steps: Sequence[RunStep]) -> Experiment:
     run.folder.check_version()
     run.folder.check_free(run.recipe)
     experiment.check_room(steps)
-    run.folder.claim(run.recipe)
+    run.folder.claim(run.recipe, evaluate_only="train" not in steps)
     experiment.prepare(steps)
     return experiment
 
@@ -186,7 +186,7 @@ def collect_all(run: Run, failed: dict[str, str]) -> dict[str, Trained]:
 
 def evaluate_trained(
     experiment: Experiment, trained: Mapping[str, Trained], failed: dict[str, str], begun: float
-) -> RunResults:
+) -> Results:
     """Evaluate every method whose networks are trained, and keep the results. begun: when the clock was started."""
     run = experiment.run
     if run.machine.executor.remote and experiment.in_stretches:
@@ -195,23 +195,22 @@ def evaluate_trained(
         run, trained, lambda name: experiment.evaluate(name, trained[name], failed), failed
     )
     own = {"recipe": run.recipe.model_dump(mode="json"), "changes": changes(run.recipe)}
-    results = collected(run.machine, evaluated, failed, begun, **own, **experiment.results(evaluated))
+    results = make_results(run.machine, evaluated, failed, begun, **own, **experiment.results(evaluated))
     if left_out := methods_left_out(run.folder.path, results):
         everything = json.dumps([*run.recipe.methods, *left_out])
         run.reporter.say(
             f"not among methods, and no longer in results.json and on the page: {', '.join(left_out)}; their networks "
             f"are kept, and --set 'methods={everything}' has them again"
         )
-    keep_results(run.folder.path, results)
-    return results
+    return keep_results(run.folder.path, results)
 
 
-def collected(
+def make_results(
     machine: Machine, evaluated: Mapping[str, MethodResults], failed: dict[str, str], begun: float, **own: Any
-) -> RunResults:
-    """Results of what was evaluated, whatever it was, with where and when. own: what its kind of problem adds."""
+) -> Results:
+    """Results of evaluated methods, with place and time. own: the part that its kind of problem adds."""
     device = machine.here
-    return RunResults(
+    return Results(
         epibench=__version__,
         torch=torch.__version__,
         python=platform.python_version(),
@@ -219,14 +218,11 @@ def collected(
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else machine.device.type,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         methods={name: each.facts for name, each in evaluated.items()},
-        summary={name: each.summary for name, each in evaluated.items()},
-        curves={name: each.curves for name, each in evaluated.items()},
-        draws={name: each.draws for name, each in evaluated.items()},
-        cost={name: each.cost for name, each in evaluated.items()},
+        scores=[score for each in evaluated.values() for score in each.scores],
         **own,
         failed=failed,
         seconds=time.perf_counter() - begun,
-    ).with_checksum()
+    )
 
 
 def experiment_of(run: Run) -> Experiment:

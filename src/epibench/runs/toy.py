@@ -6,7 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +23,6 @@ from epibench.data.source import Follow
 from epibench.errors import InputError
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
-from epibench.evaluation.summary import per_draw, summarise, summarise_curves, to_plain
 from epibench.members.draws import Draws
 from epibench.members.stacked import StackedOnPoints, StackedPool, predict
 from epibench.methods.contract import Member
@@ -31,10 +30,10 @@ from epibench.methods.map import Direct
 from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergences
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
-from epibench.results import Columns, Cost, CurveFamilies, Draw, ReferenceFacts, Summary, ToyPictures
+from epibench.results import Columns, Cost, DomainFacts, ReferenceFacts, Score, ToyPictures
 from epibench.runs.checks import Check, RunStep, further_checks
 from epibench.runs.machine import Run
-from epibench.runs.method_results import MethodResults, draws_of, method_facts
+from epibench.runs.method_results import MethodResults, draws_of, make_score, method_facts, pool_size
 from epibench.runs.toy_training import stacked_training, toy_network, toy_problem
 from epibench.runs.train import Trained
 from epibench.training.stacked import OBJECTIVES, Keys, trained
@@ -42,15 +41,21 @@ from epibench.training.stacked import OBJECTIVES, Keys, trained
 EVERY = 4  # of the 1,000 grid points of regression; a line needs no more
 DIGITS = 4
 DRAWS_AT_ONCE = 128  # whose metrics are in memory together
+# Regions of the grid, on which KLs are measured, and fresh points inside and outside of the training region.
+DOMAINS = {
+    "grid": DomainFacts(label="whole grid", role="role unknown"),
+    "train": DomainFacts(label="training region", role="in-domain"),
+    "inside": DomainFacts(label="Inside the training region", role="in-domain"),
+    "outside": DomainFacts(label="Outside the training region", role="shifted"),
+}
+KL_NAMES = {"reference_to_method": "kl", "method_to_reference": "kl_reverse"}
 
 
 @dataclass(frozen=True)
 class ToyMethodResults(MethodResults):
-    """What came out for one method. examples: by M, what some draws predict on the grid."""
+    """Results of one method. examples: by M, predictions of some draws on the grid."""
 
-    examples: dict[int, list[Columns]]
-    kl: dict[str, Any]
-    kl_draws: dict[str, Any]
+    examples: dict[int, list[Columns]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,14 @@ class ToyExperiment:
         tests = fresh_points(recipe, toy)
         # All metrics under our convention; few points, so that sparsification can be exact.
         settings = SuiteSettings(toy.kind, "pooled", check_uncertainty(toy.kind, None), exact=True, num_classes=2)
-        summary, curves, entries = dict[str, Summary](), dict[str, CurveFamilies](), dict[str, list[Draw]]()
+        about = {
+            "method": name,
+            "kind": toy.kind,
+            "counted": "points",
+            "settings": {"convention": "pooled"},
+            "pool": pool_size(pool, len(networks.networks)),
+        }
+        scores = list[Score]()
         with self.run.reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:
             # The grid is small: what all draws of a method predict on it is in memory, for divergences and pictures.
             grid = predict(pool, draws, toy.kind, toy.grid, math.exp(PREDICTED_LOG_VARIANCE_LIMIT), advance)
@@ -158,24 +170,19 @@ class ToyExperiment:
             predicted = time.perf_counter() - begun
             for domain, points in tests.items():
                 values, families = scored(StackedOnPoints(pool, points), draws, settings, advance)
-                summary[domain] = summarise(draws.sets, values)
-                curves[domain] = summarise_curves(draws.sets, families)
-                entries[domain] = per_draw(draws.sets, values)
-        kl: dict[str, Any] = {}  # by convention, direction and region
+                scores.append(make_score(draws, values, families, domain=domain, **about))
         if self.reference is not None:
-            predictive = self.reference.predictive()
-            kl = {each: divergences(predictive, grid, toy.inside, each) for each in CONVENTIONS}
+            predictive, kls = self.reference.predictive(), dict[str, dict[str, Tensor]]()  # by region and metric
+            for convention in CONVENTIONS:
+                suffix = "" if convention == "pooled" else f"_{convention}"
+                for direction, regions in divergences(predictive, grid, toy.inside, convention).items():
+                    for region, values_of_draws in regions.items():
+                        kls.setdefault(region, {})[f"{KL_NAMES[direction]}{suffix}"] = values_of_draws
+            scores += [make_score(draws, values, {}, domain=region, **about) for region, values in kls.items()]
+        facts = method_facts(recipe, name, pool)
         parameters = pool.network.num_parameters
-        return ToyMethodResults(
-            facts=method_facts(recipe, name, len(networks.networks), pool),
-            summary=summary,
-            curves=curves,
-            draws=entries,
-            cost=Cost(parameters=parameters, train_seconds=networks.seconds, predict_seconds=predicted),
-            examples=self.examples(draws, grid),
-            kl=over_leaves(kl, lambda kls: {m: each["kl"] for m, each in summarise(draws.sets, {"kl": kls}).items()}),
-            kl_draws=over_leaves(kl, lambda kls: {m: to_plain(kls[draws.of_size(m)]) for m in draws.sizes}),
-        )
+        facts.cost = Cost(parameters=parameters, train_seconds=networks.seconds, predict_seconds=predicted)
+        return ToyMethodResults(facts, scores, examples=self.examples(draws, grid))
 
     def pool(self, networks: Trained) -> StackedPool:
         """The members of trained networks; passes of one network share its parameters."""
@@ -200,11 +207,9 @@ class ToyExperiment:
         reference = self.reference
         return {
             "problem": self.toy.name,
-            "kind": self.toy.kind,
-            "kl": {name: each.kl for name, each in evaluated.items()},
-            "kl_draws": {name: each.kl_draws for name, each in evaluated.items()},
+            "domains": DOMAINS,
             "reference": None if reference is None else reference_facts(reference, self.recipe.reference.path),
-            "pictures": self.pictures(evaluated),
+            "toy": self.pictures(evaluated),
         }
 
     def pictures(self, evaluated: Mapping[str, ToyMethodResults]) -> ToyPictures:
@@ -305,13 +310,6 @@ def scored(
         family: {name: parts[0] if name == "x" else torch.cat(parts) for name, parts in own.items()}
         for family, own in families.items()
     }
-
-
-def over_leaves(tree: Any, function: Callable[[Tensor], Any]) -> Any:
-    """The tree with the function applied to each of its tensors."""
-    if isinstance(tree, Tensor):
-        return function(tree)
-    return {key: over_leaves(value, function) for key, value in tree.items()}
 
 
 def prediction(predicted: Mapping[str, Tensor]) -> Columns:

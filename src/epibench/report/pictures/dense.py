@@ -35,7 +35,7 @@ from epibench.report.pictures.colours import (
     scale_end,
 )
 from epibench.report.runs import EvalDomain, Run, RunMethod, class_styles
-from epibench.results import Grid, Picture
+from epibench.results import Grid, ShownPicture
 
 ClassMap = NDArray[np.uint8]  # (height, width)
 
@@ -148,7 +148,7 @@ def _draw_image(root: Element, uri: str, height: float) -> None:
     element(root, "image", href=uri, preserveAspectRatio="none", x=0, y=0, width=WIDTH, height=height)
 
 
-def photo_chart(picture: Picture) -> Markup | None:
+def photo_chart(picture: ShownPicture) -> Markup | None:
     """The photo of a picture; None where it cannot be read."""
     uri = photo_uri(picture.photo)
     return _image_chart(f"Image {picture.image}", uri, WIDTH * picture.height / picture.width) if uri else None
@@ -175,18 +175,18 @@ def grid_chart(description: str, values: GridValues | None, scale: ColourScale) 
 class DepthPanels:
     """Draws the pictures of one run on common scales: one of depth or other values, one of error and uncertainty."""
 
-    def __init__(self, run: Run, pictures: Sequence[Picture]) -> None:
-        unit = run.results.unit or ""
+    def __init__(self, run: Run, pictures: Sequence[ShownPicture]) -> None:
+        unit = run.unit
         depths = [read_grid(picture.target, zero_is_none=True) for picture in pictures]
         amounts = [error_of(picture, name) for picture in pictures for name in picture.methods]
         amounts += [read_grid(one.std) for picture in pictures for one in picture.methods.values()]
         values = known_values(depths)
         negative = scale_end(-values, 0.995) if values.size and values.min() < 0 else 0.0
         self.depth = ColourScale(scale_end(values, 0.995), DEPTH, unit, -negative)
-        self.word = "depth" if run.results.problem == "depth-completion" else "values"
+        self.word = "depth" if run.problem == "depth-completion" else "values"
         self.amount = ColourScale(scale_end(known_values(amounts), 0.98), AMOUNT, unit)
 
-    def rows(self, picture: Picture, methods: Sequence[RunMethod], domain: EvalDomain) -> Iterator[PanelRow]:
+    def rows(self, picture: ShownPicture, methods: Sequence[RunMethod], domain: EvalDomain) -> Iterator[PanelRow]:
         """Input and truth in a row, then a row for each method."""
         sparse, target = (read_grid(grid, zero_is_none=True) for grid in (picture.sparse_depth, picture.target))
         given = Panel("Sparse depth, the input", grid_chart("Sparse input depth", sparse, self.depth))
@@ -208,7 +208,7 @@ class DepthPanels:
                 yield PanelRow(where, panels, method.index)
 
 
-def error_of(picture: Picture, method: str) -> GridValues | None:
+def error_of(picture: ShownPicture, method: str) -> GridValues | None:
     """Where a method is off and by how much; None where there is no target, or one of another size."""
     mean, target = read_grid(picture.methods[method].mean), read_grid(picture.target, zero_is_none=True)
     return np.abs(mean - target) if mean is not None and target is not None and mean.shape == target.shape else None
@@ -217,14 +217,14 @@ def error_of(picture: Picture, method: str) -> GridValues | None:
 class ClassPanels:
     """Draws the pictures of one run: classes in their colours, and uncertainty on one scale for all."""
 
-    def __init__(self, run: Run, pictures: Sequence[Picture]) -> None:
+    def __init__(self, run: Run, pictures: Sequence[ShownPicture]) -> None:
         self.run = run
         grids = [read_grid(one.uncertainty) for picture in pictures for one in picture.methods.values()]
         self.amount = ColourScale(scale_end(known_values(grids), 0.98), AMOUNT, "nats")
 
-    def rows(self, picture: Picture, methods: Sequence[RunMethod], domain: EvalDomain) -> Iterator[PanelRow]:
+    def rows(self, picture: ShownPicture, methods: Sequence[RunMethod], domain: EvalDomain) -> Iterator[PanelRow]:
         """Image, truth and a key in a row, then a row for each method."""
-        styles, target = class_styles(self.run.results, domain.name), read_classes(picture.target)
+        styles, target = class_styles(self.run, domain.name), read_classes(picture.target)
         shown = [method for method in methods if method.name in picture.methods]
         maps = [read_classes(picture.methods[method.name].predicted) for method in shown]
         first = [

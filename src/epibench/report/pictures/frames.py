@@ -29,7 +29,7 @@ from epibench.report.pictures.dense import (
     read_grid,
     wrong_pixels,
 )
-from epibench.results import Picture
+from epibench.results import ShownPicture
 
 LEAST_WIDTH = 320  # of a panel: smaller pictures are enlarged by a whole number
 GAP, LINE, FONT_SIZE, BAR_HEIGHT, SWATCH = 8, 18, 13, 8, 11
@@ -45,7 +45,7 @@ class Scales:
     amount: float
 
 
-def scales_of(pictures: Sequence[Picture], largest: float | None = None) -> Scales:
+def scales_of(pictures: Sequence[ShownPicture], largest: float | None = None) -> Scales:
     """Scales that suit some pictures; largest: the end of error and uncertainty, if it is given."""
     depths = [read_grid(picture.target, zero_is_none=True) for picture in pictures]
     amounts = [error_of(picture, name) for picture in pictures for name in picture.methods]
@@ -116,7 +116,7 @@ class FrameStyle:
             left += room
         return lines
 
-    def draw(self, picture: Picture, number: int, total: int) -> Image.Image:
+    def draw(self, picture: ShownPicture, number: int, total: int) -> Image.Image:
         """A frame; number: of it in the sequence, from 1."""
         image = Image.new("RGB", self.frame, BACKGROUND)
         pen, (width, height) = ImageDraw.Draw(image), self.panel
@@ -137,7 +137,7 @@ class FrameStyle:
         self._key(image, pen, top)
         return image
 
-    def _panels(self, picture: Picture, name: str, label: str) -> list[tuple[str, Image.Image | None]]:
+    def _panels(self, picture: ShownPicture, name: str, label: str) -> list[tuple[str, Image.Image | None]]:
         """Prediction, error and uncertainty of a method."""
         one = picture.methods[name]
         if self.classes is not None:
@@ -159,7 +159,7 @@ class FrameStyle:
             ("Uncertainty: standard deviation", self._amounts(read_grid(one.std))),
         ]
 
-    def _truth(self, picture: Picture) -> Image.Image | None:
+    def _truth(self, picture: ShownPicture) -> Image.Image | None:
         if self.classes is not None:
             return self._classes(read_classes(picture.target))
         return self._depths(read_grid(picture.target, zero_is_none=True))

@@ -44,10 +44,10 @@ BAR_SIZE = (270.0, 46.0)
 
 def toy_book(run: Run, methods: Sequence[RunMethod], identity: str) -> dict[str, Any] | None:
     """All pictures of a run, with a switch between examples; None where it has none."""
-    pictures = run.results.pictures
-    if not isinstance(pictures, ToyPictures):
+    pictures = run.results.toy
+    if pictures is None:
         return None
-    panels = BandPanels(pictures, identity) if run.results.kind == "gaussian" else MapPanels(pictures, identity)
+    panels = BandPanels(pictures, identity) if run.problem == "toy-regression" else MapPanels(pictures, identity)
     examples = {
         method.label: {m: given[:MAX_EXAMPLES] for m, given in pictures.methods.get(method.name, {}).items() if given}
         for method in methods
