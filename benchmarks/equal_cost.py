@@ -23,7 +23,7 @@ from epibench.evaluation.cost import network_cost
 from epibench.methods.laplace import Laplace
 from epibench.methods.swag import SWA
 from epibench.recipes import DenseRecipe, read_recipe
-from epibench.results import RunResults, load_results
+from epibench.results import Results, load_results
 from epibench.runs.image_training import network_as_trained, open_training_data
 
 SPARE = 1.1
@@ -37,7 +37,7 @@ METRICS = {
 class Comparison:
     """A run, and what its methods cost."""
 
-    results: RunResults
+    results: Results
     recipe: DenseRecipe
 
     @cached_property
@@ -133,7 +133,7 @@ class Comparison:
 
     def value(self, name: str, domain: str, m: int, metric: str) -> str:
         """`0.123 ± 0.004`."""
-        summary = self.results.summary[name][domain][m][metric]
+        summary = self.results.score(name, domain).summary[m][metric]
         if not isinstance(summary.mean, float):  # it is not finite
             return "∞"
         scale = 100 if metric == "miou" else 1

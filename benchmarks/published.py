@@ -24,7 +24,7 @@ from epibench.cli.console import ConsoleReporter
 from epibench.data.batch import Batch
 from epibench.data.loading import Stream, batches
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
-from epibench.results import RunResults
+from epibench.results import Results
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_training import large_training, make_fabric, open_training_data
 from epibench.runs.machine import Machine, Run
@@ -183,7 +183,7 @@ def main() -> None:
         print_evaluation(results)
 
 
-def print_evaluation(results: RunResults) -> None:
+def print_evaluation(results: Results) -> None:
     """Seconds of an image for the members, and for draws and metrics, on every domain."""
     for method, cost in results.cost.items():
         facts = results.methods[method]

@@ -12,7 +12,7 @@ import torch
 
 import epibench
 from epibench.errors import InputError
-from epibench.results import RunResults, ScoreResults
+from epibench.results import Results
 from epibench.store import write_store
 
 RNG = np.random.default_rng(0)
@@ -76,7 +76,7 @@ def test_arrays_score_as_the_file_that_holds_them(tmp_path, convert):
     write_store(tmp_path / "a.zarr", kind="gaussian", method="mine", unit="m", **GAUSSIAN)
     of_file = epibench.score(tmp_path / "a.zarr", members=[1, 4], draws=3, device="cpu")
     of_arrays = epibench.score({**arrays, "method": "mine", "unit": "m"}, members=[1, 4], draws=3, device="cpu")
-    assert isinstance(of_arrays, ScoreResults)
+    assert isinstance(of_arrays, Results)
     assert without_path(of_file) == without_path(of_arrays)
 
 
@@ -137,7 +137,7 @@ def ran(tmp_path_factory):
 
 def test_a_run_gives_its_results_and_keeps_them(ran):
     folder, results, listening = ran
-    assert isinstance(results, RunResults)
+    assert isinstance(results, Results)
     assert list(results.methods) == ["ensemble"]
     assert listening.steps
     assert epibench.load_results(folder) == results

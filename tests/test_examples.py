@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from by_name import by_name
 from epibench.errors import InputError
 from epibench.recipes import apply_settings, find_recipe
 
@@ -57,7 +58,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_example_runs_with_network_method_and_data_of_its_own(run: Path) -> None:
-    results = json.loads((run / "results.json").read_text())
+    results = by_name(json.loads((run / "results.json").read_text()))
     assert results["recipe"]["network"] == {"kind": "own", "name": "own:TinyNetwork", "options": {}}
     assert results["methods"]["last"]["label"] == "Last epochs"
     assert results["methods"]["last"]["num_members"] == 8  # four epochs of each of two trainings

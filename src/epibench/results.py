@@ -355,6 +355,12 @@ class Results(Part):
         content = self.model_dump(mode="json", exclude={"checksum"})
         return self.model_copy(update={"checksum": fingerprint(content)})
 
+    def computed(self) -> dict[str, Any]:
+        """The content without what was measured: seconds, memory, versions, place. It is equal if all numbers are."""
+        measured = {"epibench", "torch", "python", "commit", "device", "created", "seconds", "checksum"}
+        parts: dict[str, Any] = {"methods": {name: {"cost"} for name in self.methods}, "scores": {"__all__": {"cost"}}}
+        return self.model_dump(mode="json", exclude={**dict.fromkeys(measured, True), **parts})
+
     def latest(self) -> list[Score]:
         """The scores of the newest evaluation of each method and domain, before post-processing."""
         scores: dict[tuple[str, ...], Score] = {}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from small_recipes import SETTINGS
 
+from by_name import by_name
 from epibench.metrics.divergence import DIRECTIONS
 from epibench.recipes import RECIPES, apply_settings, find_recipe
 
@@ -44,7 +45,7 @@ def test_a_finished_run_is_shown_again_without_training(tmp_path: Path, run) -> 
 def test_the_recipe_of_a_run_gives_the_same_numbers(tmp_path: Path, run) -> None:
     run("run", "toy-regression", "--out", tmp_path / "one", *settings('methods=["ensemble"]'))
     assert run("run", tmp_path / "one" / "recipe.json", "--out", tmp_path / "two")[0] == 0
-    one, two = (json.loads((tmp_path / name / "results.json").read_text(encoding="utf-8")) for name in ("one", "two"))
+    one, two = (by_name(json.loads((tmp_path / name / "results.json").read_text(encoding="utf-8"))) for name in ("one", "two"))
     assert one["summary"] == two["summary"]
 
 
@@ -67,7 +68,7 @@ def test_report_makes_one_page_of_two_runs(tmp_path: Path, run) -> None:
 
 def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
     run("run", "toy-classification", "--out", tmp_path / "run", *settings('methods=["ensemble"]'))
-    content = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
+    content = by_name(json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8")))
     cells = {"8": {"mean": 0.25, "std": 0.5, "n": 4}}
     tree = {direction: dict.fromkeys(("grid", "train"), cells) for direction in DIRECTIONS}
     content["kl"]["ensemble"] = {"pooled": tree, "gustafsson2020": tree}
@@ -145,7 +146,7 @@ def test_another_method_in_the_folder_is_trained_beside_what_is_there(tmp_path: 
     assert status == 0
     assert "train ensemble" in said
     assert "train map" not in said
-    assert list(json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))["summary"]) == [
+    assert list(by_name(json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8")))["summary"]) == [
         "map",
         "ensemble",
     ]
@@ -157,7 +158,7 @@ def test_a_run_whose_only_method_failed_says_so_everywhere(tmp_path: Path, run) 
     assert status == 2
     assert said.strip().splitlines()[-1].startswith("epibench: sgld: ")
     assert "Traceback" not in said
-    results = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
+    results = by_name(json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8")))
     assert results["summary"] == {}
     assert "lower sgld.learning_rate" in results["failed"]["sgld"]
     assert "lower sgld.learning_rate" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from epibench.report.score_page import render_score_page
 
 import oracles
 from epibench.errors import InputError
@@ -10,8 +11,7 @@ from epibench.evaluation import scoring
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.likelihoods import ranking
 from epibench.members.stored import validate
-from epibench.report.score_page import render_score_page
-from epibench.results import ScoreResults
+from epibench.results import Results
 from epibench.store import StoreWriter, open_store, write_store
 
 SHAPE = (4, 10, 25)
@@ -44,7 +44,7 @@ def scored(path, **settings):
 
 def page_of(*files):
     return render_score_page(
-        ScoreResults(epibench="0", torch="0", convention="pooled", settings={}, files=list(files))
+        Results(epibench="0", torch="0", convention="pooled", settings={}, files=list(files))
     ).replace("\u00a0", " ")
 
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from epibench.report.score_page import render_score_page
 
 import oracles
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.members.stored import location, validate
-from epibench.report.score_page import render_score_page
-from epibench.results import ScoreResults, counted_as
+from epibench.results import Results, counted_as
 from epibench.store import StoreWriter, open_store, write_store
 
 NUM_MEMBERS, NUM_SAMPLES = 5, 300
@@ -101,7 +101,7 @@ def test_the_page_and_the_notes_do_not_speak_of_pixels(tmp_path, targets):
     arrays["mean"][0, 0] = np.nan
     write_store(tmp_path / "table.zarr", kind="gaussian", method="ensemble", **arrays)
     result = scored(tmp_path / "table.zarr", skip_invalid=True)
-    content = ScoreResults(epibench="0", torch="0", convention="pooled", settings={}, files=[result])
+    content = Results(epibench="0", torch="0", convention="pooled", settings={}, files=[result])
     assert "pixel" not in render_score_page(content).lower()
     assert "pixel" not in " ".join(result.notes).lower()
     word = "values" if targets else "samples"
@@ -114,7 +114,7 @@ def test_classes_of_samples_are_not_called_pixels(tmp_path):
     probs = rng.dirichlet(np.ones(3), (4, 50))
     write_store(tmp_path / "table.zarr", kind="categorical", probs=probs, target=rng.integers(0, 3, 50))
     result = scored(tmp_path / "table.zarr")
-    content = ScoreResults(epibench="0", torch="0", convention="pooled", settings={}, files=[result])
+    content = Results(epibench="0", torch="0", convention="pooled", settings={}, files=[result])
     page = render_score_page(content)
     assert "pixel" not in page.lower()
     assert "Share of samples" in page

@@ -5,13 +5,13 @@ import io
 
 import numpy as np
 import pytest
+from epibench.report.score_page import render_score_page
 from PIL import Image
 
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.report.pictures.dense import error_of, read_grid
-from epibench.report.score_page import render_score_page
-from epibench.results import ScoreResults
+from epibench.results import Results
 from epibench.store import StoreWriter, open_store, write_store
 
 IMAGES, SIZE, MEMBERS = 9, (12, 20), 3
@@ -115,7 +115,7 @@ def test_the_page_shows_every_method_beside_the_photo(tmp_path):
         write_store(tmp_path / method, kind="gaussian", image=photos(), method=method, domain="day", **arrays)
         files.append(scored(tmp_path / method))
     content = {"epibench": "0", "torch": "0", "convention": "pooled", "settings": {}, "files": files}
-    page = render_score_page(ScoreResults(**content))
+    page = render_score_page(Results(**content))
     assert "What the methods predict" in page
     assert page.count(">Predicted values<") == 2 * 4
     assert "depth" not in page.lower()

@@ -19,7 +19,7 @@ from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenPool
-from epibench.results import RunResults, load_results
+from epibench.results import Results, load_results
 from epibench.store import open_store, write_store
 
 NAMED = list(NAMES)
@@ -37,7 +37,7 @@ def domains(folders: Folders) -> list[str]:
     return [part for name, text in texts(folders).items() for part in ("--on", f"{name}={text}")]
 
 
-def numbers(results: RunResults, method: str = "given") -> dict[tuple[str, int, str], float]:
+def numbers(results: Results, method: str = "given") -> dict[tuple[str, int, str], float]:
     """Every metric of every M on every domain."""
     return {
         (domain, size, metric): stat.mean
@@ -48,7 +48,7 @@ def numbers(results: RunResults, method: str = "given") -> dict[tuple[str, int, 
     }
 
 
-def assert_same(found: RunResults, expected: RunResults, tolerance: float = 1e-6, method: str = "given") -> None:
+def assert_same(found: Results, expected: Results, tolerance: float = 1e-6, method: str = "given") -> None:
     ours, theirs = numbers(found, method), numbers(expected, method)
     assert ours.keys() == theirs.keys()
     assert len(ours) > 10
@@ -57,19 +57,19 @@ def assert_same(found: RunResults, expected: RunResults, tolerance: float = 1e-6
 
 
 @pytest.fixture(scope="module")
-def by_module(networks: Networks, folders: Folders) -> RunResults:
+def by_module(networks: Networks, folders: Folders) -> Results:
     return evaluate(networks, texts(folders), pictures=0)
 
 
 def test_functions_give_the_same_numbers_as_modules(
-    networks: Networks, folders: Folders, by_module: RunResults
+    networks: Networks, folders: Folders, by_module: Results
 ) -> None:
     functions: list[Callable[[Tensor], Tensor]] = [lambda image, own=own: own(image) for own in networks]
     assert_same(evaluate(functions, texts(folders), pictures=0), by_module)
 
 
 def test_state_dicts_give_the_same_numbers_from_the_command_line(
-    networks: Networks, folders: Folders, by_module: RunResults, tmp_path: Path, command: Command
+    networks: Networks, folders: Folders, by_module: Results, tmp_path: Path, command: Command
 ) -> None:
     for number, network in enumerate(networks):
         weights = network.state_dict()
@@ -85,7 +85,7 @@ def test_state_dicts_give_the_same_numbers_from_the_command_line(
 
 
 def test_onnx_files_give_the_same_numbers_without_any_code(
-    networks: Networks, folders: Folders, by_module: RunResults, tmp_path: Path, command: Command
+    networks: Networks, folders: Folders, by_module: Results, tmp_path: Path, command: Command
 ) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra onnx)")
     pytest.importorskip("onnxscript", reason="onnxscript, which exports ONNX files, is not installed")
@@ -95,8 +95,8 @@ def test_onnx_files_give_the_same_numbers_without_any_code(
     command("evaluate", *models, *domains(folders), "--tta", "flip", "--out", tmp_path / "out")
     results = load_results(tmp_path / "out")
     assert_same(results, by_module, tolerance=2e-6)
-    first, both = (results.summary["views"]["plain"][size]["nll"].mean for size in (1, 2))
-    assert first == results.summary["given"]["plain"][1]["nll"].mean != both
+    first, both = (results.score("views", "plain").summary[size]["nll"].mean for size in (1, 2))
+    assert first == results.score("given", "plain").summary[1]["nll"].mean != both
 
 
 def export(network: nn.Module, path: Path) -> None:
@@ -109,7 +109,7 @@ def export(network: nn.Module, path: Path) -> None:
 
 
 def test_scores_of_stored_predictions_are_the_same(
-    networks: Networks, folders: Folders, by_module: RunResults, tmp_path: Path
+    networks: Networks, folders: Folders, by_module: Results, tmp_path: Path
 ) -> None:
     for name, shift in (("plain", 0.0), ("noisy", 1.0)):
         data = OutsideData(6, shift)
@@ -122,7 +122,7 @@ def test_scores_of_stored_predictions_are_the_same(
         path = tmp_path / f"{name}.zarr"
         write_store(path, kind="categorical", logits=torch.stack(logits).movedim(2, -1), target=target)
         scored = prepare(open_store(path), ScoreSettings()).run()
-        ours = by_module.summary["given"][name]
+        ours = by_module.score("given", name).summary
         assert scored.summary.keys() == ours.keys()
         for size, metrics in scored.summary.items():
             for metric in ("ause", "ece", "miou", "brier", "nll", "accuracy"):
@@ -134,7 +134,7 @@ def upsampled(logits: Tensor) -> Tensor:
     return nn.functional.interpolate(logits, SIZE, mode="bilinear", align_corners=False)
 
 
-def test_own_data_sets_and_loaders_give_the_same_numbers(networks: Networks, by_module: RunResults) -> None:
+def test_own_data_sets_and_loaders_give_the_same_numbers(networks: Networks, by_module: Results) -> None:
     data = {"plain": OutsideData(6), "noisy": OutsideData(6, 1.0)}
     expected = evaluate(networks, data, classes=NAMED)
     assert_same(expected, by_module)
@@ -202,9 +202,9 @@ def test_passes_of_dropout_vary_and_do_not_depend_on_batches(networks: Networks)
     assert one.methods["mc_dropout"].num_members == 8
     assert one.methods["mc_dropout"].num_groups == 2
     assert_same(one, other, tolerance=1e-5, method="mc_dropout")  # batches are rounded differently
-    briers = {size: one.summary["mc_dropout"]["data"][size]["brier"].mean for size in (1, 2, 4)}
+    briers = {size: one.score("mc_dropout", "data").summary[size]["brier"].mean for size in (1, 2, 4)}
     assert len(set(briers.values())) == 3
-    assert one.summary["given"]["data"][1]["brier"].mean not in briers.values()
+    assert one.score("given", "data").summary[1]["brier"].mean not in briers.values()
 
 
 def test_dropout_that_is_called_as_a_function_acts_too(networks: Networks) -> None:
@@ -213,7 +213,7 @@ def test_dropout_that_is_called_as_a_function_acts_too(networks: Networks) -> No
         return networks[0].last(features)
 
     results = evaluate(functional, OutsideData(3), mc_dropout=2)
-    of_pass, plain = (results.summary[name]["data"][1]["brier"].mean for name in ("mc_dropout", "given"))
+    of_pass, plain = (results.score(name, "data").summary[1]["brier"].mean for name in ("mc_dropout", "given"))
     assert of_pass != plain
 
 
@@ -223,15 +223,15 @@ def test_the_first_view_is_the_image_itself_and_a_flip_is_mapped_back() -> None:
 
     results = evaluate(symmetric, OutsideData(4), views=["flip"])
     assert results.methods["views"].num_members == 2
-    nll = {size: results.summary["views"]["data"][size]["nll"].mean for size in (1, 2)}
-    assert nll[1] == results.summary["given"]["data"][1]["nll"].mean
+    nll = {size: results.score("views", "data").summary[size]["nll"].mean for size in (1, 2)}
+    assert nll[1] == results.score("given", "data").summary[1]["nll"].mean
     assert nll[2] == pytest.approx(nll[1], rel=1e-6)  # a function of single pixels sees the same in a mirror
 
 
 def test_views_at_other_scales_lie_on_the_same_image(networks: Networks) -> None:
     results = evaluate(networks[0], {"a": OutsideData(3)}, views=["scale", "flip"])
     assert results.methods["views"].num_members == 6
-    nll = [results.summary["views"]["a"][size]["nll"].mean for size in (1, 6)]
+    nll = [results.score("views", "a").summary[size]["nll"].mean for size in (1, 6)]
     assert all(isinstance(each, float) and np.isfinite(each) for each in nll)
     assert nll[0] != nll[1]
 
@@ -242,9 +242,9 @@ def test_views_are_named_one_by_one_and_drawn_in_their_order(networks: Networks)
     assert (facts.num_members, facts.num_networks, facts.plan) == (6, 2, "prefix")
     both = evaluate(networks[:2], {"a": OutsideData(3)}, views="flip")
     for size in (1, 2):
-        ours, theirs = (each.summary["views"]["a"][size]["nll"].mean for each in (results, both))
+        ours, theirs = (each.score("views", "a").summary[size]["nll"].mean for each in (results, both))
         assert ours == theirs
-    assert results.summary["views"]["a"][3]["nll"].mean != results.summary["views"]["a"][2]["nll"].mean
+    assert results.score("views", "a").summary[3]["nll"].mean != results.score("views", "a").summary[2]["nll"].mean
 
 
 def test_a_depth_is_not_seen_at_other_scales() -> None:
@@ -307,7 +307,7 @@ def test_corners_matter(networks: Networks) -> None:
     )
     assert_same(aligned, expected, tolerance=1e-5)
     other = evaluate(networks[0], OutsideData(3))
-    assert other.summary["given"]["data"][1]["brier"].mean != aligned.summary["given"]["data"][1]["brier"].mean
+    assert other.score("given", "data").summary[1]["brier"].mean != aligned.score("given", "data").summary[1]["brier"].mean
 
 
 class Table(Dataset[tuple[Tensor, Tensor]]):
@@ -341,7 +341,7 @@ def test_plain_regression_is_scored_as_brute_force_says() -> None:
     mean = torch.stack([table.x.double().sum(1) + bias for bias in (-0.2, 0.0, 0.3)])
     variance = (table.x[:, 0].abs() + 0.1).double().square() + mean.var(0, correction=0)
     error = table.y.double() - mean.mean(0)
-    found = results.summary["given"]["table"][3]
+    found = results.score("given", "table").summary[3]
     assert found["rmse"].mean == pytest.approx(float(error.square().mean().sqrt()), rel=1e-6)
     nll = 0.5 * (error.square() / variance + variance.log() + np.log(2 * np.pi))
     assert found["nll_gaussian"].mean == pytest.approx(float(nll.mean()), rel=1e-5)
@@ -353,7 +353,7 @@ def test_several_numbers_of_a_sample_are_pooled() -> None:
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     data = [(row, torch.stack([row.sum(), row.prod()])) for row in x]
     results = evaluate(lambda rows: torch.stack([rows.sum(1) + 1, rows.prod(1) - 2], 1), data)
-    assert results.summary["given"]["data"][1]["mae"].mean == pytest.approx(1.5, rel=1e-5)
+    assert results.score("given", "data").summary[1]["mae"].mean == pytest.approx(1.5, rel=1e-5)
     assert "spread between members" in results.methods["given"].notes[0]
 
 
@@ -373,7 +373,7 @@ def test_a_depth_without_a_scale_is_refused() -> None:
     results = evaluate(
         lambda image: 1e4 + 1e3 * image[:, 0], data, depth=True, model_format={"factor": 1e-3}
     )  # millimetres
-    assert results.summary["given"]["data"][1]["mae"].mean < 1
+    assert results.score("given", "data").summary[1]["mae"].mean < 1
 
 
 @pytest.mark.parametrize("word", ["confidence", "uncertainty"])
@@ -387,7 +387,7 @@ def test_a_confidence_of_unknown_scale_is_scored_on_ranking_in_both_directions(w
         lambda image: (0 * image[:, 0], 7 * image[:, 0] - 3), data, model_format=ModelFormat(spread=word)
     )
     assert results.kind == "ranking"
-    stats = results.summary["given"]["data"][1]
+    stats = results.score("given", "data").summary[1]
     assert "nll" not in stats
     right, wrong = ("ause", "ause_inverted") if word == "uncertainty" else ("ause_inverted", "ause")
     assert stats[right].mean < stats[wrong].mean - 0.1
@@ -401,7 +401,7 @@ def test_classes_with_a_confidence_of_their_own_are_ranked(networks: Networks) -
 
     results = evaluate(classes_and_confidence, OutsideData(4), classes=NAMED, model_format={"spread": "confidence"})
     plain = evaluate(networks[0], OutsideData(4), classes=NAMED)
-    ranked, full = results.summary["given"]["data"][1], plain.summary["given"]["data"][1]
+    ranked, full = results.score("given", "data").summary[1], plain.score("given", "data").summary[1]
     assert ranked["miou"].mean == pytest.approx(full["miou"].mean)
     assert ranked["ause"].mean < ranked["ause_inverted"].mean
 
@@ -582,7 +582,7 @@ def test_other_classes_of_a_model_are_evaluated_anew(networks: Networks, folders
         for names in ('["dark","middle","light"]', '["light","middle","dark"]')
     ]
     one, other = (evaluate(model, texts(folders), out=tmp_path / "out", pictures=0) for model in models)
-    brier = [each.summary["given"]["plain"][1]["brier"].mean for each in (one, other)]
+    brier = [each.score("given", "plain").summary[1]["brier"].mean for each in (one, other)]
     assert brier[0] != brier[1]
 
 
@@ -630,7 +630,7 @@ def test_images_that_were_changed_are_evaluated_anew(networks: Networks, tmp_pat
     before = evaluate(networks[0], data, out=tmp_path / "out", pictures=0)
     (root / "labels" / "000.png").write_bytes((root / "labels" / "001.png").read_bytes())
     after = evaluate(networks[0], data, out=tmp_path / "again", pictures=0)
-    assert after.summary["given"]["plain"][1]["brier"].mean != before.summary["given"]["plain"][1]["brier"].mean
+    assert after.score("given", "plain").summary[1]["brier"].mean != before.score("given", "plain").summary[1]["brier"].mean
     with pytest.raises(InputError, match="other domains under the name 'plain'"):
         evaluate(networks[0], data, out=tmp_path / "out", pictures=0)
 

@@ -21,7 +21,7 @@ from epibench.errors import InputError
 from epibench.members.model_files import hf_model
 from epibench.metrics import ece
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
-from epibench.results import RunResults
+from epibench.results import Results
 from epibench.runs.folder import RunFolder
 from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
@@ -66,7 +66,7 @@ def test_a_segformer_scores_as_a_loop_with_its_own_post_processing(
     folder = save_folder(tmp_path / "model", 0, NAMES, size)
     results = evaluate(f"hf:{folder}", {"pictures": text(images)})
     probs, target = by_hand(folder, images)
-    found = results.summary["given"]["pictures"][1]
+    found = results.score("given", "pictures").summary[1]
     one_hot = torch.nn.functional.one_hot(target, 3)
     assert found["brier"].mean == pytest.approx(float((probs - one_hot).square().sum(1).mean()), abs=1e-6)
     assert found["nll"].mean == pytest.approx(-float(probs.gather(1, target[:, None]).log().mean()), abs=1e-6)
@@ -98,8 +98,8 @@ def test_several_models_with_dropout_of_their_own_and_views_of_images(images: Pa
     assert results.methods["given"].num_members == 2
     assert results.methods["mc_dropout"].num_members == 4
     assert results.methods["views"].num_members == 4
-    first, both = (results.summary["views"]["pictures"][size]["nll"].mean for size in (1, 2))
-    assert first == results.summary["given"]["pictures"][1]["nll"].mean != both
+    first, both = (results.score("views", "pictures").summary[size]["nll"].mean for size in (1, 2))
+    assert first == results.score("given", "pictures").summary[1]["nll"].mean != both
 
 
 def test_a_relative_depth_is_refused(tmp_path: Path, images: Path) -> None:
@@ -147,9 +147,9 @@ def test_a_metric_depth_is_evaluated_as_a_loop_has_it(tmp_path: Path) -> None:
     ]
     results = evaluate(f"hf:{tmp_path},image_max=1", data, task="depth")
     expected = float((fine - target).double().square().mean().sqrt())
-    assert results.summary["given"]["data"][1]["rmse"].mean == pytest.approx(expected, rel=1e-5)
+    assert results.score("given", "data").summary[1]["rmse"].mean == pytest.approx(expected, rel=1e-5)
     assert results.unit == "m"
-    assert "abs_rel" in results.summary["given"]["data"][1]
+    assert "abs_rel" in results.score("given", "data").summary[1]
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_a_recipe_trains_it_as_a_network_of_one_s_own_and_evaluates_it_with_its_
     assert mean(aligned, "given", "brier") != mean(given, "given", "brier")
 
 
-def mean(results: RunResults, method: str, metric: str) -> float:
-    value = results.summary[method]["pictures"][2][metric].mean
+def mean(results: Results, method: str, metric: str) -> float:
+    value = results.score(method, "pictures").summary[2][metric].mean
     assert isinstance(value, float)
     return value
 

@@ -22,7 +22,7 @@ from epibench.networks.dropout import SeededDropout, dropout_mask
 from epibench.published.checkpoints import load_checkpoint, read_checkpoint
 from epibench.recipes import RECIPES, apply_settings
 from epibench.recipes.dense import DenseRecipe, EvaluationOptions
-from epibench.results import RunResults, load_results
+from epibench.results import Results, load_results
 from epibench.runs.given_inputs import published_model, with_convention
 from epibench.street import StreetDataset
 from epibench.street.export import export
@@ -215,13 +215,13 @@ def test_an_ensemble_and_passes_from_the_command_line(
     models = ("--model", f"paper:{checkpoints}/{task}_*.pth", "--mc-dropout", 2, "--members", 2)
     command("evaluate", *models, "--on", f"val={data[task]},num_images=1", "--out", tmp_path / "out")
     results = load_results(tmp_path / "out")
-    assert isinstance(results, RunResults)
+    assert isinstance(results, Results)
     assert results.convention == "gustafsson2020"
     assert {name: (facts.num_members, facts.num_groups) for name, facts in results.methods.items()} == {
         "given": (2, None),
         "mc_dropout": (4, 2),
     }
-    nll = {results.summary[name]["val"][2]["nll"].mean for name in results.methods}
+    nll = {results.score(name, "val").summary[2]["nll"].mean for name in results.methods}
     assert len(nll) == 2
     assert None not in nll
     assert (tmp_path / "out" / "report.html").is_file()
@@ -246,7 +246,7 @@ def test_one_segmentation_network_is_scored_as_the_authors_network(
         classes = torch.tensor([dict(CITYSCAPES_LABEL_IDS.values)[int(label)] for label in labels.flat])
         rows, known = probs.flatten(1).T[classes != 255], classes[classes != 255]
         scores.append((rows - nn.functional.one_hot(known, 19)).square().sum(1))
-    found = results.summary["given"]["val"][1]["brier"].mean
+    found = results.score("given", "val").summary[1]["brier"].mean
     assert found == pytest.approx(float(torch.cat(scores).double().mean()), rel=1e-5)
 
 
@@ -264,7 +264,7 @@ def test_one_depth_network_is_scored_as_the_authors_network(
         with torch.inference_mode():
             mean = depth_network(authors["depth"], inputs, sparse[None, None], lambda values: values)[0, 0]
         errors.append((mean - target)[target > 0].abs())
-    found = results.summary["given"]["val"][1]["mae"].mean
+    found = results.score("given", "val").summary[1]["mae"].mean
     assert found == pytest.approx(float(torch.cat(errors).double().mean()), rel=1e-5)
 
 

@@ -24,7 +24,7 @@ from epibench.methods.laplace import Laplace
 from epibench.networks.mlp import StackedMLP
 from epibench.recipes import Recipe, apply_settings
 from epibench.recipes.dense import SegmentationNetwork
-from epibench.results import RunResults
+from epibench.results import Results
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.machine import Machine, Run
@@ -135,9 +135,9 @@ class Done:
 
     kind: str
     folder: Path
-    results: RunResults
+    results: Results
 
-    def again(self, *settings: str) -> RunResults:
+    def again(self, *settings: str) -> Results:
         return carried_out(RECIPES[self.kind](self.folder, *settings), self.folder)
 
     def fitted(self, **options: Any) -> tuple[Laplace, TrainedNetwork]:
@@ -160,7 +160,7 @@ class Done:
         return {str(path): path.stat().st_mtime_ns for path in files}
 
 
-def carried_out(recipe: Recipe, folder: Path) -> RunResults:
+def carried_out(recipe: Recipe, folder: Path) -> Results:
     machine = Machine(torch.device("cpu"), jobs=1, workers=0)
     results = train_and_evaluate(Run(recipe, RunFolder(folder / "run"), machine, Silent()))
     assert results.failed == {}
@@ -173,7 +173,7 @@ def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Done(request.param, folder, carried_out(RECIPES[request.param](folder), folder))
 
 
-def nll(results: RunResults) -> list[Any]:
+def nll(results: Results) -> list[Any]:
     return [draw.metrics["nll"] for draws in results.draws["laplace"].values() for draw in draws]
 
 

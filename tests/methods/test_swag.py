@@ -29,7 +29,7 @@ from epibench.members.draws import make_draws
 from epibench.methods import AFTER_TRAINING, Member, TrainedNetwork
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.recipes import DenseRecipe, Recipe, apply_settings
-from epibench.results import RunResults
+from epibench.results import Results
 from epibench.runs.checkpoints import save_tensors
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_training import augment_of, open_training_data
@@ -331,14 +331,14 @@ def make_recipe(request: pytest.FixtureRequest) -> Callable[..., Recipe]:
     return RECIPES[request.param]
 
 
-def carried_out(recipe: Recipe, folder: Path, reporter: Silent | None = None) -> RunResults:
+def carried_out(recipe: Recipe, folder: Path, reporter: Silent | None = None) -> Results:
     machine = Machine(torch.device("cpu"), jobs=1, workers=0)
     results = train_and_evaluate(Run(recipe, RunFolder(folder / "run"), machine, reporter or Silent()))
     assert results.failed == {}
     return results
 
 
-def nll(results: RunResults, name: str = "swag") -> list[object]:
+def nll(results: Results, name: str = "swag") -> list[object]:
     """The NLL of every draw on every domain."""
     return [draw.metrics["nll"] for draws in results.draws[name].values() for draw in draws]
 

@@ -5,13 +5,13 @@ import math
 
 import fake_results
 import pytest
+from epibench.report.score_page import render_score_page
 from html_tree import Node, parse_html
 
 from epibench.report.charts.svg import simplified
 from epibench.report.curve_figures import curve_parts, curve_switch
 from epibench.report.entries import Entry, scored_entries
 from epibench.report.figures import Figure
-from epibench.report.score_page import render_score_page
 from epibench.results import ScoreResults
 
 OF_DRAWS = {

@@ -5,6 +5,8 @@ from pathlib import Path
 import fake_dense_run
 import fake_results
 import pytest
+from epibench.report.score_page import render_score_page
+from epibench.report.scored import as_runs
 from html_tree import parse_html
 from page_checks import assert_accessible
 
@@ -14,8 +16,6 @@ from epibench.errors import InputError
 from epibench.report import write_score_page
 from epibench.report.dense_section import shift_rows
 from epibench.report.runs import read_runs
-from epibench.report.score_page import render_score_page
-from epibench.report.scored import as_runs
 from epibench.results import RunResults, ScoreResults
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from by_name import by_name
 from epibench.recipes import Recipe
 from epibench.runs.folder import RunFolder
 from epibench.runs.machine import Machine, Run
@@ -49,4 +50,4 @@ def run_in(path: Path, recipe: Recipe, jobs: int = 1, reporter: Silent | None = 
     results = train_and_evaluate(Run(recipe, RunFolder(path), machine, reporter or Silent()))
     written: dict[str, Any] = json.loads((path / "results.json").read_text())
     assert written == results.model_dump(mode="json")
-    return written
+    return by_name(written)

@@ -29,7 +29,7 @@ from epibench.runs.checkpoints import Checkpoints, save_tensors, text_checksum
 from epibench.training.state import TrainingState
 
 pytestmark = pytest.mark.usefixtures("eager")
-NUMBERS = ("summary", "draws", "curves", "pictures", "domains", "methods", "overlap", "training", "kl", "failed")
+NUMBERS = ("summary", "draws", "curves", "pictures", "domains", "methods", "training", "failed")
 REMEDIES = ("remove it", "remove the file", "give another --out", "give a new folder", "run the same command again")
 
 

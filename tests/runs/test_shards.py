@@ -21,6 +21,7 @@ from small_dense_recipe import small_dense
 from small_recipes import small
 from small_segmentation_recipe import small_segmentation
 
+from by_name import by_name
 from epibench.errors import InputError
 from epibench.evaluation.loop import EvaluationTotals
 from epibench.members.networks import NetworkPool
@@ -34,7 +35,7 @@ from epibench.runs.image_evaluation import DomainTask
 from epibench.runs.machine import Machine, Run
 from epibench.runs.stretches import Stretches, packed, unpacked
 
-NUMBERS = ("methods", "summary", "curves", "draws", "overlap", "domains", "pictures", "training")
+NUMBERS = ("methods", "summary", "curves", "draws", "domains", "pictures", "training")
 KINDS = ("segmentation", "depth")
 
 
@@ -87,7 +88,7 @@ def unevaluated(made: Path, kind: str, path: Path) -> Run:
 
 def numbers(folder: Path) -> dict[str, Any]:
     """All that a run has found, without times."""
-    results = json.loads((folder / "results.json").read_text())
+    results = by_name(json.loads((folder / "results.json").read_text()))
     return {name: results[name] for name in NUMBERS}
 
 

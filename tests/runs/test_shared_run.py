@@ -18,6 +18,7 @@ from silent_reporter import run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
+from by_name import by_name
 from epibench.recipes import Recipe
 
 # What is begun is noted in a file, a line each; training and evaluation begin once their gates are there.
@@ -113,7 +114,7 @@ class Started:
         return self.notes.read_text().splitlines() if self.notes.exists() else []
 
     def results(self) -> dict[str, Any]:
-        written: dict[str, Any] = json.loads((self.folder / "results.json").read_text())
+        written: dict[str, Any] = by_name(json.loads((self.folder / "results.json").read_text()))
         return written
 
     def wait(self, processes: Sequence[subprocess.Popen[str]]) -> None:

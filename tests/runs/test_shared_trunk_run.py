@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from small_dense_recipe import small_dense
 
+from by_name import by_name
+
 
 def recipe_file(folder: Path, *settings: str) -> Path:
     given = ('methods=["shared_trunk"]', "draws=2", "evaluation.pictures=0", *settings)
@@ -23,7 +25,7 @@ def test_one_trunk_can_be_trained_by_itself_and_all_be_evaluated(tmp_path: Path,
     weights = tmp_path / "run" / "members" / "shared_trunk"
     assert [path.name for path in weights.glob("*.safetensors")] == ["0001.safetensors"]
     assert command_line("run", recipe, *out)[0] == 0
-    results = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
+    results = by_name(json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8")))
     facts = results["methods"]["shared_trunk"]
     assert (facts["num_networks"], facts["num_members"], facts["num_groups"]) == (2, 6, 2)
     assert set(results["summary"]["shared_trunk"]["clean"]) == {"1", "2"}

@@ -16,19 +16,19 @@ from small_dense_recipe import SIZE
 from small_recipes import small
 from small_segmentation_recipe import small_segmentation
 
+from by_name import by_name
 from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.members.networks import NetworkPool
 from epibench.recipes import RECIPES, Recipe, apply_settings, read_recipe
 from epibench.results import load_results
 from epibench.runs import machine, trainers
-from epibench.runs.evaluations import all_results, settings_name
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.street import StreetDataset
 from label_files import random_values, save, save_image
 
 Call = Callable[..., tuple[int, str]]
-NUMBERS = ("methods", "summary", "curves", "draws", "overlap", "domains", "pictures", "training")
+NUMBERS = ("methods", "summary", "curves", "draws", "domains", "pictures", "training")
 IMAGES = {"clean": 3, "wild": 2, "fog": 2}
 FOG = "street:haze,severity=3,num_images=2,seed=1,size=[32,64]"
 
@@ -95,7 +95,7 @@ def folder(made: Path, tmp_path: Path) -> Path:
 
 def numbers(folder: Path) -> dict[str, Any]:
     """All that a run has found, without times."""
-    results = json.loads((folder / "results.json").read_text())
+    results = by_name(json.loads((folder / "results.json").read_text()))
     return {name: results[name] for name in NUMBERS}
 
 
@@ -467,7 +467,7 @@ def test_a_toy_recipe_is_trained_then_evaluated(command_line, tmp_path: Path) ->
     assert status == 0
     assert "train " not in said
     wanted = run_in(tmp_path / "fresh", apply_settings(recipe, ["draws=2"]))
-    found = json.loads((tmp_path / "run" / "results.json").read_text())
+    found = by_name(json.loads((tmp_path / "run" / "results.json").read_text()))
     assert all(found[name] == wanted[name] for name in ("methods", "summary", "draws", "pictures", "kl"))
     assert (
         "16 networks are not trained (missing: ensemble 16 of 24)"

@@ -55,7 +55,7 @@ def test_the_recipe_in_the_results_can_be_run_again(finished) -> None:
 
 def test_pictures_show_each_method_at_each_size(finished) -> None:
     _, results = finished
-    for name, sizes in results["pictures"]["methods"].items():
+    for name, sizes in results["toy"]["methods"].items():
         assert list(sizes) == (["1"] if METHODS[name].single else ["2", "4"])
         for examples in sizes.values():
             shown = examples[0]["mean" if results["kind"] == "gaussian" else "probs"]
@@ -176,15 +176,16 @@ def reference_of(recipe: ToyRecipe, path: Path) -> Path:
 def test_kl_has_every_convention_direction_region_and_size_with_its_floor(problem: str, tmp_path: Path) -> None:
     path = reference_of(small(problem), tmp_path / "reference.npz")
     results = carry_out(small(problem, f"reference.path={path}", 'methods=["map", "ensemble"]'), tmp_path / "run")
-    for convention in ("pooled", "gustafsson2020"):
-        for direction in ("reference_to_method", "method_to_reference"):
-            for region in ("grid", "train"):
-                cells = results["kl"]["ensemble"][convention][direction][region]
-                single = results["kl_draws"]["ensemble"][convention][direction][region]
-                assert list(cells) == ["1", "2", "4"]
-                assert cells["2"]["n"] == len(single["2"]) == 3
-                assert cells["2"]["mean"] == pytest.approx(sum(single["2"]) / 3)
-                assert results["reference"]["floor"][convention][direction][region] > 0
+    floors = results["reference"]["floor"]
+    assert all(kl > 0 for by_direction in floors.values() for regions in by_direction.values() for kl in regions.values())
+    for region in ("grid", "train"):
+        cells, draws = (results[part]["ensemble"][region] for part in ("summary", "draws"))
+        assert list(cells) == ["1", "2", "4"]
+        assert set(cells["2"]) == {"kl", "kl_reverse", "kl_gustafsson2020", "kl_reverse_gustafsson2020"}
+        for name, stat in cells["2"].items():
+            values = [draw["metrics"][name] for draw in draws if draw["M"] == 2]
+            assert stat["n"] == len(values) == 3
+            assert stat["mean"] == pytest.approx(sum(values) / 3)
 
 
 @pytest.mark.parametrize("problem", ["toy-regression", "toy-classification"])
@@ -197,7 +198,7 @@ def test_a_published_reference_has_predictions_and_nothing_else(problem: str, tm
         arrays = {"x": toy.grid.numpy(), "probs": np.full((3600, 2), 0.5)}
     np.savez(path, **arrays)
     results = carry_out(small(problem, f"reference.path={path}", 'methods=["ensemble"]'), tmp_path / "run")
-    assert results["kl"]["ensemble"]["gustafsson2020"]["reference_to_method"]["grid"]["4"]["mean"] > 0
+    assert results["summary"]["ensemble"]["grid"]["4"]["kl_gustafsson2020"]["mean"] > 0
     assert "neither its training data nor its convergence can be checked" in results["reference"]["notes"][0]
 
 
