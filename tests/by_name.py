@@ -18,8 +18,7 @@ def by_name(content: dict[str, Any]) -> dict[str, Any]:
     }
     pools = {score["method"]: score["pool"] | {"overlap": score["overlap"]} for score in newest}
     sizes = {
-        score["domain"]: {"num_images": score["num_images"], "num_pixels": score["pixels"]["valid"]}
-        for score in newest
+        score["domain"]: {"num_images": score["num_images"], "num_pixels": score["pixels"]["valid"]} for score in newest
     }
     pictures = {}
     for name, facts in content["domains"].items():

@@ -44,9 +44,9 @@ class Listening:
 
 
 def without_path(results):
-    content = results.model_dump(mode="json")
-    for file in content["files"]:
-        del file["path"]
+    content = results.computed()
+    for score in content["scores"]:
+        del score["source"]
     return content
 
 
@@ -100,9 +100,9 @@ def test_it_prints_nothing_and_tells_a_reporter(capfd, tmp_path):
 
 
 def test_depth_and_ignore_index_are_passed_on():
-    (depth,) = epibench.score(GAUSSIAN, depth=True).files
+    (depth,) = epibench.score(GAUSSIAN, depth=True).scores
     assert "abs_rel" in depth.summary[1]
-    (classes,) = epibench.score({"probs": PROBS, "target": np.where(LABELS, LABELS, -1)}, ignore_index=-1).files
+    (classes,) = epibench.score({"probs": PROBS, "target": np.where(LABELS, LABELS, -1)}, ignore_index=-1).scores
     assert classes.pixels.ignored == int((LABELS == 0).sum()) > 0
 
 
@@ -148,7 +148,7 @@ def test_a_run_gives_its_results_and_keeps_them(ran):
 def test_a_second_call_trains_nothing(ran, capfd):
     folder, results, _ = ran
     again = epibench.run("toy-regression-quick", folder, SMALL, device="cpu")
-    assert again.summary == results.summary
+    assert again.computed() == results.computed()
     assert capfd.readouterr() == ("", "")
     listening = Listening()
     epibench.run("toy-regression-quick", folder, SMALL, device="cpu", progress=listening)
@@ -160,7 +160,7 @@ def test_the_folder_of_a_run_is_gone_on_with(ran, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     listening = Listening()
     again = epibench.run(folder, device="cpu", progress=listening)
-    assert again.summary == results.summary
+    assert again.computed() == results.computed()
     assert "ensemble: 2 of 2 networks trained already" in listening.said
     assert epibench.train(str(folder), device="cpu") == folder
     assert not list(tmp_path.iterdir())
@@ -171,7 +171,7 @@ def test_settings_can_be_texts_and_a_recipe_an_object(ran, tmp_path):
 
     texts = [f"{key}={json.dumps(value)}" for key, value in SMALL.items()]
     results = epibench.run(find_recipe("toy-regression-quick"), tmp_path / "run", texts, device="cpu")
-    assert results.summary == ran[1].summary
+    assert results.computed()["scores"] == ran[1].computed()["scores"]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from epibench.evaluation.summary import mean_and_std, per_draw, scored_draws, summarise, summarise_curves, to_plain
+from epibench.evaluation.summary import mean_and_std, per_draw, summarise, summarise_curves, to_plain
 from epibench.files import numbers_in_lines, write_json
-from epibench.results import ClassStat, Curve, Draw, Grid, ScoredDraw, Stat
+from epibench.results import ClassStat, Curve, Draw, Stat
 
 SETS = ((0,), (1,), (0, 1))
 
@@ -31,8 +31,7 @@ def test_metrics_per_class_keep_their_axis() -> None:
 
 def test_draws_carry_members_and_metrics() -> None:
     values = {"count": torch.tensor([4, 5, 6])}
-    assert scored_draws(SETS, values)[2] == ScoredDraw(M=2, members=[0, 1], metrics={"count": 6})
-    assert per_draw(SETS, values)[2] == Draw(M=2, metrics={"count": 6})
+    assert per_draw(SETS, values)[2] == Draw(M=2, members=[0, 1], metrics={"count": 6})
 
 
 def test_curves_are_summarised_per_size() -> None:
@@ -68,11 +67,6 @@ def test_curves_of_draws_have_five_digits_and_counts_stay_whole() -> None:
     assert summary["count"].draws == [[1234567, 0]]
 
 
-def test_a_curve_without_draws_is_written_as_an_earlier_version_did() -> None:
-    earlier = {"mean": [0.5, None], "std": None}
-    assert Curve.model_validate(earlier).model_dump(mode="json") == earlier
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_becomes_null(value: float) -> None:
     assert to_plain(torch.tensor([value, 1.0])) == [None, 1.0]
@@ -94,9 +88,3 @@ def test_json_is_written_whole_or_not_at_all(tmp_path) -> None:
         write_json(path, {"a": math.nan})
     assert json.loads(path.read_text()) == {"a": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["results.json"]
-
-
-def test_fields_of_a_later_version_are_written_only_where_they_say_something() -> None:
-    plain = Grid(scale=1.0, png="")
-    assert plain.model_dump(mode="json") == {"scale": 1.0, "png": ""}
-    assert Grid(scale=1.0, png="", offset=-2.0).model_dump(mode="json")["offset"] == -2.0

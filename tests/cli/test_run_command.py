@@ -45,7 +45,9 @@ def test_a_finished_run_is_shown_again_without_training(tmp_path: Path, run) -> 
 def test_the_recipe_of_a_run_gives_the_same_numbers(tmp_path: Path, run) -> None:
     run("run", "toy-regression", "--out", tmp_path / "one", *settings('methods=["ensemble"]'))
     assert run("run", tmp_path / "one" / "recipe.json", "--out", tmp_path / "two")[0] == 0
-    one, two = (by_name(json.loads((tmp_path / name / "results.json").read_text(encoding="utf-8"))) for name in ("one", "two"))
+    one, two = (
+        by_name(json.loads((tmp_path / name / "results.json").read_text(encoding="utf-8"))) for name in ("one", "two")
+    )
     assert one["summary"] == two["summary"]
 
 

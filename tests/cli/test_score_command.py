@@ -34,9 +34,9 @@ def test_json_has_the_agreed_keys(tmp_path, run):
     store = gaussian_store(tmp_path / "ensemble.zarr", domain="wild")
     assert run("score", store, "--json", tmp_path / "out.json")[0] == 0
     content = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
-    assert (content["version"], content["convention"]) == (1, "pooled")
-    (file,) = content["files"]
-    assert (file["path"], file["method"], file["domain"]) == (str(store), "ensemble", "wild")
+    assert (content["version"], content["convention"]) == (2, "pooled")
+    (file,) = content["scores"]
+    assert (file["source"], file["method"], file["domain"]) == (str(store), "ensemble", "wild")
     assert set(file["draws"][0]) == {"M", "members", "metrics"}
     assert set(file["summary"]) == {"1", "2", "4"}
     assert set(file["summary"]["2"]["ause"]) == {"mean", "std", "n"}
@@ -78,7 +78,7 @@ def test_every_map_of_a_ranking_is_scored(tmp_path, run):
     assert "a, edge: Its uncertainty 'edge' is inverted: at M = 2, AUSE" in output
     assert "AUSE, inverted" in output
     assert "NLL" not in output
-    files = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
+    files = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["scores"]
     assert [file["uncertainty"] for file in files] == names
     assert run("score", store, "--uncertainty", "edge")[1].count("M = 2 ") == 1
 
@@ -123,14 +123,14 @@ def test_the_same_call_gives_the_same_numbers_on_a_cpu(tmp_path, run):
 def test_members_and_draws_are_taken(tmp_path, run):
     store = gaussian_store(tmp_path / "a.zarr")
     run("score", store, "--members", "3,1", "--draws", 2, "--json", tmp_path / "out.json")
-    (file,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
+    (file,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["scores"]
     assert [draw["M"] for draw in file["draws"]] == [1, 1, 3, 3]
 
 
 def test_each_file_can_have_its_own_plan(tmp_path, run):
     stores = [gaussian_store(tmp_path / "a.zarr"), gaussian_store(tmp_path / "b.zarr", group=[0, 0, 1, 1])]
     run("score", *stores, "--plan", "disjoint", "--plan", "prefix", "--members", "2", "--json", tmp_path / "out.json")
-    first, second = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
+    first, second = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["scores"]
     assert (first["plan"], second["plan"]) == ("disjoint", "prefix")
     assert [draw["members"] for draw in second["draws"]] == [[0, 1], [2, 3]]
 
@@ -141,7 +141,7 @@ def test_depth_has_its_own_metrics_where_the_store_or_the_caller_says_so(tmp_pat
     store = gaussian_store(tmp_path / "a.zarr", quantity=quantity)
     report = tmp_path / "page"
     assert run("score", store, *options, "--json", tmp_path / "out.json", "--report", report)[0] == 0
-    (file,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
+    (file,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["scores"]
     arrays = open_store(store).arrays
     mean, target = (arrays[name].read((...,)) for name in ("mean", "target"))
     expected = oracles.depth_errors(mean.mean(0), target)
@@ -151,7 +151,7 @@ def test_depth_has_its_own_metrics_where_the_store_or_the_caller_says_so(tmp_pat
 
 def test_other_predictions_have_no_metrics_of_depth(tmp_path, run):
     run("score", gaussian_store(tmp_path / "a.zarr"), "--json", tmp_path / "out.json")
-    (file,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]
+    (file,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["scores"]
     assert "abs_rel" not in file["summary"]["1"]
 
 
@@ -213,7 +213,7 @@ def test_what_is_finished_survives_a_broken_file(tmp_path, run):
     assert status == 2
     assert "bad.zarr" in errors
     assert "good" in output
-    assert len(json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]) == 1
+    assert len(json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["scores"]) == 1
 
 
 def test_an_interruption_keeps_what_is_finished(tmp_path, run, monkeypatch):
@@ -229,7 +229,7 @@ def test_an_interruption_keeps_what_is_finished(tmp_path, run, monkeypatch):
     status, _, errors = run("score", *stores, "--json", tmp_path / "out.json")
     assert status == 130
     assert "interrupted" in errors
-    assert len(json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["files"]) == 1
+    assert len(json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["scores"]) == 1
 
 
 @pytest.mark.parametrize(

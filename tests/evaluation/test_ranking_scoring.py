@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from epibench.report.score_page import render_score_page
 
+import epibench
 import oracles
 from epibench.errors import InputError
 from epibench.evaluation import scoring
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.likelihoods import ranking
 from epibench.members.stored import validate
-from epibench.results import Results
 from epibench.store import StoreWriter, open_store, write_store
 
 SHAPE = (4, 10, 25)
@@ -39,13 +38,12 @@ def classes():
 
 
 def scored(path, **settings):
-    return prepare(open_store(path), ScoreSettings(**settings)).run()
+    return prepare(open_store(path), ScoreSettings(**settings)).run().score
 
 
-def page_of(*files):
-    return render_score_page(
-        Results(epibench="0", torch="0", convention="pooled", settings={}, files=list(files))
-    ).replace("\u00a0", " ")
+def page_of(folder, *stores, **options):
+    epibench.score(*stores, report=folder / "page", device="cpu", **options)
+    return (folder / "page" / "score.html").read_text(encoding="utf-8").replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize("name", ["uncertainty", "confidence"])
@@ -75,7 +73,7 @@ def test_nothing_that_needs_a_distribution_is_reported(tmp_path):
         name for name in result.draws[0].metrics if name.startswith(("nll", "crps", "auce", "ence", "interval"))
     ]
     assert set(result.curves) == {"sparsification"}
-    page = page_of(result)
+    page = page_of(tmp_path, tmp_path / "a.zarr")
     assert "Calibration" not in page
     assert "Over- or under-confident" not in page
 
@@ -103,7 +101,7 @@ def test_an_inverted_confidence_is_told(tmp_path):
     assert f"Its confidence is inverted: at M = 3, AUSE {ause:.3g} as given, {inverted:.3g} inverted" in note
     assert (right.summary[NUM_MEMBERS]["ause"].mean, inverted) == pytest.approx((inverted, inverted))
     assert not [note for note in right.notes if "inverted" in note]
-    page = page_of(wrong, right)
+    page = page_of(tmp_path, tmp_path / "wrong.zarr", tmp_path / "right.zarr")
     assert "is inverted at M = 3" in page
     assert "points the right way at M = 3" in page
 
@@ -114,7 +112,7 @@ def test_an_uncertainty_that_knows_nothing_is_not_called_inverted(tmp_path):
     write_store(tmp_path / "a.zarr", kind="ranking", **arrays, uncertainty=said)
     result = scored(tmp_path / "a.zarr")
     assert not [note for note in result.notes if "inverted" in note]
-    assert "does not tell large errors from small ones" in page_of(result)
+    assert "does not tell large errors from small ones" in page_of(tmp_path, tmp_path / "a.zarr")
 
 
 def test_the_spread_of_members_can_be_asked_for(tmp_path):
@@ -125,7 +123,7 @@ def test_the_spread_of_members_can_be_asked_for(tmp_path):
     loss = (arrays["target"] - mean.mean(0))[valid] ** 2
     expected = oracles.ause(mean.var(0)[valid], loss)
     assert result.summary[3]["ause"].mean == pytest.approx(expected)
-    assert result.uncertainty == "spread"
+    assert result.settings["uncertainty"] == "spread"
 
 
 def test_one_of_several_maps_can_be_chosen(tmp_path):

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from epibench.report.score_page import render_score_page
 
+import epibench
 import oracles
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.members.stored import location, validate
-from epibench.results import Results, counted_as
+from epibench.results import counted_as
 from epibench.store import StoreWriter, open_store, write_store
 
 NUM_MEMBERS, NUM_SAMPLES = 5, 300
@@ -35,7 +35,12 @@ def heteroscedastic(targets=()):
 
 
 def scored(path, **settings):
-    return prepare(open_store(path), ScoreSettings(**settings)).run()
+    return prepare(open_store(path), ScoreSettings(**settings)).run().score
+
+
+def page_of(folder, *stores, **options):
+    epibench.score(*stores, report=folder / "page", device="cpu", **options)
+    return (folder / "page" / "score.html").read_text(encoding="utf-8").replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize("targets", [(), (1,), (3,)])
@@ -101,11 +106,11 @@ def test_the_page_and_the_notes_do_not_speak_of_pixels(tmp_path, targets):
     arrays["mean"][0, 0] = np.nan
     write_store(tmp_path / "table.zarr", kind="gaussian", method="ensemble", **arrays)
     result = scored(tmp_path / "table.zarr", skip_invalid=True)
-    content = Results(epibench="0", torch="0", convention="pooled", settings={}, files=[result])
-    assert "pixel" not in render_score_page(content).lower()
+    page = page_of(tmp_path, tmp_path / "table.zarr", skip_invalid=True)
+    assert "pixel" not in page.lower()
     assert "pixel" not in " ".join(result.notes).lower()
     word = "values" if targets else "samples"
-    assert f"valid {word}" in render_score_page(content)
+    assert f"valid {word}" in page
     assert any(note.startswith(f"{word.capitalize()} skipped") for note in result.notes)
 
 
@@ -113,9 +118,7 @@ def test_classes_of_samples_are_not_called_pixels(tmp_path):
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.ones(3), (4, 50))
     write_store(tmp_path / "table.zarr", kind="categorical", probs=probs, target=rng.integers(0, 3, 50))
-    result = scored(tmp_path / "table.zarr")
-    content = Results(epibench="0", torch="0", convention="pooled", settings={}, files=[result])
-    page = render_score_page(content)
+    page = page_of(tmp_path, tmp_path / "table.zarr")
     assert "pixel" not in page.lower()
     assert "Share of samples" in page
 

@@ -40,7 +40,7 @@ def categorical_store(path, **extra):
 
 
 def score(path, **settings):
-    return prepare(open_store(path), ScoreSettings(**settings)).run().model_dump(mode="json")
+    return prepare(open_store(path), ScoreSettings(**settings)).run().score.model_dump(mode="json")
 
 
 def mixture(arrays, members):

@@ -5,13 +5,12 @@ import io
 
 import numpy as np
 import pytest
-from epibench.report.score_page import render_score_page
 from PIL import Image
 
+import epibench
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.report.pictures.dense import error_of, read_grid
-from epibench.results import Results
 from epibench.store import StoreWriter, open_store, write_store
 
 IMAGES, SIZE, MEMBERS = 9, (12, 20), 3
@@ -34,7 +33,12 @@ def values(signed=False):
 
 
 def scored(path, **settings):
-    return prepare(open_store(path), ScoreSettings(**settings)).run()
+    return prepare(open_store(path), ScoreSettings(**settings)).run().score
+
+
+def page_of(folder, *stores, **options):
+    epibench.score(*stores, report=folder / "page", device="cpu", **options)
+    return (folder / "page" / "score.html").read_text(encoding="utf-8").replace("\u00a0", " ")
 
 
 def decoded(text):
@@ -110,12 +114,9 @@ def test_wide_photos_are_thinned(tmp_path):
 
 def test_the_page_shows_every_method_beside_the_photo(tmp_path):
     arrays = values(signed=True)
-    files = []
     for method in ("first", "second"):
         write_store(tmp_path / method, kind="gaussian", image=photos(), method=method, domain="day", **arrays)
-        files.append(scored(tmp_path / method))
-    content = {"epibench": "0", "torch": "0", "convention": "pooled", "settings": {}, "files": files}
-    page = render_score_page(Results(**content))
+    page = page_of(tmp_path, tmp_path / "first", tmp_path / "second")
     assert "What the methods predict" in page
     assert page.count(">Predicted values<") == 2 * 4
     assert "depth" not in page.lower()

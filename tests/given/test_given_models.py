@@ -61,9 +61,7 @@ def by_module(networks: Networks, folders: Folders) -> Results:
     return evaluate(networks, texts(folders), pictures=0)
 
 
-def test_functions_give_the_same_numbers_as_modules(
-    networks: Networks, folders: Folders, by_module: Results
-) -> None:
+def test_functions_give_the_same_numbers_as_modules(networks: Networks, folders: Folders, by_module: Results) -> None:
     functions: list[Callable[[Tensor], Tensor]] = [lambda image, own=own: own(image) for own in networks]
     assert_same(evaluate(functions, texts(folders), pictures=0), by_module)
 
@@ -307,7 +305,9 @@ def test_corners_matter(networks: Networks) -> None:
     )
     assert_same(aligned, expected, tolerance=1e-5)
     other = evaluate(networks[0], OutsideData(3))
-    assert other.score("given", "data").summary[1]["brier"].mean != aligned.score("given", "data").summary[1]["brier"].mean
+    assert (
+        other.score("given", "data").summary[1]["brier"].mean != aligned.score("given", "data").summary[1]["brier"].mean
+    )
 
 
 class Table(Dataset[tuple[Tensor, Tensor]]):
@@ -386,7 +386,7 @@ def test_a_confidence_of_unknown_scale_is_scored_on_ranking_in_both_directions(w
     results = evaluate(
         lambda image: (0 * image[:, 0], 7 * image[:, 0] - 3), data, model_format=ModelFormat(spread=word)
     )
-    assert results.kind == "ranking"
+    assert results.scores[0].kind == "ranking"
     stats = results.score("given", "data").summary[1]
     assert "nll" not in stats
     right, wrong = ("ause", "ause_inverted") if word == "uncertainty" else ("ause_inverted", "ause")
@@ -517,7 +517,7 @@ def test_targets_may_be_coarser_than_the_image_or_in_a_frame_of_their_own(networ
         evaluate(lambda image: network(image.movedim(-1, 1)), [(torch.rand(*SIZE, 3), torch.zeros(SIZE).long())]),
         evaluate(above, flat_targets((16, 16), (16, 16))),
     ]
-    pixels = [domain.num_pixels for results in evaluated for domain in results.domains.values()]
+    pixels = [score.pixels.valid for results in evaluated for score in results.scores]
     assert pixels == [10 * 14 + 7 * 9 + 40 * 56, SIZE[0] * SIZE[1], 2 * 16 * 16]
 
 
@@ -630,7 +630,10 @@ def test_images_that_were_changed_are_evaluated_anew(networks: Networks, tmp_pat
     before = evaluate(networks[0], data, out=tmp_path / "out", pictures=0)
     (root / "labels" / "000.png").write_bytes((root / "labels" / "001.png").read_bytes())
     after = evaluate(networks[0], data, out=tmp_path / "again", pictures=0)
-    assert after.score("given", "plain").summary[1]["brier"].mean != before.score("given", "plain").summary[1]["brier"].mean
+    assert (
+        after.score("given", "plain").summary[1]["brier"].mean
+        != before.score("given", "plain").summary[1]["brier"].mean
+    )
     with pytest.raises(InputError, match="other domains under the name 'plain'"):
         evaluate(networks[0], data, out=tmp_path / "out", pictures=0)
 

@@ -125,7 +125,7 @@ def test_data_says_what_a_model_is_for(tmp_path: Path) -> None:
     list(export(StreetDataset("depth", length=2, size=(64, 96)), "kitti", tmp_path / "kitti"))
     data = f"kitti:{tmp_path}/kitti,crop=null"
     results = evaluate(f"hf:{tmp_path}/model,image_max=1", {"val": data}, pictures=0)
-    assert (results.problem, results.unit) == ("depth-completion", "m")
+    assert (results.problem, results.scores[0].unit) == ("depth-completion", "m")
 
 
 def test_numbers_that_are_metres_are_for_a_network_of_depth(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_metric_depth_is_evaluated_as_a_loop_has_it(tmp_path: Path) -> None:
     results = evaluate(f"hf:{tmp_path},image_max=1", data, task="depth")
     expected = float((fine - target).double().square().mean().sqrt())
     assert results.score("given", "data").summary[1]["rmse"].mean == pytest.approx(expected, rel=1e-5)
-    assert results.unit == "m"
+    assert results.scores[0].unit == "m"
     assert "abs_rel" in results.score("given", "data").summary[1]
 
 

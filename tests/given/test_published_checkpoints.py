@@ -271,7 +271,7 @@ def test_one_depth_network_is_scored_as_the_authors_network(
 def test_a_checkpoint_says_the_task_where_data_may_have_either(checkpoints: Path) -> None:
     street = f"street:clean,num_images=1,size=[{SIZE[0]},{SIZE[1]}]"
     results = evaluate([f"paper:{checkpoints}/depth_0.pth"], {"street": street}, pictures=0)
-    assert (results.problem, results.unit) == ("depth-completion", "m")
+    assert (results.problem, results.scores[0].unit) == ("depth-completion", "m")
 
 
 @pytest.mark.parametrize("task", ["segmentation", None])

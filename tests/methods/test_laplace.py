@@ -174,7 +174,7 @@ def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def nll(results: Results) -> list[Any]:
-    return [draw.metrics["nll"] for draws in results.draws["laplace"].values() for draw in draws]
+    return [draw.metrics["nll"] for score in results.scores if score.method == "laplace" for draw in score.draws]
 
 
 def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:

@@ -340,7 +340,7 @@ def carried_out(recipe: Recipe, folder: Path, reporter: Silent | None = None) ->
 
 def nll(results: Results, name: str = "swag") -> list[object]:
     """The NLL of every draw on every domain."""
-    return [draw.metrics["nll"] for draws in results.draws[name].values() for draw in draws]
+    return [draw.metrics["nll"] for score in results.scores if score.method == name for draw in score.draws]
 
 
 def times_of_weights(folder: Path, name: str = "swag") -> dict[str, int]:

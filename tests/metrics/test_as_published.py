@@ -122,7 +122,7 @@ def scored(size: int, **options: Any) -> dict[str, Any]:
     """Metrics of the first members, through the public function."""
     store = options.pop("store", {"logits": LOGITS, "target": TARGET})
     results = epibench.score(store, members=[size], draws=1, plan="prefix", convention="gustafsson2020", **options)
-    return dict(results.files[0].draws[0].metrics)
+    return dict(results.scores[0].draws[0].metrics)
 
 
 def test_the_confident_logits_have_the_published_defects() -> None:
@@ -197,7 +197,7 @@ def test_scored_ause_in_float64_differs_little_from_numpy_in_float32(size: int) 
 
 def test_spread_over_draws_is_the_population_std() -> None:
     store = {"logits": LOGITS, "target": TARGET}
-    results = epibench.score(store, members=[1], draws=4, convention="gustafsson2020").files[0]
+    results = epibench.score(store, members=[1], draws=4, convention="gustafsson2020").scores[0]
     values = [published_ece(published_softmax(LOGITS[draw.members[0]]), TARGET) for draw in results.draws]
     assert results.summary[1]["ece"].std == pytest.approx(np.std(values, ddof=0), abs=1e-6)
 
@@ -215,7 +215,7 @@ class Scenes(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
 def test_beside_pooled_metrics_of_models_ece_and_miou_equal_numpy_in_float32() -> None:
     tables = torch.from_numpy(LOGITS[:3]).movedim(-1, 2)
     models = [lambda images, table=table: table[images[:, 0, 0, 0].long()] for table in tables]
-    found = epibench.evaluate(models, Scenes(), members=[3], pictures=0).summary["given"]["data"][3]
+    found = epibench.evaluate(models, Scenes(), members=[3], pictures=0).score("given", "data").summary[3]
     exact = torch.from_numpy(LOGITS[:3]).double().softmax(-1).mean(0)
     probs, target = probabilities(3), TARGET.reshape(-1)
     assert found["ece_gustafsson2020"].mean == pytest.approx(published_ece(probs, target), abs=1e-6)

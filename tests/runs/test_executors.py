@@ -13,6 +13,7 @@ from silent_reporter import Silent, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
+from by_name import by_name
 from epibench import api
 from epibench.errors import InputError
 from epibench.recipes.only import networks_asked_for
@@ -109,7 +110,7 @@ def test_a_toy_problem_is_evaluated_here_beside_gpus_elsewhere(tmp_path: Path, m
     assert experiment.pool(trained).parameters.device.type == "cpu"
     mean = experiment.direct_regression()
     assert mean.device.type == "cpu"
-    assert len(mean) >= len(here["pictures"]["direct"]["mean"])
+    assert len(mean) >= len(here["toy"]["direct"]["mean"])
 
 
 def test_a_network_on_a_cpu_needs_a_core() -> None:
@@ -139,7 +140,7 @@ class Nodes(LocalExecutor):
 
 def carry_out_by(executor: Nodes, recipe, folder: Path) -> dict[str, Any]:
     machine = Machine.of(torch.device("cpu"), 1, executor)
-    return steps.train_and_evaluate(Run(recipe, RunFolder(folder), machine, Silent())).model_dump(mode="json")
+    return by_name(steps.train_and_evaluate(Run(recipe, RunFolder(folder), machine, Silent())).model_dump(mode="json"))
 
 
 def test_machines_of_an_executor_do_everything_to_the_same_numbers(recipe, tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def test_parts_of_a_training_are_the_whole(recipe, tmp_path: Path, command_line)
     assert command_line(*command, "--only", "ensemble:0,1", "--only", "mc_dropout")[0] == 0
     reporter = Silent()
     parts = steps.evaluate(Run(recipe, RunFolder(tmp_path / "parts"), Machine(torch.device("cpu"), 1, 0), reporter))
-    assert parts.model_dump(mode="json")["draws"] == whole["draws"]
+    assert by_name(parts.model_dump(mode="json"))["draws"] == whole["draws"]
 
 
 def test_parts_in_python(recipe, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from silent_reporter import Silent, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
+from by_name import by_name
 from epibench import mirror, stopping
 from epibench.errors import InputError
 from epibench.recipes import Recipe
@@ -208,7 +209,7 @@ def run_on_ray(path: Path, recipe: Recipe, said: list[str] | None = None) -> dic
         results = train_and_evaluate(Run(recipe, RunFolder(path), machine, reporter))
     if said is not None:
         said += reporter.said
-    return results.model_dump(mode="json")
+    return by_name(results.model_dump(mode="json"))
 
 
 def numbers(results: dict[str, Any]) -> dict[str, Any]:

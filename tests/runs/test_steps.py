@@ -260,34 +260,39 @@ def test_m_and_draws_are_asked_anew_of_the_same_networks(folder, cache, command_
     assert work.passes == {}
 
 
-def test_report_shows_all_evaluations_of_a_folder_and_one_of_a_file(folder, command_line, tmp_path) -> None:
+def evaluations(folder: Path) -> list[dict[str, Any]]:
+    """The settings of the evaluations in a results file, the newest first."""
+    scores = json.loads((folder / "results.json").read_text())["scores"]
+    return [
+        score["settings"]
+        for n, score in enumerate(scores)
+        if score["settings"] not in [x["settings"] for x in scores[:n]]
+    ]
+
+
+def test_evaluations_with_other_settings_stay_in_the_results_and_are_named(folder, command_line) -> None:
+    before = numbers(folder)
+    _, said = command_line("evaluate", folder, "--set", "evaluation.precision=bf16")
+    assert "with earlier evaluations: 32-true" in said
+    _, said = command_line("evaluate", folder, "--set", "evaluation.convention=gustafsson2020")
+    assert "with earlier evaluations: bf16-mixed, pooled; pooled" in said
+    found = [(each["precision"], each["convention"]) for each in evaluations(folder)]
+    assert found == [("32-true", "gustafsson2020"), ("bf16-mixed", "pooled"), ("32-true", "pooled")]
+    command_line("evaluate", folder)
+    assert numbers(folder) == before
+    assert [each["precision"] for each in evaluations(folder)] == ["32-true", "32-true", "bf16-mixed"]
+
+
+def test_an_evaluation_of_fewer_networks_is_named_by_their_number(folder, command_line) -> None:
     command_line("evaluate", folder, "--set", "evaluation.precision=bf16")
-    command_line("evaluate", folder, "--set", "evaluation.convention=gustafsson2020")
-    names = ["bf16-mixed, gustafsson2020", "default", "bf16-mixed"]
-    assert all_results(folder)[1] == names
-    (folder / "report.html").unlink()
-    assert command_line("report", folder)[0] == 0
-    page = (folder / "report.html").read_text()
-    assert all(f"Ensembling · {name}" in page for name in names)
-    assert "The runs follow different conventions" in page
-    command_line("report", folder / "results.json", "--out", tmp_path / "one.html")
-    assert "Ensembling · " not in (tmp_path / "one.html").read_text()
-    files = [folder / "evaluations" / f"{name}.json" for name in ("default", "precision=bf16-mixed")]
-    command_line("report", *files, "--out", tmp_path / "two.html")
-    assert "Ensembling · precision=bf16-mixed" in (tmp_path / "two.html").read_text()
+    settings = ("--set", "evaluation.precision=32-true", "--set", "ensemble.num_members=4")
+    assert "with earlier evaluations: bf16-mixed, 5 networks" in command_line("evaluate", folder, *settings)[1]
 
 
-def test_the_page_says_in_what_else_evaluations_differ(folder, command_line) -> None:
+def test_settings_of_an_evaluation_do_not_enter_the_recipe(folder, command_line) -> None:
+    before = read_recipe(folder)
     command_line("evaluate", folder, "--set", "evaluation.precision=bf16")
-    command_line("evaluate", folder, "--set", "evaluation.precision=32-true", "--set", "ensemble.num_members=4")
-    assert all_results(folder)[1] == ["default", "bf16-mixed, ensemble.num_members=5"]
-
-
-def test_a_damaged_evaluation_is_left_out_of_the_page(folder, command_line) -> None:
-    command_line("evaluate", folder, "--set", "evaluation.precision=bf16")
-    (folder / "evaluations" / "default.json").write_text("{")
-    assert command_line("report", folder)[0] == 0
-    assert "Ensembling · " not in (folder / "report.html").read_text()
+    assert read_recipe(folder) == before
 
 
 def test_a_store_is_of_the_settings_that_were_asked_for_last(folder, cache, command_line, work, tmp_path) -> None:
@@ -474,18 +479,3 @@ def test_a_toy_recipe_is_trained_then_evaluated(command_line, tmp_path: Path) ->
         in command_line("evaluate", tmp_path / "run", "--set", "ensemble.num_members=24")[1]
     )
     assert "has no images to evaluate on" in command_line("evaluate", tmp_path / "run", "--on", "a=street")[1]
-
-
-def test_an_evaluation_is_named_by_the_settings_that_decide_its_values(folder) -> None:
-    results = load_results(folder)
-
-    def kind(**options: Any) -> str:
-        changed = {**results.recipe, "evaluation": {**results.recipe["evaluation"], **options}}
-        return settings_name(results.model_copy(update={"recipe": changed}))
-
-    assert kind(batch_size=7, pictures=0, store=True, overlap=0.5, uncertainty="entropy") == "default"
-    assert kind(window=[32, 64], precision="bf16-mixed") == "precision=bf16-mixed,window=32x64"
-    assert kind(window=[32, 64], overlap=0.5) == "window=32x64,overlap=0.5"
-    assert kind(compile=True, cuda_graphs=True) == "compile=True"
-    results.device = "NVIDIA H100"
-    assert kind(compile=True, cuda_graphs=True) == "compile=True,cuda_graphs=True"

@@ -177,7 +177,9 @@ def test_kl_has_every_convention_direction_region_and_size_with_its_floor(proble
     path = reference_of(small(problem), tmp_path / "reference.npz")
     results = carry_out(small(problem, f"reference.path={path}", 'methods=["map", "ensemble"]'), tmp_path / "run")
     floors = results["reference"]["floor"]
-    assert all(kl > 0 for by_direction in floors.values() for regions in by_direction.values() for kl in regions.values())
+    assert all(
+        kl > 0 for by_direction in floors.values() for regions in by_direction.values() for kl in regions.values()
+    )
     for region in ("grid", "train"):
         cells, draws = (results[part]["ensemble"][region] for part in ("summary", "draws"))
         assert list(cells) == ["1", "2", "4"]

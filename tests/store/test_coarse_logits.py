@@ -34,7 +34,7 @@ def fine(coarse, size, align_corners):
 
 
 def scored(path, **settings):
-    return prepare(open_store(path), ScoreSettings(**settings)).run()
+    return prepare(open_store(path), ScoreSettings(**settings)).run().score
 
 
 @pytest.mark.parametrize("align_corners", [True, False])
