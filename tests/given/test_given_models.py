@@ -40,9 +40,10 @@ def domains(folders: Folders) -> list[str]:
 def numbers(results: Results, method: str = "given") -> dict[tuple[str, int, str], float]:
     """Every metric of every M on every domain."""
     return {
-        (domain, size, metric): stat.mean
-        for domain, summary in results.summary[method].items()
-        for size, metrics in summary.items()
+        (score.domain, size, metric): stat.mean
+        for score in results.scores
+        if score.method == method
+        for size, metrics in score.summary.items()
         for metric, stat in metrics.items()
         if isinstance(stat.mean, int | float)
     }
@@ -119,7 +120,7 @@ def test_scores_of_stored_predictions_are_the_same(
         target = torch.stack([data[index][1] for index in range(len(data))])
         path = tmp_path / f"{name}.zarr"
         write_store(path, kind="categorical", logits=torch.stack(logits).movedim(2, -1), target=target)
-        scored = prepare(open_store(path), ScoreSettings()).run()
+        scored = prepare(open_store(path), ScoreSettings()).run().score
         ours = by_module.score("given", name).summary
         assert scored.summary.keys() == ours.keys()
         for size, metrics in scored.summary.items():

@@ -61,8 +61,8 @@ def test_it_runs(make, name: str, options: dict[str, int], members: int, groups:
     results = train_and_evaluate(
         Run(apply_settings(make(tmp_path), settings), RunFolder(tmp_path / "run"), machine, Silent())
     )
-    facts = results.methods[name]
-    assert (results.failed, facts.num_networks, facts.num_members, facts.num_groups) == ({}, 2, members, groups)
-    for draws in results.draws[name].values():
-        assert {draw.M for draw in draws} == {1, 2}
-        assert None not in [draw.metrics["nll"] for draw in draws]
+    assert results.failed == {}
+    for score in results.scores:
+        assert (score.pool.num_networks, score.pool.num_members, score.pool.num_groups) == (2, members, groups)
+        assert {draw.M for draw in score.draws} == {1, 2}
+        assert None not in [draw.metrics["nll"] for draw in score.draws]

@@ -639,7 +639,7 @@ def stored(cache: Path, tmp_path_factory) -> tuple[Path, dict[str, Any]]:
 def test_stored_predictions_score_as_the_run_did(stored, method: str, plan: Any, domain: str) -> None:
     path, results = stored
     store = open_store(path / "predictions" / method / f"{domain}.zarr")
-    scored = prepare(store, ScoreSettings(sizes=(1, 2), max_draws=3, plan=plan)).run().model_dump(mode="json")
+    scored = prepare(store, ScoreSettings(sizes=(1, 2), max_draws=3, plan=plan)).run().score.model_dump(mode="json")
     assert len(scored["draws"]) == len(results["draws"][method][domain])
     for ours, theirs in zip(results["draws"][method][domain], scored["draws"], strict=True):
         run, store_says = ours["metrics"], theirs["metrics"]

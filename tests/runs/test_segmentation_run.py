@@ -105,7 +105,7 @@ def test_logits_are_stored_on_the_networks_own_grid_and_score_the_same(stored, t
     arrays = whole_arrays(coarse)
     write_store(tmp_path / "fine.zarr", kind="categorical", group=open_store(coarse).group, **arrays)
     settings = ScoreSettings(sizes=(1, 2), max_draws=3, plan="random" if method == "ensemble" else "prefix")
-    first, second = (prepare(open_store(each), settings).run() for each in (coarse, tmp_path / "fine.zarr"))
+    first, second = (prepare(open_store(each), settings).run().score for each in (coarse, tmp_path / "fine.zarr"))
     assert first.draws == second.draws
     for ours, theirs in zip(results["draws"][method]["clean"], first.draws, strict=True):
         for name in ("brier", "nll", "ece", "miou", "accuracy"):
