@@ -21,7 +21,6 @@ from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sgld import SGLD
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.networks.stages import DropoutPasses, Parts
-from epibench.results import Cost, ImageCost
 from epibench.training.state import Weights
 
 SIZE = (32, 64)
@@ -172,18 +171,3 @@ def test_draws_from_several_networks_take_as_many_as_they_have_in_the_mean() -> 
     (found,) = training_cost(MemberTable(members, "random", None), draws, 1.0, 30).values()
     assert found.networks == pytest.approx(10 / 6)
     assert found.steps == pytest.approx(50)
-
-
-def test_what_an_earlier_version_wrote_keeps_its_form() -> None:
-    written = {
-        "parameters": 5,
-        "train_seconds": 1.0,
-        "predict_seconds": None,
-        "flops": 7,
-        "image_size": [2, 3],
-        "per_image": {"1": {"seconds": 0.5, "peak_bytes": 9}},
-        "evaluation": {},
-    }
-    cost = Cost.model_validate(written)
-    assert cost.per_image[1] == ImageCost(seconds=0.5, peak_bytes=9)
-    assert cost.model_dump(mode="json") == written

@@ -395,4 +395,4 @@ def test_pictures_are_the_same_after_an_interruption(small_portions) -> None:
     rest, gallery = with_gallery()
     rest.load_state(*states[0])
     rest.run()
-    assert gallery.pictures("ensemble") == expected.pictures("ensemble")
+    assert gallery.pictures() == expected.pictures()

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import epibench
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.report.pictures.dense import error_of, read_grid
+from epibench.results import ShownPicture
 from epibench.store import StoreWriter, open_store, write_store
 
 IMAGES, SIZE, MEMBERS = 9, (12, 20), 3
@@ -33,12 +35,13 @@ def values(signed=False):
 
 
 def scored(path, **settings):
-    return prepare(open_store(path), ScoreSettings(**settings)).run().score
+    return prepare(open_store(path), ScoreSettings(**settings)).run()
 
 
 def page_of(folder, *stores, **options):
     epibench.score(*stores, report=folder / "page", device="cpu", **options)
-    return (folder / "page" / "score.html").read_text(encoding="utf-8").replace("\u00a0", " ")
+    page = (folder / "page" / "score.html").read_text(encoding="utf-8").replace("\u00a0", " ")
+    return re.sub(r"<style>.*?</style>|<dl class=\"settings\">.*?</dl>", "", page, flags=re.DOTALL)
 
 
 def decoded(text):
@@ -49,19 +52,19 @@ def decoded(text):
 def test_values_errors_and_std_are_those_of_the_draw(tmp_path, signed):
     arrays = values(signed)
     write_store(tmp_path / "a.zarr", kind="gaussian", image=photos(), **arrays)
-    pictures = scored(tmp_path / "a.zarr").pictures
-    assert [picture.image for picture in pictures] == [1, 3, 5, 7]
+    found = scored(tmp_path / "a.zarr")
+    pictures = zip(found.images, found.score.pictures, strict=True)
+    assert [picture.image for picture in found.images] == [1, 3, 5, 7]
     mean = arrays["mean"].mean(0)
     std = np.sqrt(arrays["variance"].mean(0) + arrays["mean"].var(0))
-    for picture in pictures:
-        (drawn,) = picture.methods.values()
+    for picture, drawn in pictures:
         target = np.where(arrays["valid"], arrays["target"], np.nan)[picture.image]
         step = (np.nanmax(arrays["target"]) - np.nanmin(arrays["target"])) / 900
         assert drawn.M == MEMBERS
         assert np.abs(read_grid(drawn.mean) - mean[picture.image]).max() < step
         assert np.abs(read_grid(drawn.std) - std[picture.image]).max() < step
         np.testing.assert_array_equal(np.isnan(read_grid(picture.target, zero_is_none=True)), np.isnan(target))
-        error = error_of(picture, next(iter(picture.methods)))
+        error = error_of(ShownPicture(**dict(picture), methods={"a": drawn}), "a")
         assert np.nanmax(np.abs(error - np.abs(mean[picture.image] - target))) < 2 * step
 
 
@@ -96,19 +99,19 @@ def test_a_loop_writes_photos_that_are_padded_as_targets_are(tmp_path):
     stored = store.arrays["image"].read((slice(None),) * 4)
     np.testing.assert_array_equal(stored[2:], images[2:])
     assert not stored[1, 7:].any()
-    assert scored(tmp_path / "loop.zarr").pictures[0].image == 1
+    assert scored(tmp_path / "loop.zarr").images[0].image == 1
 
 
 def test_without_photos_there_are_no_pictures(tmp_path):
     write_store(tmp_path / "a.zarr", kind="gaussian", **values())
-    assert scored(tmp_path / "a.zarr").pictures == []
+    assert scored(tmp_path / "a.zarr").images == []
 
 
 def test_wide_photos_are_thinned(tmp_path):
     target = np.ones((1, 2, 1100))
     arrays = {"mean": target[None], "variance": target[None], "target": target}
     write_store(tmp_path / "a.zarr", kind="gaussian", image=np.zeros((1, 2, 1100, 3), np.uint8), **arrays)
-    (picture,) = scored(tmp_path / "a.zarr").pictures
+    (picture,) = scored(tmp_path / "a.zarr").images
     assert (picture.height, picture.width) == (1, 367)
 
 

@@ -17,6 +17,7 @@ from small_dense_recipe import small_dense
 from small_segmentation_recipe import small_segmentation
 from test_damage import stop_in_evaluation
 
+from by_name import by_name
 from label_files import random_values, save, save_image
 
 SAME = ("summary", "draws", "curves", "pictures", "methods", "overlap", "training", "domains", "failed")

@@ -62,7 +62,7 @@ def read_recipe(path: Path) -> Recipe:
         raise InputError(f"{path}: not a readable recipe ({error})") from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: a recipe is a JSON object, as the recipe.json of a run")
-    if {"recipe", "summary"} <= content.keys():
+    if {"recipe", "scores"} <= content.keys():
         raise InputError(
             f"{path}: is a file of results, not a recipe; give the folder of the run, or its {RECIPE_NAME}"
         )
