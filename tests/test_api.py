@@ -290,7 +290,7 @@ def test_numbers_of_numpy_paths_and_any_sequence_are_fine(ran, tmp_path):
     settings = {"methods": ("ensemble",), "ensemble.num_members": np.int64(2), "members": np.array([1]), "draws": 2}
     settings["ensemble.num_epochs"] = np.int32(2)
     for out in (tmp_path / "run", str(tmp_path / "run")):
-        assert epibench.run(QUICK, out, settings, device="cpu", jobs=np.int64(1)).summary == ran[1].summary
+        assert epibench.run(QUICK, out, settings, device="cpu", jobs=np.int64(1)).scores == ran[1].scores
         for only in ((), None, "ensemble", ("ensemble",), np.array(["ensemble"])):
             assert epibench.train(out, only=only, device="cpu") == Path(out)
 
@@ -302,7 +302,8 @@ def test_evaluate_takes_numbers_of_numpy_paths_and_any_sequence(tmp_path):
     numpy |= {"members": np.array([1]), "views": ("flip",), "classes": np.array(["a", "b"])}
     options = {"rate": 1, "mc_dropout": np.int64(0), "device": torch.device("cpu"), "progress": Listening()}
     for out in (tmp_path / "a", str(tmp_path / "b")):
-        assert epibench.evaluate((two_classes,), IMAGES, out=out, **numpy, **options).summary == expected.summary
+        found = epibench.evaluate((two_classes,), IMAGES, out=out, **numpy, **options)
+        assert found.computed()["scores"] == expected.computed()["scores"]
 
 
 def test_a_file_of_results_is_no_recipe(ran):

@@ -46,7 +46,7 @@ def scored(path, **settings):
 def page_of(folder, *stores, **options):
     epibench.score(*stores, report=folder / "page", device="cpu", **options)
     page = (folder / "page" / "score.html").read_text(encoding="utf-8").replace("\u00a0", " ")
-    return re.sub(r"<style>.*?</style>|<dl class=\"settings\">.*?</dl>", "", page, flags=re.DOTALL)
+    return re.sub(r"<style>.*?</style>|<dt>stored.*?</dd>|class=\".*?\"", "", page, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("name", ["uncertainty", "confidence"])

@@ -41,7 +41,7 @@ def scored(path, **settings):
 def page_of(folder, *stores, **options):
     epibench.score(*stores, report=folder / "page", device="cpu", **options)
     page = (folder / "page" / "score.html").read_text(encoding="utf-8").replace("\u00a0", " ")
-    return re.sub(r"<style>.*?</style>|<dl class=\"settings\">.*?</dl>", "", page, flags=re.DOTALL)
+    return re.sub(r"<style>.*?</style>|<dt>stored.*?</dd>|class=\".*?\"", "", page, flags=re.DOTALL)
 
 
 def decoded(text):
@@ -76,8 +76,8 @@ def test_classes_are_those_of_the_averaged_probabilities(tmp_path, name):
     target[:, 0] = 255
     outputs = {name: probs if name == "probs" else np.log(probs)}
     write_store(tmp_path / "a.zarr", kind="categorical", target=target, image=photos(), **outputs)
-    for picture in scored(tmp_path / "a.zarr").pictures:
-        (drawn,) = picture.methods.values()
+    found = scored(tmp_path / "a.zarr")
+    for picture, drawn in zip(found.images, found.score.pictures, strict=True):
         averaged = probs.mean(0)[picture.image]
         np.testing.assert_array_equal(decoded(drawn.predicted), averaged.argmax(-1))
         np.testing.assert_array_equal(decoded(picture.target), target[picture.image])
