@@ -8,7 +8,6 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from epibench.errors import InputError, some_of
@@ -22,33 +21,22 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a .safetensors file, or of a file of torch.save, also within a wrapper as `state_dict`."""
     if not path.is_file():
         raise InputError(f"{path}: no such file of weights")
-    content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    safe = path.suffix == ".safetensors"
+    try:
+        content = safetensors.torch.load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file can raise anything
+        if needed := re.search(r"GLOBAL ([\w.]+)", str(error)):
+            raise InputError(
+                f"{path}: needs {needed[1]} to be read, and nothing in a file is executed; "
+                "save the weights alone: torch.save(network.state_dict(), …)"
+            ) from None
+        kind, (reason, *_) = "safetensors file" if safe else "file of torch.save", [*str(error).splitlines(), ""]
+        raise InputError(f"{path}: not a readable {kind} ({type(error).__name__}: {reason.strip()})") from None
     while isinstance(content, Mapping) and any(isinstance(content.get(name), Mapping) for name in WRAPPERS):
         content = next(content[name] for name in WRAPPERS if isinstance(content.get(name), Mapping))
     if not isinstance(content, Mapping):
         raise InputError(f"{path}: holds a {type(content).__name__}, not tensors by name; save a state_dict")
     return {str(name): tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}
-
-
-def _read_safetensors(path: Path) -> object:
-    try:
-        return safetensors.torch.load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: not a readable safetensors file ({error})") from None
-
-
-def _read_torch(path: Path) -> object:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file can raise anything
-        needed = re.search(r"GLOBAL ([\w.]+)", str(error))
-        if needed:
-            raise InputError(
-                f"{path}: needs {needed[1]} to be read, and nothing in a file is executed; "
-                "save the weights alone: torch.save(network.state_dict(), …)"
-            ) from None
-        reason = (str(error).splitlines() or [""])[0].strip()
-        raise InputError(f"{path}: not a readable file of torch.save ({type(error).__name__}: {reason})") from None
 
 
 def check_fit(
