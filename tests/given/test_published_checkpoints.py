@@ -12,14 +12,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from author_networks import SHAPES, Weights, counted, depth_network, random_weights, segmentation_network
+from author_networks import (
+    KEYS,
+    SHAPES,
+    Masks,
+    Weights,
+    counted,
+    depth_network,
+    identity,
+    random_weights,
+    segmentation_network,
+)
 from PIL import Image
 from torch import Tensor, nn
 
 from epibench import evaluate
 from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS
 from epibench.errors import InputError
-from epibench.networks.dropout import SeededDropout, dropout_mask
+from epibench.networks.dropout import SeededDropout
 from epibench.published.checkpoints import load_checkpoint, read_checkpoint
 from epibench.recipes import RECIPES, apply_settings
 from epibench.recipes.dense import DenseRecipe, EvaluationOptions
@@ -29,10 +39,8 @@ from epibench.street import StreetDataset
 from epibench.street.export import export
 from epibench.training.network import upsampled
 
-KEYS, RATE = torch.tensor([11, -5]), 0.5
 RECIPE = {"depth": "kitti-depth", "segmentation": "cityscapes-segmentation"}
 SIZE = (32, 64)
-Drop = Callable[[Tensor], Tensor]
 Command = Callable[..., str]
 
 
@@ -57,24 +65,6 @@ def networks(checkpoints: Path) -> dict[str, nn.Module]:
     return {task: published_model(checkpoints / f"{task}_0.pth", None).open().eval() for task in SHAPES}
 
 
-def masks(stem_place: int | None = None) -> Drop:
-    """What dropout multiplies with, place by place.
-
-    stem_place: where the stems' order matters: ours is (image, depth) where the authors' is (depth, image).
-    """
-    places = iter(range(9))
-
-    def drop(values: Tensor) -> Tensor:
-        place = next(places)
-        mask = dropout_mask(KEYS, place, tuple(values.shape[1:]), RATE)
-        if place == stem_place:
-            *before, image, depth = mask.split(32, 1)
-            mask = torch.cat((*before, depth, image), 1)
-        return values * mask
-
-    return drop
-
-
 def make_inputs(height: int, width: int) -> dict[str, Tensor]:
     """Without pixels whose grey lies in the middle between two whole numbers, where either is right."""
     generator = torch.Generator().manual_seed(height)
@@ -96,7 +86,7 @@ def assert_equal(found: Tensor, expected: Tensor) -> None:
 def test_depth_checkpoint_is_the_network_of_the_authors(
     authors: dict[str, Weights], networks: dict[str, nn.Module], size: tuple[int, int], dropped: bool
 ) -> None:
-    inputs, drop = make_inputs(*size), masks(stem_place=6) if dropped else lambda values: values
+    inputs, drop = make_inputs(*size), Masks(stem_place=6) if dropped else identity
     with torch.inference_mode():
         expected = depth_network(authors["depth"], inputs["image"], inputs["sparse_depth"], drop)
         with SeededDropout(KEYS, by_mode=not dropped) as mode:
@@ -111,7 +101,7 @@ def test_depth_checkpoint_is_the_network_of_the_authors(
 def test_segmentation_checkpoint_is_the_network_of_the_authors(
     authors: dict[str, Weights], networks: dict[str, nn.Module], size: tuple[int, int], dropped: bool
 ) -> None:
-    inputs, drop = make_inputs(*size), masks() if dropped else lambda values: values
+    inputs, drop = make_inputs(*size), Masks() if dropped else identity
     with torch.inference_mode():
         expected = segmentation_network(authors["segmentation"], inputs["image"], drop)
         with SeededDropout(KEYS, by_mode=not dropped) as mode:
@@ -238,7 +228,7 @@ def test_segmentation_networks_are_scored_as_the_authors_networks(checkpoints: P
     inputs = torch.from_numpy(image.copy()).movedim(-1, 0)[None]
     networks = [torch.load(path) for path in sorted(checkpoints.glob("segmentation_*.pth"))]
     with torch.inference_mode():
-        logits = [segmentation_network(each, inputs, lambda values: values)[0] for each in networks]
+        logits = [segmentation_network(each, inputs)[0] for each in networks]
     classes = torch.tensor([dict(CITYSCAPES_LABEL_IDS.values)[int(label)] for label in labels.flat])
     probs = torch.stack(logits).softmax(1).mean(0).flatten(1).T[classes != 255]
     expected = (probs - nn.functional.one_hot(classes[classes != 255], 19)).square().sum(1).double().mean()
@@ -258,7 +248,7 @@ def test_one_depth_network_is_scored_as_the_authors_network(
         sparse, target = (torch.from_numpy(depth.astype(np.float32) / 256) for depth in depths)
         inputs = torch.from_numpy(image.copy()).movedim(-1, 0)[None]
         with torch.inference_mode():
-            mean = depth_network(authors["depth"], inputs, sparse[None, None], lambda values: values)[0, 0]
+            mean = depth_network(authors["depth"], inputs, sparse[None, None])[0, 0]
         errors.append((mean - target)[target > 0].abs())
     found = results.summary["given"]["val"][1]["mae"].mean
     assert found == pytest.approx(float(torch.cat(errors).double().mean()), rel=1e-5)
