@@ -138,7 +138,7 @@ def conv(weights: Weights, values: Tensor, name: str, stride: int = 1, dilation:
 
 
 def batch_norm(weights: Weights, values: Tensor, name: str, absolute: bool, training: bool) -> Tensor:
-    """By the stored statistics, in training by those of the batch; absolute: |γ| + 1e-5, as in in-place ABN."""
+    """By stored statistics, in training by statistics of the batch; absolute: |γ| + 1e-5, as in in-place ABN."""
     scale, mean, variance = (weights[f"{name}.{each}"] for each in ("weight", "running_mean", "running_var"))
     if training:
         mean, variance = values.mean((0, 2, 3)), values.var((0, 2, 3), correction=0)

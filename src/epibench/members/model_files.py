@@ -114,7 +114,10 @@ def file_digest(path: Path) -> str:
 
 
 class OnnxModel(nn.Module):
-    """An ONNX file that onnxruntime carries out; images go through one at a time where the file has a fixed batch."""
+    """An ONNX file run by onnxruntime.
+
+    Images are passed one by one if the file has a fixed batch of one.
+    """
 
     def __init__(self, path: Path):
         super().__init__()
