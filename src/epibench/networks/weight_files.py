@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -39,7 +41,9 @@ def _read_safetensors(path: Path) -> object:
 
 def _read_torch(path: Path) -> object:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about protocols of pickle
+            content = None if _is_compressed(path) else torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can raise anything
         needed = re.search(r"GLOBAL ([\w.]+)", str(error))
         if needed:
@@ -47,8 +51,22 @@ def _read_torch(path: Path) -> object:
                 f"{path}: needs {needed[1]} to be read, and nothing in a file is executed; "
                 "save the weights alone: torch.save(network.state_dict(), …)"
             ) from None
-        reason = (str(error).splitlines() or [""])[0].strip()
-        raise InputError(f"{path}: not a readable file of torch.save ({type(error).__name__}: {reason})") from None
+        # PyTorch's own message may advise to execute code.
+        raise InputError(
+            f"{path}: not a readable file of torch.save ({type(error).__name__}). Fix: download the file again, or "
+            "save the weights with torch.save(network.state_dict(), FILE)."
+        ) from None
+    if content is None:
+        raise InputError(f"{path}: a compressed archive, which torch.save never writes. Fix: unpack it.")
+    return content
+
+
+def _is_compressed(path: Path) -> bool:
+    """Whether a zip archive holds compressed files, which may need any amount of memory."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist())
 
 
 def check_fit(
@@ -69,5 +87,11 @@ def check_fit(
     if problems := [f"{problem}: {some_of(keys, KEYS_SHOWN)}" for problem, keys in kinds if keys]:
         raise InputError(f"{path}: not the weights of {kind}; {'; '.join((*hints, *problems))}")
     for name in expected:
-        if name in weights and not name.endswith(COUNTER) and not bool(torch.isfinite(weights[name]).all()):
+        tensor = weights.get(name)
+        if tensor is None or name.endswith(COUNTER):
+            continue
+        if tensor.layout != torch.strided or tensor.is_meta or not tensor.is_floating_point():
+            kind = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}".replace("torch.", "")
+            raise InputError(f"{path}: {name} is no dense tensor of floating-point numbers ({kind})")
+        if not bool(torch.isfinite(tensor.float()).all()):
             raise InputError(f"{path}: {name} holds NaN or infinite values; the file is damaged")
