@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -170,6 +172,11 @@ def changed(**tensors: Tensor | None) -> dict[str, Tensor]:
         (changed(conv7__weight=torch.ones(3)), "unexpected: conv7.weight"),
         (changed(conv1_img__0__weight=torch.ones(32, 3, 3, 3)), "conv1_img.0.weight (32, 3, 3, 3) instead of (32, 1,"),
         (changed(convtf_var__0__bias=torch.tensor([float("nan")])), "convtf_var.0.bias holds NaN or infinite values"),
+        (changed(convtf_var__0__bias=torch.tensor([1e300], dtype=torch.float64)), "bias holds NaN or infinite"),
+        (changed(convtf_var__0__bias=torch.ones(1, dtype=torch.int64)), "bias is no dense tensor of floating-point"),
+        (changed(convtf_var__0__bias=torch.ones(1, dtype=torch.complex64)), "(complex64, strided, on cpu)"),
+        (changed(convtf_var__0__bias=torch.ones(1).to_sparse()), "(float32, sparse_coo, on cpu)"),
+        (changed(convtf_var__0__bias=torch.ones(1, device="meta")), "(float32, strided, on meta)"),
     ],
 )
 def test_other_files_are_refused_in_one_line(content: object, words: str, tmp_path: Path) -> None:
@@ -179,6 +186,24 @@ def test_other_files_are_refused_in_one_line(content: object, words: str, tmp_pa
     assert str(refused.value).startswith(f"{path}: ")
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"no weights\n", pickle.dumps(Code()), b"PK\x03\x04"])
+def test_a_file_that_cannot_be_read_is_refused_without_advice_to_execute_it(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pth"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"not a readable file of torch.save \(\w+\)\. Fix: download") as refused:
+        read_checkpoint(path)
+    assert "weights_only" not in str(refused.value)
+
+
+def test_a_compressed_archive_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pth"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02" + b"}0" * 10**6)
+        archive.writestr("archive/version", "3")
+    with pytest.raises(InputError, match=r"checkpoint.pth: a compressed archive, which torch.save never writes"):
+        read_checkpoint(path)
 
 
 # Evaluation

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,15 +25,27 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise InputError(f"{path}: no such file of weights")
     safe = path.suffix == ".safetensors"
     try:
-        content = safetensors.torch.load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
+        if not safe and zipfile.is_zipfile(path):  # packed files may need any amount of memory
+            with zipfile.ZipFile(path) as archive:
+                if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
+                    raise InputError(f"{path}: a compressed archive, which torch.save never writes. Fix: unpack it.")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about protocols of pickle, and kinds of tensors that are refused
+            content = safetensors.torch.load_file(path) if safe else torch.load(path, "cpu", weights_only=True)
+    except InputError:
+        raise
     except Exception as error:  # a damaged file can raise anything
         if needed := re.search(r"GLOBAL ([\w.]+)", str(error)):
             raise InputError(
                 f"{path}: needs {needed[1]} to be read, and nothing in a file is executed; "
                 "save the weights alone: torch.save(network.state_dict(), …)"
             ) from None
-        kind, (reason, *_) = "safetensors file" if safe else "file of torch.save", [*str(error).splitlines(), ""]
-        raise InputError(f"{path}: not a readable {kind} ({type(error).__name__}: {reason.strip()})") from None
+        kind = "safetensors file" if safe else "file of torch.save"
+        # PyTorch's own message may advise to execute code.
+        raise InputError(
+            f"{path}: not a readable {kind} ({type(error).__name__}). Fix: download the file again, or save the "
+            "weights with torch.save(network.state_dict(), FILE)."
+        ) from None
     while isinstance(content, Mapping) and any(isinstance(content.get(name), Mapping) for name in WRAPPERS):
         content = next(content[name] for name in WRAPPERS if isinstance(content.get(name), Mapping))
     if not isinstance(content, Mapping):
@@ -57,5 +71,11 @@ def check_fit(
     if problems := [f"{problem}: {some_of(keys, KEYS_SHOWN)}" for problem, keys in kinds if keys]:
         raise InputError(f"{path}: not the weights of {kind}; {'; '.join((*hints, *problems))}")
     for name in expected:
-        if name in weights and not name.endswith(COUNTER) and not bool(torch.isfinite(weights[name]).all()):
+        tensor = weights.get(name)
+        if tensor is None or name.endswith(COUNTER):
+            continue
+        if tensor.layout != torch.strided or tensor.is_meta or not tensor.is_floating_point():
+            kind = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}".replace("torch.", "")
+            raise InputError(f"{path}: {name} is no dense tensor of floating-point numbers ({kind})")
+        if not bool(torch.isfinite(tensor.float()).all()):
             raise InputError(f"{path}: {name} holds NaN or infinite values; the file is damaged")
