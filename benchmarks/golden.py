@@ -1,7 +1,7 @@
-"""Is everything that users see still the same as in another commit? Small experiments on both sides, compared.
+"""Compare what users see with another commit: small experiments on both sides.
 
     python benchmarks/golden.py compare main                   # both sides on this machine, minutes on one core
-    python benchmarks/golden.py compare main --only texts methods --keep DIR
+    python benchmarks/golden.py compare main --only texts methods --keep DIR    # with pictures of pages
     python benchmarks/golden.py collect --out DIR              # one side alone; then: show DIR OTHER
 
 `collect` writes DIR/PART.jsonl, a `{"key": […], "value": …}` in each line, and pages as DIR/PART/*.png to look at. Bits
@@ -20,6 +20,7 @@ import importlib
 import inspect
 import io
 import json
+import multiprocessing
 import os
 import re
 import resource
@@ -109,15 +110,16 @@ class Golden:
         self.keep(name, folder / "results.json", folder)
         return folder
 
-    def keep(self, name: str, results: Path, folder: Path | None = None) -> None:
-        """Keep what is in a results file, what is exported of it, and in a run's folder weights and the page."""
+    def keep(self, name: str, results: Path, folder: Path | None = None, settings: str | None = None) -> None:
+        """Keep results, of some settings alone, what is exported of them, and weights and page of a folder."""
         content = json.loads(results.read_text(encoding="utf-8"))
         if content["version"] == 1:
             read = of_version_1_scored(content) if "files" in content else of_version_1(content, self.drawn)
         else:
             read = of_version_2(content, results.parent)
         for (kind, *key), value in read:
-            self.add(kind, name, *key, value=value)
+            if settings is None or (len(key) > 3 and key[2] == settings):
+                self.add(kind, name, *key, value=value)
         for kind in ("csv", "latex"):
             self.command("export", results, f"--{kind}", f"{name}-{kind}")
             for path in sorted(Path(f"{name}-{kind}").iterdir()):
@@ -153,10 +155,10 @@ class Golden:
 
 
 def wrap(place: str, see: Callable[..., None]) -> None:
-    """Let `see` have results and arguments of a function, wherever it was imported to; a missing one is not watched."""
+    """Let `see` have results and arguments of a function, before others import it; a missing one is passed over."""
     module, _, path = place.partition(":")
+    *owners, name = path.split(".")
     try:
-        *owners, name = path.split(".")
         owner: Any = importlib.import_module(f"epibench.{module}")
         for each in owners:
             owner = owner[each] if isinstance(owner, dict) else getattr(owner, each)
@@ -170,10 +172,7 @@ def wrap(place: str, see: Callable[..., None]) -> None:
         see(result, *given, **named)
         return result
 
-    object.__setattr__(owner, name, wrapper) if not isinstance(owner, type) else setattr(owner, name, wrapper)
-    for loaded in [each for known, each in sys.modules.items() if known.startswith("epibench")]:
-        for alias in [known for known, value in vars(loaded).items() if value is function]:
-            setattr(loaded, alias, wrapper)
+    (setattr if isinstance(owner, type) else object.__setattr__)(owner, name, wrapper)
 
 
 def smaller(value: Any, most: Mapping[str, int], name: str = "") -> Any:
@@ -200,7 +199,7 @@ def weights_hash(path: Path) -> str:
 
 
 def decoded(picture: Any, folder: Path) -> Any:
-    """A hash of pixels, of base64 or of a file in the folder, with scale and offset; or of numbers that are drawn."""
+    """A hash of pixels, with scale and offset, or of numbers. The picture is base64, or a file in the folder."""
     from PIL import Image
 
     if isinstance(picture, dict) and "png" in picture:
@@ -352,8 +351,9 @@ def part_stored(golden: Golden, name: str) -> None:
     stores, scored = sorted((folder / "predictions").glob("*/*.zarr")), Path(f"{name}-scored")
     golden.done("score", *stores, "--members", "1,2", "--json", "scored.json", "--report", scored)
     golden.keep(f"{name}-scored", Path("scored.json"), scored)
-    golden.done("evaluate", folder, "--set", "evaluation.convention=gustafsson2020", "--device", "cpu")
-    golden.keep(f"{name}-published", folder / "results.json")
+    published = "convention=gustafsson2020"
+    golden.done("evaluate", folder, "--set", f"evaluation.{published}", "--device", "cpu")
+    golden.keep(f"{name}-published", folder / "results.json", settings=published)
 
 
 def part_evaluate(golden: Golden) -> None:
@@ -383,7 +383,7 @@ PARTS: dict[str, Callable[[Golden], Any]] = {
 }
 
 
-def collect_part(name: str, out: Path) -> None:
+def collect_part(name: str, out: Path, pages: bool) -> None:
     """Run a part in this process, in an empty folder, and write its values."""
     golden, begun = Golden(), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="golden-") as folder, contextlib.chdir(folder):
@@ -399,7 +399,7 @@ def collect_part(name: str, out: Path) -> None:
         lines = [json.dumps({"key": key, "value": value}) + "\n" for key, value in golden.values.items()]
         (out / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
         print(f"{name}: {len(lines)} values in {measured['seconds']:.0f} s", flush=True)
-        take_pictures(golden.pages, out / name)
+        take_pictures(golden.pages if pages else {}, out / name)
 
 
 def take_pictures(pages: Mapping[str, Path], out: Path) -> None:
@@ -434,13 +434,16 @@ def take_pictures(pages: Mapping[str, Path], out: Path) -> None:
         image.crop((0, 0, width, min(height, box[3] + 20))).save(file)
 
 
-def collect(out: Path, only: Sequence[str], python: str = sys.executable, source: Path | None = None) -> None:
+def collect(out: Path, only: Sequence[str], pages: bool) -> None:
     """Every part in a process of its own, so that each has its own peak of memory."""
     out.mkdir(parents=True, exist_ok=True)
-    plain = {"OMP_NUM_THREADS": "1", "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb", "PYTHONHASHSEED": "0"}
-    environment = {**os.environ, **plain, **({} if source is None else {"PYTHONPATH": str(source)})}
+    os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
     for name in only or PARTS:
-        subprocess.run([python, __file__, "part", name, "--out", str(out.resolve())], check=True, env=environment)
+        process = multiprocessing.get_context("fork").Process(target=collect_part, args=(name, out.resolve(), pages))
+        process.start()
+        process.join()
+        if process.exitcode:
+            sys.exit(f"{name}: failed")
 
 
 def compare(commit: str, only: Sequence[str], fresh: bool, keep: Path | None) -> int:
@@ -455,8 +458,10 @@ def compare(commit: str, only: Sequence[str], fresh: bool, keep: Path | None) ->
                 python = str(venv / "bin" / "python")
                 install = [python, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt", "-e", "."]
                 subprocess.run(install, check=True, cwd=tree)
-            collect(out / "before", only, python, tree / "src")
-            collect(out / "after", only, source=root / "src")
+            for side, source, interpreter in (("before", tree, python), ("after", root, sys.executable)):
+                options = [*(["--only", *only] if only else []), *(["--pages"] if keep else [])]
+                command: list[Any] = [interpreter, __file__, "collect", "--out", out / side, *options]
+                subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(source / "src")})
         finally:
             subprocess.run(["git", "-C", root, "worktree", "remove", "--force", tree], check=True)
         return show(out / "before", out / "after", only)
@@ -506,24 +511,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     collecting = commands.add_parser("collect", help="write the values of the epibench that is importable")
+    collecting.add_argument("--out", type=Path, required=True)
+    collecting.add_argument("--pages", action="store_true", help="also take pictures of pages, with chromium")
     comparing = commands.add_parser("compare", help="collect of a commit and of the working tree, and compare")
-    showing = commands.add_parser("show", help="compare what was collected in two folders")
-    part = commands.add_parser("part", help="one part, in this process")
-    part.add_argument("name", choices=PARTS)
     comparing.add_argument("commit")
     comparing.add_argument("--fresh", action="store_true", help="in a new environment, of the commit's constraints.txt")
     comparing.add_argument("--keep", type=Path, help="the folder for values and pictures of both sides")
-    for name in ("before", "after"):
-        showing.add_argument(name, type=Path)
-    for each in (collecting, part):
-        each.add_argument("--out", type=Path, required=True)
+    showing = commands.add_parser("show", help="compare what was collected in two folders")
+    showing.add_argument("before", type=Path)
+    showing.add_argument("after", type=Path)
     for each in (collecting, comparing, showing):
         each.add_argument("--only", nargs="+", choices=PARTS, default=[], help="these parts alone")
     given = parser.parse_args()
-    if given.command == "part":
-        collect_part(given.name, given.out)
-    elif given.command == "collect":
-        collect(given.out, given.only)
+    if given.command == "collect":
+        collect(given.out, given.only, given.pages)
     elif given.command == "compare":
         sys.exit(bool(compare(given.commit, given.only, given.fresh, given.keep)))
     else:
