@@ -412,7 +412,7 @@ def take_pictures(pages: Mapping[str, Path], out: Path) -> None:
     looks["print"] = {"@media print": "@media all", screen: "@media not all"}
     shots = [("light", 1200), ("light", 390), ("dark", 1200), ("dark", 390), ("print", 800)]
     for name, page, (look, width) in [(*each, shot) for each in pages.items() for shot in shots if chromium]:
-        text, height = page.read_text(encoding="utf-8"), 12000
+        text, height = page.read_text(encoding="utf-8"), 16000
         for old, new in looks[look].items():
             text = text.replace(old, new)
         # A window has a least width, a frame has none.
