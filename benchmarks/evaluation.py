@@ -34,11 +34,10 @@ from epibench.members.on_images import NetworksOnImages
 from epibench.methods import Member, MemberTable
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import DepthCompletion
+from epibench.recipes.dense import SegmentationNetwork
 from epibench.runs.checkpoints import load_tensors, save_tensors
 
 PARTS = ("segmentation", "depth", "dropout")
-PUBLISHED: dict[str, Any] = {"normalisation": "gustafsson2020", "absolute_scale": True, "head_init": "default"}
-PUBLISHED |= {"ceil_mode": True, "leaky": True}
 RATE, PASSES, REPEATS = 0.5, 8, 10
 CLASSES = 19
 
@@ -89,8 +88,9 @@ class Bench:
         tiny = self.options.tiny
         depth: dict[str, Any] = {"width": 8, "blocks": (1, 1, 1, 1)} if tiny else {}
         small: dict[str, Any] = {"depth": 18, "width": 8, "head_width": 16} if tiny else {}
+        published: dict[str, Any] = {**SegmentationNetwork.published, **small}
         cases = {
-            "segmentation": ("categorical", lambda: DeepLabV3(CLASSES, **PUBLISHED, **small), (1024, 2048), 26),
+            "segmentation": ("categorical", lambda: DeepLabV3(CLASSES, **published), (1024, 2048), 26),
             "depth": ("gaussian", lambda: DepthCompletion(grey=True, image_max=255.0, **depth), (352, 1216), 33),
             "small": (
                 "categorical",

@@ -1,4 +1,4 @@
-"""What pruning by channels buys: parameters, operations, time and memory of a pass, against the whole network.
+"""Effect of pruning channels: parameters, operations, time and memory of a pass, against the whole network.
 
     python benchmarks/pruning.py                          # on a GPU: the published networks at 512×1024
     python benchmarks/pruning.py --multiple 1             # exactly the share goes, whatever the GPU takes at a time
@@ -17,7 +17,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,11 @@ from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.networks.pruning import prune_channels
 from epibench.networks.shaping import shape_like
+from epibench.recipes.dense import SegmentationNetwork
 
 SHARES = (0.0, 0.3, 0.5, 0.7, 0.9)
-OPTIONS: dict[str, Any] = {"normalisation": "gustafsson2020", "absolute_scale": True, "head_init": "default"}
 PUBLISHED: dict[str, Callable[[], nn.Module]] = {
-    "DeepLabv3": lambda: DeepLabV3(19, **OPTIONS, ceil_mode=True, leaky=True),
+    "DeepLabv3": lambda: DeepLabV3(19, **SegmentationNetwork.published),
     "depth completion": lambda: DepthCompletion(grey=True, image_max=255),
 }
 TINY: dict[str, Callable[[], nn.Module]] = {

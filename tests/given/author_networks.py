@@ -1,17 +1,21 @@
-"""Both published networks in plain functions of torch, on weights by the authors' names; no class of ours is used."""
+"""Both published networks in plain functions of torch, on weights by the authors' names; no layer of ours is used."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from epibench.networks.dropout import dropout_mask
+
 Shapes = dict[str, tuple[int, ...]]
 Weights = Mapping[str, Tensor]
-Drop = Callable[[Tensor], Tensor]
+Drop = Callable[..., Tensor]
+KEYS, RATE = torch.tensor([11, -5]), 0.5
 RESNET34, RESNET101 = (3, 4, 6, 3), (3, 4, 23, 3)
 MEANS = (102.9801, 115.9465, 122.7717)  # of B, G and R, which the authors take off R, G and B
 
@@ -104,24 +108,52 @@ def random_weights(task: str, seed: int = 0) -> dict[str, Tensor]:
     return weights
 
 
+class Masks:
+    """Dropout with the masks of `SeededDropout`, place by place.
+
+    stem_place: where the stems' order matters: ours is (image, depth) where the authors' is (depth, image).
+    """
+
+    def __init__(self, stem_place: int | None = None) -> None:
+        self.stem_place, self.number = stem_place, 0
+
+    def __call__(self, values: Tensor, rate: float = RATE, channels: bool = False) -> Tensor:
+        shape = (values.shape[1], 1, 1) if channels else tuple(values.shape[1:])
+        mask = dropout_mask(KEYS, self.number, shape, rate)
+        if self.number == self.stem_place:
+            *before, image, depth = mask.chunk(4, 1)
+            mask = torch.cat((*before, depth, image), 1)
+        self.number += 1
+        return values * mask
+
+
+def identity(values: Tensor) -> Tensor:
+    return values
+
+
 def conv(weights: Weights, values: Tensor, name: str, stride: int = 1, dilation: int = 1) -> Tensor:
     weight = weights[f"{name}.weight"]
     padding = dilation * (weight.shape[-1] // 2)
     return functional.conv2d(values, weight, weights.get(f"{name}.bias"), stride, padding, dilation)
 
 
-def batch_norm(weights: Weights, values: Tensor, name: str, absolute: bool) -> Tensor:
-    """By the stored statistics; absolute: the scale is |γ| + 1e-5, as in in-place ABN."""
+def batch_norm(weights: Weights, values: Tensor, name: str, absolute: bool, training: bool) -> Tensor:
+    """By stored statistics, in training by statistics of the batch; absolute: |γ| + 1e-5, as in in-place ABN."""
     scale, mean, variance = (weights[f"{name}.{each}"] for each in ("weight", "running_mean", "running_var"))
+    if training:
+        mean, variance = values.mean((0, 2, 3)), values.var((0, 2, 3), correction=0)
     scale = (scale.abs() + 1e-5 if absolute else scale) / (variance + 1e-5).sqrt()
     return (values - mean[:, None, None]) * scale[:, None, None] + weights[f"{name}.bias"][:, None, None]
 
 
-def depth_network(weights: Weights, image: Tensor, sparse: Tensor, drop: Drop) -> Tensor:
-    """Mean and log variance in metres, of an RGB image from 0 to 255 and sparse depth."""
+def depth_network(
+    weights: Weights, image: Tensor, sparse: Tensor, drop: Drop = identity, training: bool = False
+) -> Tensor:
+    """Mean and log variance in metres, of an RGB image from 0 to 255 and sparse depth; dropout in seven places."""
+    norm = partial(batch_norm, weights, absolute=False, training=training)
 
     def leaky(values: Tensor, name: str) -> Tensor:
-        return functional.leaky_relu(batch_norm(weights, values, f"{name}.1", absolute=False), 0.2)
+        return functional.leaky_relu(norm(values, f"{name}.1"), 0.2)
 
     def down(values: Tensor, name: str, stride: int = 1) -> Tensor:
         return leaky(conv(weights, values, f"{name}.0", stride), name)
@@ -134,11 +166,11 @@ def depth_network(weights: Weights, image: Tensor, sparse: Tensor, drop: Drop) -
         for block in range(blocks):
             step, inside = stride if block == 0 else 1, f"{name}.{block}"
             inner = conv(weights, values, f"{inside}.conv1", step)
-            inner = conv(weights, batch_norm(weights, inner, f"{inside}.bn1", False).relu(), f"{inside}.conv2")
+            inner = conv(weights, norm(inner, f"{inside}.bn1").relu(), f"{inside}.conv2")
             if f"{inside}.downsample.0.weight" in weights:
                 values = conv(weights, values, f"{inside}.downsample.0", step)
-                values = batch_norm(weights, values, f"{inside}.downsample.1", False)
-            values = (batch_norm(weights, inner, f"{inside}.bn2", False) + values).relu()
+                values = norm(values, f"{inside}.downsample.1")
+            values = (norm(inner, f"{inside}.bn2") + values).relu()
         return values
 
     red, green, blue = image.long().split(1, 1)
@@ -157,17 +189,18 @@ def depth_network(weights: Weights, image: Tensor, sparse: Tensor, drop: Drop) -
     return torch.cat((100 * conv(weights, values, "convtf_mean.0"), conv(weights, values, "convtf_var.0")), 1)
 
 
-def segmentation_network(weights: Weights, image: Tensor, drop: Drop) -> Tensor:
-    """Logits at the size of the image, which is RGB from 0 to 255."""
+def segmentation_network(weights: Weights, image: Tensor, drop: Drop = identity, training: bool = False) -> Tensor:
+    """Logits at the size of the image, which is RGB from 0 to 255; the head drops channels in training alone."""
+    norm = partial(batch_norm, weights, absolute=True, training=training)
 
     def leaky(values: Tensor, name: str, dilation: int = 1) -> Tensor:
-        values = batch_norm(weights, conv(weights, values, f"{name}.0", 1, dilation), f"{name}.1", absolute=True)
-        return functional.leaky_relu(values, 0.01)
+        return functional.leaky_relu(norm(conv(weights, values, f"{name}.0", 1, dilation), f"{name}.1"), 0.01)
 
     def normed(values: Tensor, conv_name: str, name: str, stride: int = 1, dilation: int = 1) -> Tensor:
-        return batch_norm(weights, conv(weights, values, conv_name, stride, dilation), name, absolute=True)
+        return norm(conv(weights, values, conv_name, stride, dilation), name)
 
-    values = image.float() - torch.tensor(MEANS).view(1, 3, 1, 1)
+    dtype = weights["cls.weight"].dtype
+    values = image.to(dtype) - torch.tensor(MEANS, dtype=dtype).view(1, 3, 1, 1)
     for number, stride in ((1, 2), (2, 1), (3, 1)):
         values = normed(values, f"conv{number}", f"bn{number}", stride).relu()
     values = functional.max_pool2d(values, 3, 2, 1, ceil_mode=True)
@@ -184,5 +217,7 @@ def segmentation_network(weights: Weights, image: Tensor, drop: Drop) -> Tensor:
     pooled = leaky(values.mean((2, 3), keepdim=True), "aspp.conv_img")
     parts = [leaky(values, f"aspp.conv{number}", rate) for number, rate in ((1, 1), (2, 12), (3, 24), (4, 36))]
     values = leaky(torch.cat([pooled.expand_as(parts[0]), *parts], 1), "aspp.conv_bn_dropout")
+    if training:
+        values = drop(values, 0.1, channels=True)
     logits = conv(weights, values, "cls")
     return functional.interpolate(logits, image.shape[2:], mode="bilinear", align_corners=True)

@@ -17,8 +17,8 @@ def test_a_method_with_a_smaller_pool_leaves_out_what_it_cannot_draw() -> None:
 
 
 def test_the_note_names_the_setting_that_raises_the_pool() -> None:
-    told = "M = 8 left out: a draw has at most 4 members (mc_dropout.num_passes)."
-    assert EIGHT.left_out("mc_dropout") == [told]
+    note = "M = 8 left out: a draw has at most 4 members (mc_dropout.num_passes)."
+    assert EIGHT.left_out("mc_dropout") == [note]
 
 
 def test_a_method_that_can_draw_every_size_has_no_note() -> None:
@@ -35,7 +35,7 @@ def test_a_method_without_several_members_has_no_note_on_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (
             ["members=[1,99]"],
@@ -55,10 +55,10 @@ def test_a_method_without_several_members_has_no_note_on_sizes() -> None:
     ],
     ids=["by no method", "none by one method", "by a variant"],
 )
-def test_what_cannot_be_drawn_is_refused_with_the_setting_to_raise(settings: list[str], told: str) -> None:
+def test_what_cannot_be_drawn_is_refused_with_the_setting_to_raise(settings: list[str], message: str) -> None:
     with pytest.raises(InputError) as refused:
         apply_settings(QUICK, settings)
-    assert str(refused.value) == told
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if not method.single])

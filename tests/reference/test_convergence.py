@@ -27,7 +27,7 @@ def diagnostics(**shares: tuple[float, float]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("mean", "log_variance", "told"),
+    ("mean", "log_variance", "verdict"),
     [
         ((1.0, 1.0), (1.0, 1.0), "converged: R-hat ≤ 1.05 at 100 % of points (goal 95 %)"),
         ((1.0, 0.8), (1.0, 1.0), "converged: R-hat ≤ 1.05 at 95 % of points (goal 95 %)"),
@@ -36,9 +36,9 @@ def diagnostics(**shares: tuple[float, float]) -> dict[str, Any]:
     ],
 )
 def test_the_output_with_the_smallest_share_decides(
-    mean: tuple[float, float], log_variance: tuple[float, float], told: str
+    mean: tuple[float, float], log_variance: tuple[float, float], verdict: str
 ) -> None:
-    assert made_with(diagnostics(mean=mean, log_variance=log_variance)).convergence == told
+    assert made_with(diagnostics(mean=mean, log_variance=log_variance)).convergence == verdict
 
 
 @pytest.mark.parametrize("about", [{}, {"diagnostics": 3}, diagnostics(mean=(1.0, 1.0))])

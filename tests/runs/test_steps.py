@@ -125,9 +125,10 @@ def test_one_more_domain_is_evaluated_alone(folder, cache, command_line, work, t
         ("clean", [], "street, clean"),
         ("fog", ['data.domains.fog={"kind": "folder", "root": "wild", "classes": "camvid"}'], "fog"),
         ("fog", ['data.domains.fog={"kind": "street", "domain": "haze"}'], "fog"),
+        ("clean", ['data.domains.clean={"kind": "folder", "root": "wild", "classes": "camvid"}'], "clean"),
         ("fog", ['data.domains.fog={"kind": "folder", "root": "wild", "classes": "camvid", "title": "Dusk"}'], "Dusk"),
     ],
-    ids=["of our recipe", "folder", "street", "title"],
+    ids=["of our recipe", "folder", "street", "in place of our own", "title"],
 )
 def test_a_domain_of_the_user_has_the_name_that_the_user_gave(name, settings, label, tmp_path) -> None:
     recipe = apply_settings(RECIPES["street-segmentation"], settings)

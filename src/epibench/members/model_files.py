@@ -114,7 +114,10 @@ def file_digest(path: Path) -> str:
 
 
 class OnnxModel(nn.Module):
-    """An ONNX file that onnxruntime carries out; images go through one at a time where the file has a fixed batch."""
+    """An ONNX file run by onnxruntime.
+
+    Images are passed one by one if the file has a fixed batch of one.
+    """
 
     def __init__(self, path: Path):
         super().__init__()
@@ -206,11 +209,11 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
     }
     if task not in loaders:
         raise InputError(f"hf:{name}: models for classes of pixels and for depth are understood, not for {task}")
-    cached = is_folder or not hub_answers(name)
+    local = is_folder or not hub_answers(name)
     try:
-        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, local_files_only=cached)
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, local_files_only=local)
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"hf:{name}: {_one_line(error) if is_folder or not cached else UNREACHABLE}") from None
+        raise InputError(f"hf:{name}: {_one_line(error) if is_folder or not local else UNREACHABLE}") from None
     if getattr(config, "depth_estimation_type", None) == "relative":
         raise InputError(
             f"hf:{name}: predicts a relative depth, without a scale: it cannot be scored in metres; take one that was "
@@ -219,12 +222,12 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
 
     def load() -> nn.Module:
         try:
-            model = loaders[task].from_pretrained(name, trust_remote_code=False, local_files_only=cached)
+            model = loaders[task].from_pretrained(name, trust_remote_code=False, local_files_only=local)
         except (OSError, ValueError, RuntimeError, ImportError) as error:
             raise InputError(f"hf:{name}: {_one_line(error)}") from None
         return HuggingFaceModel(model)
 
-    fed = {"inputs": ("image",), **_processing(name, transformers, settings, cached)}
+    fed = {"inputs": ("image",), **_processing(name, transformers, settings, local)}
     read_as = read_format({**fed, **settings}, f"hf:{name}")
     folder = Path(name)
     identity = fingerprint("hf", file_digest(folder), read_as.model_dump(mode="json")) if folder.is_dir() else None
@@ -236,20 +239,15 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
 
 def is_model_folder(name: str) -> bool:
     """Whether a folder of this name exists; refuse a name that the hub does not allow either."""
-    path = Path(name)
-    if name and path.is_dir():
-        return True
-    if name and path.exists():
+    if name and (path := Path(name)).exists():
+        if path.is_dir():
+            return True
         raise InputError(f"hf:{name}: a file, not a folder. Fix: give the folder that holds its config.json.")
-    if name.startswith((".", "/", "~")) or name.endswith("/") or name.count("/") > 1 or "\\" in name:
-        raise InputError(
-            f"hf:{name}: no such folder. Fix: give the folder of a model, or its name on the hub, e.g. {HUB_EXAMPLE}."
-        )
     try:
         _package("huggingface_hub", f"hf:{name}", "hf").utils.validate_repo_id(name)
     except ValueError:
         raise InputError(
-            f"hf:{name}: neither a folder nor a name that the hub allows (OWNER/NAME of letters, digits, '-', '_' and "
+            f"hf:{name}: no such folder, and no name that the hub allows (OWNER/NAME of letters, digits, '-', '_' and "
             f"'.'). Fix: give the folder of a model, or its name on the hub, e.g. {HUB_EXAMPLE}."
         ) from None
     return False
@@ -291,11 +289,11 @@ def _hf_classes(config: Any) -> ClassTable | None:
     return None if generic or len(set(names)) < len(names) else table_of_names(tuple(names), "hf")
 
 
-def _processing(name: str, transformers: Any, given: Mapping[str, Any], cached: bool) -> dict[str, Any]:
+def _processing(name: str, transformers: Any, given: Mapping[str, Any], local: bool) -> dict[str, Any]:
     """How its processor prepares images, from its config file, less what is given otherwise."""
     try:
         file = transformers.utils.cached_file(
-            name, "preprocessor_config.json", local_files_only=cached, _raise_exceptions_for_missing_entries=False
+            name, "preprocessor_config.json", local_files_only=local, _raise_exceptions_for_missing_entries=False
         )
     except OSError:
         file = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from epibench.errors import InputError, some_of
@@ -22,33 +23,34 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a .safetensors file, or of a file of torch.save, also within a wrapper as `state_dict`."""
     if not path.is_file():
         raise InputError(f"{path}: no such file of weights")
-    content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    safe = path.suffix == ".safetensors"
+    try:
+        if not safe and zipfile.is_zipfile(path):  # packed files may need any amount of memory
+            with zipfile.ZipFile(path) as archive:
+                if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
+                    raise InputError(f"{path}: a compressed archive, which torch.save never writes. Fix: unpack it.")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about protocols of pickle, and kinds of tensors that are refused
+            content = safetensors.torch.load_file(path) if safe else torch.load(path, "cpu", weights_only=True)
+    except InputError:
+        raise
+    except Exception as error:  # a damaged file can raise anything
+        if needed := re.search(r"GLOBAL ([\w.]+)", str(error)):
+            raise InputError(
+                f"{path}: needs {needed[1]} to be read, and nothing in a file is executed; "
+                "save the weights alone: torch.save(network.state_dict(), …)"
+            ) from None
+        kind = "safetensors file" if safe else "file of torch.save"
+        # PyTorch's own message may advise to execute code.
+        raise InputError(
+            f"{path}: not a readable {kind} ({type(error).__name__}). Fix: download the file again, or save the "
+            "weights with torch.save(network.state_dict(), FILE)."
+        ) from None
     while isinstance(content, Mapping) and any(isinstance(content.get(name), Mapping) for name in WRAPPERS):
         content = next(content[name] for name in WRAPPERS if isinstance(content.get(name), Mapping))
     if not isinstance(content, Mapping):
         raise InputError(f"{path}: holds a {type(content).__name__}, not tensors by name; save a state_dict")
     return {str(name): tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}
-
-
-def _read_safetensors(path: Path) -> object:
-    try:
-        return safetensors.torch.load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: not a readable safetensors file ({error})") from None
-
-
-def _read_torch(path: Path) -> object:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file can raise anything
-        needed = re.search(r"GLOBAL ([\w.]+)", str(error))
-        if needed:
-            raise InputError(
-                f"{path}: needs {needed[1]} to be read, and nothing in a file is executed; "
-                "save the weights alone: torch.save(network.state_dict(), …)"
-            ) from None
-        reason = (str(error).splitlines() or [""])[0].strip()
-        raise InputError(f"{path}: not a readable file of torch.save ({type(error).__name__}: {reason})") from None
 
 
 def check_fit(
@@ -69,5 +71,11 @@ def check_fit(
     if problems := [f"{problem}: {some_of(keys, KEYS_SHOWN)}" for problem, keys in kinds if keys]:
         raise InputError(f"{path}: not the weights of {kind}; {'; '.join((*hints, *problems))}")
     for name in expected:
-        if name in weights and not name.endswith(COUNTER) and not bool(torch.isfinite(weights[name]).all()):
+        tensor = weights.get(name)
+        if tensor is None or name.endswith(COUNTER):
+            continue
+        if tensor.layout != torch.strided or tensor.is_meta or not tensor.is_floating_point():
+            kind = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}".replace("torch.", "")
+            raise InputError(f"{path}: {name} is no dense tensor of floating-point numbers ({kind})")
+        if not bool(torch.isfinite(tensor.float()).all()):
             raise InputError(f"{path}: {name} holds NaN or infinite values; the file is damaged")

@@ -40,13 +40,13 @@ MODULES: Mapping[Task, Mapping[str, str]] = {
     },
 }
 # The authors' depth network concatenates its stems as (depth, image), ours as (image, depth). Identity shortcuts carry
-# this order through the first stage to the layers that read its output. The 2 · 32 channels are the last of the axis.
-STEM_WIDTH = 32
-STEM_AXES = {
-    r"encoder\.(0\.\d|1\.0)\.(conv1|shortcut\.0)\.weight": 1,
-    r"encoder\.0\.\d\.(conv2\.weight|norm2\.(weight|bias|running_mean|running_var))": 0,
-    r"decoder\.4\.0\.weight": 0,
-    r"(mean|log_variance)\.weight": 1,
+# this order through the first stage to the layers that read its output. By the names of ours: the axis of the channels,
+# and the number of equal parts in it, of which the stems are the last two.
+STEM_PARTS = {
+    r"encoder\.(0\.\d|1\.0)\.(conv1|shortcut\.0)\.weight": (1, 2),
+    r"encoder\.0\.\d\.(conv2\.weight|norm2\.(weight|bias|running_mean|running_var))": (0, 2),
+    r"decoder\.4\.0\.weight": (0, 4),
+    r"(mean|log_variance)\.weight": (1, 4),
 }
 
 
@@ -92,8 +92,8 @@ def reordered(name: str, tensor: Tensor, task: Task) -> Tensor:
     """A tensor of the authors with its channels in our order. name: ours."""
     if task == "segmentation":  # image pooling comes first in theirs, last in ours
         return tensor.roll(-len(tensor), 1) if name == "pyramid.project.0.weight" else tensor
-    for pattern, axis in STEM_AXES.items():
+    for pattern, (axis, parts) in STEM_PARTS.items():
         if re.fullmatch(pattern, name):
-            *before, depth, image = torch.split(tensor, STEM_WIDTH, axis)
+            *before, depth, image = tensor.chunk(parts, axis)
             return torch.cat((*before, image, depth), axis)
     return tensor

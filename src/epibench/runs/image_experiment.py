@@ -144,9 +144,10 @@ class ImageExperiment:
         return EvaluationDomain(data, self.domain_label(name), role, identity, source.shift, in_files=in_files)
 
     def domain_label(self, name: str) -> str:
-        """The name of a domain on a page: its title, or the user's name for a domain that our recipe lacks."""
+        """The name of a domain on a page: its title, or the user's name for data that our recipe lacks."""
         source, ours = self.recipe.data.domains[name], RECIPES.get(self.recipe.name)
-        of_recipe = isinstance(ours, DenseRecipe) and name in ours.data.domains
+        before = ours.data.domains.get(name) if isinstance(ours, DenseRecipe) else None
+        of_recipe = before is not None and before.kind == source.kind
         return source.label if of_recipe or getattr(source, "title", None) else name
 
     def drawn(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
