@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 import torch
-from lightning.fabric import Fabric
 
 from epibench.data.batch import stack
 from epibench.likelihoods import LIKELIHOODS
@@ -53,7 +52,7 @@ def measure(name: str) -> None:
     before = resident("VmRSS")
     training = large_training(recipe, "ensemble", data.train, torch.device("cpu"))
     with silenced_torch_threads():
-        run = _Run(training, NetworkKeys.of(0, "ensemble", 0), Fabric(accelerator="cpu", devices=1), None)
+        run = _Run(training, NetworkKeys.of(0, "ensemble", 0), torch.device("cpu"), None)
         exact = sum(each.nbytes for each in (run.flat.values, run.flat.gradient, *run.rule_state.values()))
         batch = stack([augment_of(recipe)(data.train[number], number) for number in range(method.batch_size)])
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins anew

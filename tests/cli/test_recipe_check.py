@@ -80,7 +80,7 @@ def test_all_problems_are_told_at_once(check, cache, tmp_path, run):
         "training.pad=true",
         "network": "nowhere.pth: no such file; backbone_weights names a .safetensors file or one of torch.save",
         "training.class_weights": "training.class_weights: 3 numbers for 19 classes; give one for each",
-        "mc_dropout.batch_size": "mc_dropout.batch_size: deeplabv3 needs batches of 2 or more images, on each device, "
+        "mc_dropout.batch_size": "mc_dropout.batch_size: deeplabv3 needs batches of 2 or more images "
         "for its batch norm",
     }
     assert not (tmp_path / "runs").exists()

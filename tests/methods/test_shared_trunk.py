@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.fabric import Fabric
 from pydantic import ValidationError
 from silent_reporter import Silent
 from small_dense_recipe import small_dense
@@ -108,8 +107,8 @@ def trained(task: str, **changes: Any) -> Weights:
     callbacks = TrainingCallbacks(
         keep=lambda epoch, weights: kept.update({epoch: {n: each.clone() for n, each in weights.items()}})
     )
-    fabric = Fabric(accelerator="cpu", devices=1)
-    train_network(replace(training, **changes), NetworkKeys.of(0, "ensemble", 3), fabric, callbacks=callbacks)
+    keys = NetworkKeys.of(0, "ensemble", 3)
+    train_network(replace(training, **changes), keys, torch.device("cpu"), callbacks=callbacks)
     return kept[3]
 
 

@@ -73,13 +73,12 @@ class Machine:
             return named
         return "cuda:0" if self.executor.remote else f"cuda:{number % torch.cuda.device_count()}"
 
-    def job_resources(self, at_once: int | None = None, devices: int = 1, memory: int = 0) -> JobResources:
-        """What a job on so many devices needs; at_once: how many run at once here, if not as many as can."""
+    def job_resources(self, at_once: int | None = None, memory: int = 0) -> JobResources:
+        """What a job needs; at_once: how many run at once here, if not as many as can."""
         at_once = at_once or self.jobs
         if self.device.type == "cpu":
-            return JobResources(at_once, cpus=devices, memory=memory)
-        gpus = devices if devices > 1 else 1 / self.jobs
-        return JobResources(at_once, devices * (1 + self.workers), gpus, memory)
+            return JobResources(at_once, memory=memory)
+        return JobResources(at_once, 1 + self.workers, 1 / self.jobs, memory)
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ class Needs:
 
     def at_once(self, name: str) -> int:
         """Networks of a method that are trained at the same time."""
-        return min(self.untrained(name), self.recipe.trained_at_once or self.run.machine.jobs)
+        return min(self.untrained(name), self.run.machine.jobs)
 
     def pool(self, name: str) -> Pool:
         """The members of a method, without their networks."""
@@ -299,12 +299,10 @@ class Needs:
     def training(self, name: str) -> list[Need]:
         """Networks that are trained at once on one device, with a step of each."""
         recipe, method = self.recipe, self.recipe.method(name)
-        at_once, devices = self.at_once(name), recipe.training.devices
-        images = method.batch_size // devices
+        at_once, images = self.at_once(name), method.batch_size
         if self.on_gpu:
             at_once = -(-at_once // torch.cuda.device_count())
         parameters = sum(each.nbytes for each in self._network(name).parameters())
-        copies = parameters * (2 if devices > 1 else 1)  # gradients, and those that are exchanged
         mixed = str(precision_of(recipe, self.run.machine.device)) == "bf16-mixed"
         sample = augment_of(recipe)(self.data.train[0], 0)
         loss = LIKELIHOODS[recipe.likelihood].image_loss
@@ -312,7 +310,7 @@ class Needs:
         step = tried(partial(step_memory, build, loss, sample, images, mixed), 0)
         about = f"{at_once} × " if at_once > 1 else ""
         return [
-            Need(f"{about}weights, gradients and optimiser of {name}", at_once * (self.state(name) + copies)),
+            Need(f"{about}weights, gradients and optimiser of {name}", at_once * (self.state(name) + parameters)),
             Need(
                 f"{about}a step of {images} images",
                 at_once * max(int(LIBRARIES * step), self.state(name)),

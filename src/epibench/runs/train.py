@@ -124,9 +124,9 @@ class _Training:
         run = self.run
         with ExitStack() as stack:
             progress = TrainingProgress(run.reporter, stack, jobs)
-            devices = run.recipe.training.devices if isinstance(run.recipe, DenseRecipe) else 1
+            at_once = None if isinstance(run.recipe, DenseRecipe) else 1  # stacked networks take all cores
             memory = memory_of_job(run.recipe) if run.machine.executor.remote else 0
-            resources = run.machine.job_resources(run.recipe.trained_at_once, devices, memory)
+            resources = run.machine.job_resources(at_once, memory)
             sent = jobs if run.machine.executor.remote else sharing_memory(jobs)
             errors = run.machine.executor.run(sent, train_job, resources, progress.receive)
         for number, text in errors.items():
