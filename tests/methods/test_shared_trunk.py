@@ -34,7 +34,6 @@ from epibench.networks.pruning import prune_channels
 from epibench.networks.stages import first_modules
 from epibench.networks.trunk import TrunkWithHeads, head_weights
 from epibench.recipes import Recipe, apply_settings
-from epibench.runs.dry_run import step_memory
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.machine import Machine, Run
@@ -215,11 +214,6 @@ class TestNetwork:
         assert dropout.calls == 2
         assert not torch.equal(first, second)
         assert torch.equal(*joint.eval()(images()).chunk(2))
-
-    def test_a_step_of_it_is_tried_with_all_its_heads(self) -> None:
-        sample, loss = Scenes(classes=False)[0], LIKELIHOODS["gaussian"].image_loss
-        few, many = (step_memory(partial(built, "depth", 1, heads=heads), loss, sample, 2) for heads in (1, 4))
-        assert many > 3 * few
 
 
 @every_task

@@ -11,11 +11,13 @@ from pathlib import Path
 import torch
 
 from epibench.progress import Reporter
-from epibench.recipes import Recipe
+from epibench.recipes import DenseRecipe, Recipe
 from epibench.runs.executors import Executor, JobResources, LocalExecutor, open_executor
 from epibench.runs.folder import RunFolder
 
 SHARE_FOR_WEIGHTS = 0.3  # of the memory, for those of members
+JOB_BYTES = 10**9  # of a job elsewhere: its process, libraries and data, beside the weights
+JOB_COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,15 @@ class Machine:
         if self.device.type == "cpu":
             return JobResources(at_once, memory=memory)
         return JobResources(at_once, 1 + self.workers, 1 / self.jobs, memory)
+
+
+def memory_of_job(recipe: Recipe) -> int:
+    """Bytes to request for a process elsewhere that trains a network or evaluates images."""
+    if not isinstance(recipe, DenseRecipe):
+        return JOB_BYTES
+    classes = 2 if recipe.likelihood == "categorical" else None
+    networks = (recipe.method(name).build(recipe.builder(classes, method=name)) for name in recipe.methods)
+    return JOB_BYTES + JOB_COPIES * max(sum(each.nbytes for each in network.parameters()) for network in networks)
 
 
 @dataclass(frozen=True)

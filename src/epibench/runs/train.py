@@ -12,8 +12,7 @@ from epibench.progress import Advance, Reporter
 from epibench.recipes import DenseRecipe
 from epibench.results import TrainingLog
 from epibench.runs.folder import share_work
-from epibench.runs.machine import Run
-from epibench.runs.needs import memory_of_job
+from epibench.runs.machine import Run, memory_of_job
 from epibench.runs.train_job import TrainJob, jobs_of, sharing_memory, source_failures, waves
 from epibench.runs.trained_views import finite_networks, view_of
 from epibench.runs.trainers import train_job
