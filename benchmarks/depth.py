@@ -107,7 +107,7 @@ def evaluation_speed(options: argparse.Namespace, precision: torch.dtype, passes
     sizes = [size for size in SIZES if size <= len(members)]
     draws = make_draws(len(members), sizes, plan=table.plan, max_draws=options.draws, group=table.group)
     samples = Random(options.images, KITTI if options.device == "cuda" else (64, 128))
-    settings = SuiteSettings("gaussian", "pooled", "total", exact=False, num_images=len(samples))
+    settings = SuiteSettings("gaussian", "pooled", "total", num_images=len(samples))
     for _ in range(2):  # the first time loads weights and chooses algorithms
         evaluation = Evaluation(NetworksOnImages(pool, samples, options.batch, options.workers), draws, settings)
         evaluation.run()

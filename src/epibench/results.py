@@ -174,7 +174,6 @@ class FileResults(Part):
     pixels: Tally
     plan: Text
     uncertainty: Text
-    sparsification: Literal["exact", "streamed"]
     notes: list[Text]
     overlap: dict[int, Number]
     draws: list[ScoredDraw]

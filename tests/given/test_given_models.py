@@ -53,7 +53,9 @@ def assert_same(found: RunResults, expected: RunResults, tolerance: float = 1e-6
     assert ours.keys() == theirs.keys()
     assert len(ours) > 10
     for key, value in theirs.items():
-        assert ours[key] == pytest.approx(value, rel=tolerance, abs=tolerance), key
+        # Rounding moves pixels to neighbouring bins, and AUSE within its bound.
+        allowed = theirs[*key[:2], "ause_bound"] if key[2].startswith("ause") and tolerance else tolerance
+        assert ours[key] == pytest.approx(value, rel=tolerance, abs=allowed), key
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +129,8 @@ def test_scores_of_stored_predictions_are_the_same(
         for size, metrics in scored.summary.items():
             for metric in ("ause", "ece", "miou", "brier", "nll", "accuracy"):
                 mean = metrics[metric].mean
-                assert ours[size][metric].mean == pytest.approx(mean, rel=1e-6, abs=1e-6), (size, metric)
+                allowed = metrics["ause_bound"].mean if metric == "ause" else 1e-6
+                assert ours[size][metric].mean == pytest.approx(mean, rel=1e-6, abs=allowed), (size, metric)
 
 
 def upsampled(logits: Tensor) -> Tensor:

@@ -157,7 +157,6 @@ def _file_facts(entry: Entry, file: FileResults) -> dict[str, Any]:
         ),
         *(f"{count(number)} {words}" for number, words in dropped if number),
         f"uncertainty: {file.uncertainty}",
-        f"sparsification {file.sparsification}",
     ]
     return {"entry": entry, "path": file.path, "facts": facts, "notes": file.notes}
 

@@ -17,7 +17,6 @@ from epibench.data.classes import ClassTable, Pairs
 from epibench.data.given import GivenSamples, fits_frame, numbered_classes
 from epibench.data.named import Role, nearest
 from epibench.errors import InputError
-from epibench.evaluation.scoring import EXACT_PIXELS
 from epibench.files import NAME as NAME_PATTERN
 from epibench.files import read_json, write_json
 from epibench.members.draws import default_sizes, make_draws
@@ -338,10 +337,9 @@ class GivenEvaluation:
 
     def evaluation_domain(self, name: str, domain: GivenDomain, classes: ClassTable | None) -> EvaluationDomain:
         """A domain in the classes that it shares with what models predict."""
-        exact = len(domain.samples) * domain.samples[0].target.numel() <= EXACT_PIXELS
         identity = [uuid.uuid4().hex] if domain.identity is None else list(domain.identity)
-        identity += [exact, None if classes is None else list(classes.names), domain.mapping]
-        about = (domain.label, domain.role, identity, domain.severity, exact)
+        identity += [None if classes is None else list(classes.names), domain.mapping]
+        about = (domain.label, domain.role, identity, domain.severity)
         own = getattr(domain.samples, "classes", None)
         if classes is None:
             return EvaluationDomain(DomainData(domain.samples), *about)

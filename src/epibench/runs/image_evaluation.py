@@ -117,7 +117,6 @@ class EvaluationDomain:
     role: Role
     identity: Sequence[Any]
     severity: float | None = None
-    exact: bool = False  # pixels are so few that they are kept and sorted; then nothing is saved on the way
     in_files: bool = False  # which may lie elsewhere the next time, or be others there: some are looked at
 
     @cached_property
@@ -291,9 +290,9 @@ class DomainTask:
 
     @cached_property
     def stretches(self) -> Stretches:
-        """The images in stretches; pixels that are all kept and sorted cannot be added up, and are one stretch."""
+        """The images in stretches."""
         samples = self.data.samples
-        length = len(samples) if self.about.exact else stretch_length(samples, self.options.batch_size)
+        length = stretch_length(samples, self.options.batch_size)
         return Stretches(self.file.with_suffix(".stretches"), self.key, len(samples), max(1, length))
 
     def results(self) -> DomainResults | None:
@@ -352,10 +351,9 @@ class DomainTask:
             observers,
             self.data.num_classes,
             self.data.class_groups,
-            stretch=None if self.about.exact else self.stretches.length,
+            stretch=self.stretches.length,
         )
-        kind, depth, maps, exact = self.evaluation.kind, self.drawn.depth, self.evaluation.maps, self.about.exact
-        settings = suite_settings(kind, options, self.data, depth, maps, exact)
+        settings = suite_settings(self.evaluation.kind, options, self.data, self.drawn.depth, self.evaluation.maps)
         return Evaluation(domain, self.drawn.draws, settings)
 
     def observers(self) -> tuple[Gallery, list[Observer]]:
@@ -381,7 +379,7 @@ class DomainTask:
 
             def after_portion(images: int) -> None:
                 advance(images)
-                if evaluation.done.images < total and not self.about.exact and pacer.due():
+                if evaluation.done.images < total and pacer.due():
                     with pacer:
                         notes = {"fingerprint": self.key, **asdict(evaluation.done)}
                         save_tensors(self.unfinished, evaluation.state(), notes)
@@ -454,14 +452,13 @@ class DomainTask:
 
 
 def suite_settings(
-    kind: str, options: EvaluationOptions, data: DomainData, depth: bool, maps: bool = True, exact: bool = False
+    kind: str, options: EvaluationOptions, data: DomainData, depth: bool, maps: bool = True
 ) -> SuiteSettings:
-    """What the metrics on a domain depend on. maps: targets are maps of pixels; exact: pixels are kept and sorted."""
+    """What the metrics on a domain depend on. maps: targets are maps of pixels."""
     return SuiteSettings(
         kind,
         options.convention,
         check_uncertainty(kind, options.uncertainty),
-        exact=exact,
         num_images=len(data.samples),
         num_classes=data.num_classes,
         published=options.convention == "pooled" and maps,
