@@ -82,7 +82,6 @@ class Scorer:
             kind=store.kind,
             unit=store.unit,
             class_names=None if store.class_names is None else list(store.class_names),
-            target_names=None if store.target_names is None else list(store.target_names),
             num_members=store.num_members,
             num_groups=None if store.group is None else len(set(store.group)),
             counted=store.counted,
@@ -105,11 +104,6 @@ class Scorer:
         if tally.skipped:
             word = self.store.counted.capitalize()
             notes.append(f"{word} skipped because of NaN or infinite values: {tally.skipped:,}.")
-        if self.store.counted == "values" and len(self.store.shape) == 2 and self.store.num_classes is None:
-            notes.append(
-                f"The {self.store.shape[1]} targets of a sample are pooled: those with the largest errors decide; "
-                "standardise them, or score them one by one."
-            )
         group = self.store.group
         if group is not None and any(len({group[member] for member in members}) > 1 for members in self.draws.sets):
             notes.append(

@@ -150,11 +150,6 @@ def _file_facts(entry: Entry, file: FileResults) -> dict[str, Any]:
         f"{count(file.num_members)} members{groups}",
         f"M = {_short_list(entry.members)}",
         f"{count(file.pixels.valid)} valid {file.counted}",
-        *(
-            [f"{'targets' if len(file.target_names) > 1 else 'target'}: {listed(file.target_names)}"]
-            if file.target_names
-            else []
-        ),
         *(f"{count(number)} {words}" for number, words in dropped if number),
         f"uncertainty: {file.uncertainty}",
     ]

@@ -157,6 +157,10 @@ class GivenEvaluation:
         kinds = {name: domain.samples[0].target.is_floating_point() for name, domain in self.domains.items()}
         if len(set(kinds.values())) > 1:
             raise InputError(f"some domains have classes and others numbers as targets ({', '.join(kinds)})")
+        if not self.maps and next(iter(kinds.values())):
+            for name, domain in self.domains.items():
+                if (number := domain.samples[0].target.numel()) > 1:
+                    raise InputError(f"{name}: a target has {number} numbers. Fix: give one per sample, or a map.")
         return not next(iter(kinds.values()))
 
     @cached_property
@@ -178,9 +182,7 @@ class GivenEvaluation:
     @property
     def counted(self) -> Counted:
         """What one number of a target is called."""
-        if self.maps:
-            return "pixels"
-        return "samples" if all(each.samples[0].target.numel() == 1 for each in self.domains.values()) else "values"
+        return "samples" if all(each.samples[0].target.numel() == 1 for each in self.domains.values()) else "pixels"
 
     @property
     def problem(self) -> str:
