@@ -399,7 +399,7 @@ def warnings_of(results: RunResults) -> list[str]:
 
 
 def _as_published(results: RunResults, figure: DenseFigure) -> bool:
-    """Whether a run has its metrics under the published convention too, as earlier versions had not."""
+    """Whether a run has its metrics under the published convention too."""
     if results.convention == CONVENTION:
         return True
     sizes = (domains.get(figure.domain, {}).values() for domains in results.summary.values())

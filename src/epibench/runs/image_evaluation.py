@@ -100,9 +100,7 @@ class DrawnMethod:
 
     def fingerprint(self, evaluation: EvaluationOptions, *more: Any) -> str:
         """Of everything that decides its numbers, and of what else is given."""
-        # What is off leaves the fingerprint as it was before there was such an option.
-        off = {name for name in ("compile", "cuda_graphs") if not getattr(evaluation, name)}
-        options = evaluation.model_dump(mode="json", exclude={"store", *off})
+        options = evaluation.model_dump(mode="json", exclude={"store"})
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
         names = [EVALUATION, self.facts.method, self.pool.seed, *metrics_of(self.pool.kind, self.depth)]
         return fingerprint(list(self.weights), members, names, dict(self.options), self.draws.sets, options, *more)
