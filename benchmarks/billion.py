@@ -77,7 +77,7 @@ def begun(num_images: int, device: str, draws: int) -> Evaluation:
         "categorical", table, Small, lambda member: networks[member.network], "ensemble", device=torch.device(device)
     )
     data = NetworksOnImages(pool, Made(num_images), 1, 0, (), CLASSES, None, stretch=STRETCH_IMAGES)
-    settings = SuiteSettings("categorical", "pooled", "entropy", False, num_images, CLASSES, published=True)
+    settings = SuiteSettings("categorical", "pooled", "entropy", num_images, CLASSES, published=True)
     return Evaluation(data, make_draws(MEMBERS, SIZES, plan="random", max_draws=draws), settings)
 
 

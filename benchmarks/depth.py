@@ -12,7 +12,6 @@ import time
 from dataclasses import dataclass
 
 import torch
-from lightning.fabric import Fabric
 
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch
@@ -71,15 +70,15 @@ def training_speed(options: argparse.Namespace, compiled: bool, dropout: float =
         dropout=dropout,
         channels_last=device.type == "cuda",
         compile=compiled,
+        precision="bf16-mixed" if device.type == "cuda" else "32-true",
     )
     marks: dict[int, float] = {}
 
     def note(row: LogRow) -> None:
         marks[row.step] = time.perf_counter()
 
-    fabric = Fabric(accelerator=device.type, devices=1, precision="bf16-mixed" if device.type == "cuda" else "32-true")
     train_network(
-        training, NetworkKeys.of(0, "ensemble", 0), fabric, None, TrainingCallbacks(log=note), options.workers
+        training, NetworkKeys.of(0, "ensemble", 0), device, None, TrainingCallbacks(log=note), options.workers
     )
     first, last = sorted(marks)[len(marks) // 2 - 1], max(marks)
     return (marks[last] - marks[first]) / (last - first)
@@ -108,7 +107,7 @@ def evaluation_speed(options: argparse.Namespace, precision: torch.dtype, passes
     sizes = [size for size in SIZES if size <= len(members)]
     draws = make_draws(len(members), sizes, plan=table.plan, max_draws=options.draws, group=table.group)
     samples = Random(options.images, KITTI if options.device == "cuda" else (64, 128))
-    settings = SuiteSettings("gaussian", "pooled", "total", exact=False, num_images=len(samples))
+    settings = SuiteSettings("gaussian", "pooled", "total", num_images=len(samples))
     for _ in range(2):  # the first time loads weights and chooses algorithms
         evaluation = Evaluation(NetworksOnImages(pool, samples, options.batch, options.workers), draws, settings)
         evaluation.run()

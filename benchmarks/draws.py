@@ -94,7 +94,7 @@ def scoring(
     part = DrawnPart(slice(0, task.members), list(range(len(weights))), weights)
     weights = weights.to(device)
     uncertainty = LIKELIHOODS[task.kind].uncertainties[0]
-    settings = SuiteSettings(task.kind, "pooled", uncertainty, False, task.images, task.classes, depth=depth)
+    settings = SuiteSettings(task.kind, "pooled", uncertainty, task.images, task.classes, depth=depth)
     predictor = SimpleNamespace(num_classes=task.classes, device=torch.device(device))
     batches = [(range(number, number + 1), batch) for number, (batch, _) in enumerate(images)]
     portion = ImagePortion(cast(Any, predictor), batches, sum(int(batch.valid.sum()) for batch, _ in images))

@@ -171,7 +171,7 @@ class Bench:
         sizes = [size for size in (1, 2, 4, 8, 16, 32) if size <= case.members]
         draws = make_draws(case.members, sizes, plan="random", max_draws=options.draws)
         uncertainty = "entropy" if case.classes else "total"
-        settings = SuiteSettings(case.kind, "pooled", uncertainty, False, len(samples), case.classes)
+        settings = SuiteSettings(case.kind, "pooled", uncertainty, len(samples), case.classes)
         predictor = NetworksOnImages(pool, samples, 1, options.workers, num_classes=case.classes)
         evaluation, marks = Evaluation(predictor, draws, settings), list[tuple[float, int, float, float]]()
         begun = time.perf_counter()

@@ -235,7 +235,7 @@ def categorical(device: str, repeats: int, forward_ms: float, console: Console) 
     scene, likelihood = SCENES[device], LIKELIHOODS["categorical"]
     coarse, weights = scene.logits(device), make_draws(scene.members, scene.sizes, max_draws=scene.sets).weights
     weights = weights.to(device)
-    suite = make_suite(weights, SuiteSettings("categorical", "pooled", "entropy", False, None, scene.classes))
+    suite = make_suite(weights, SuiteSettings("categorical", "pooled", "entropy", None, scene.classes))
     suite.metrics.to(device)
     rows = max(1, chunk_size(len(weights), weights.shape[1], scene.classes, torch.device(device)) // scene.size[1])
     bands = [slice(row, min(row + rows, scene.size[0])) for row in range(0, scene.size[0], rows)]

@@ -26,7 +26,7 @@ from epibench.data.loading import Stream, batches
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.results import Results
 from epibench.runs.folder import RunFolder
-from epibench.runs.image_training import large_training, make_fabric, open_training_data
+from epibench.runs.image_training import large_training, open_training_data
 from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
 from epibench.street import StreetDataset
@@ -133,7 +133,7 @@ def step_seconds(
         train_network(
             run,
             keys,
-            make_fabric(longer, device),
+            device,
             None,
             TrainingCallbacks(log=note),
             0 if part == "device" else workers,

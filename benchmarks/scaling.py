@@ -32,7 +32,7 @@ from epibench.runs.ray_executor import STARTED_WITH, RayExecutor, open_ray, sile
 IMPORTS = {
     "none": (),
     "torch": ("torch",),
-    "training": ("epibench.runs.trainers", "lightning.fabric"),  # what the training of a large network imports
+    "training": ("epibench.runs.trainers",),  # what the training of a large network imports
     "evaluation": ("epibench.runs.evaluate_job",),
 }
 

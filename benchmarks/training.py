@@ -31,7 +31,7 @@ from epibench.data.decoded import SHARE, DecodedMemory, DecodedSamples
 from epibench.free_memory import free_memory
 from epibench.parallel import silenced_torch_threads
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe
-from epibench.runs.image_training import large_training, make_fabric, open_training_data
+from epibench.runs.image_training import large_training, open_training_data
 from epibench.runs.machine import Machine
 from epibench.street import StreetDataset
 from epibench.training.network import NetworkKeys, _Run  # its steps are measured one by one
@@ -78,17 +78,17 @@ class Measured:
         if memory is not None:
             samples = DecodedSamples(samples, memory)
         self.training = large_training(recipe, "ensemble", samples, device)
-        self.run = _Run(self.training, NetworkKeys.of(0, "ensemble", network), make_fabric(recipe, device), None)
+        self.run = _Run(self.training, NetworkKeys.of(0, "ensemble", network), device, None)
 
     def seconds(self, given: Iterator[Batch], steps: int, warm_up: int = WARM_UP) -> float:
         """Seconds of a step."""
         for batch in itertools.islice(given, warm_up):
             self.run.take_step(batch)
-        wait(self.run.fabric.device)
+        wait(self.run.device)
         begun = time.perf_counter()
         for batch in itertools.islice(given, steps):
             self.run.take_step(batch)
-        wait(self.run.fabric.device)
+        wait(self.run.device)
         return (time.perf_counter() - begun) / steps
 
 

@@ -54,13 +54,8 @@ RGB = tuple[Byte, Byte, Byte]
 
 
 def counted_as(shape: Sequence[int]) -> Counted:
-    """What one number of a target of this shape is called: pixels of (image, height, width), samples of (n,).
-
-    Of (n, k), k targets of every sample, and of anything else it is values. Toy problems have points.
-    """
-    if len(shape) == 3:
-        return "pixels"
-    return "samples" if math.prod(shape[1:]) == 1 else "values"
+    """What one number of a target of this shape is called: samples of (n,), pixels otherwise."""
+    return "samples" if math.prod(shape[1:]) == 1 and len(shape) < 3 else "pixels"
 
 
 class Part(BaseModel):

@@ -106,7 +106,7 @@ def make_evaluation(
     pool = CountingPool(how, group, kind, resident)
     draws = make_draws(MEMBERS, (1, 2, 4), plan=how, max_draws=3, group=group)
     uncertainty = {"gaussian": "total", "categorical": "entropy"}[kind]
-    settings = SuiteSettings(kind, convention, uncertainty, exact=False, num_images=IMAGES, num_classes=CLASSES)
+    settings = SuiteSettings(kind, convention, uncertainty, num_images=IMAGES, num_classes=CLASSES)
     samples = options.pop("samples", Scenes(kind))
     images = NetworksOnImages(pool, samples, **{"batch_size": 2, "num_classes": CLASSES, **options})
     return Evaluation(images, draws, settings)

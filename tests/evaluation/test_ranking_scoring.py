@@ -9,7 +9,6 @@ import torch
 import epibench
 import oracles
 from epibench.errors import InputError
-from epibench.evaluation import scoring
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.likelihoods import ranking
 from epibench.members.stored import validate
@@ -59,13 +58,10 @@ def test_both_directions_equal_brute_force(tmp_path, name):
         target = arrays["target"][valid]
         loss = (target - mean) ** 2
         shifted = given - given.min()  # the oracle wants what is not negative
-        expected = {
-            "ause": oracles.ause(shifted, loss),
-            "ause_inverted": oracles.ause(shifted.max() - shifted, loss),
-            "rmse": oracles.rmse(mean, target),
-            "mae": oracles.mae(mean, target),
-        }
+        expected = {"rmse": oracles.rmse(mean, target), "mae": oracles.mae(mean, target)}
         assert {key: draw.metrics[key] for key in expected} == pytest.approx(expected, rel=1e-9)
+        for key, order in (("ause", shifted), ("ause_inverted", shifted.max() - shifted)):
+            assert abs(draw.metrics[key] - oracles.ause(order, loss)) <= draw.metrics[f"{key}_bound"] < 0.2
 
 
 def test_nothing_that_needs_a_distribution_is_reported(tmp_path):
@@ -80,18 +76,6 @@ def test_nothing_that_needs_a_distribution_is_reported(tmp_path):
     assert "Over- or under-confident" not in page
 
 
-def test_streamed_values_lie_within_their_bound_of_exact_ones(tmp_path, monkeypatch):
-    arrays, said = values(scale=lambda noise: np.log(noise))
-    write_store(tmp_path / "a.zarr", kind="ranking", **arrays, uncertainty=said)
-    exact = scored(tmp_path / "a.zarr").summary
-    monkeypatch.setattr(scoring, "EXACT_PIXELS", 0)
-    streamed = scored(tmp_path / "a.zarr").summary
-    for m, metrics in streamed.items():
-        for name in ("ause", "ause_inverted"):
-            assert abs(metrics[name].mean - exact[m][name].mean) <= metrics[f"{name}_bound"].mean < 0.2
-        assert metrics["ause_inverted_noise"].mean == pytest.approx(exact[m]["ause_inverted_noise"].mean)
-
-
 def test_an_inverted_confidence_is_told(tmp_path):
     arrays, said = values()
     write_store(tmp_path / "wrong.zarr", kind="ranking", **arrays, confidence=said)
@@ -101,7 +85,9 @@ def test_an_inverted_confidence_is_told(tmp_path):
     ause, inverted = (wrong.summary[NUM_MEMBERS][name].mean for name in ("ause", "ause_inverted"))
     assert inverted < ause
     assert f"Its confidence is inverted: at M = 3, AUSE {ause:.3g} as given, {inverted:.3g} inverted" in note
-    assert (right.summary[NUM_MEMBERS]["ause"].mean, inverted) == pytest.approx((inverted, inverted))
+    straight = right.summary[NUM_MEMBERS]
+    bound = straight["ause_bound"].mean + wrong.summary[NUM_MEMBERS]["ause_inverted_bound"].mean
+    assert abs(straight["ause"].mean - inverted) <= bound < 0.05
     assert not [note for note in right.notes if "inverted" in note]
     page = page_of(tmp_path, tmp_path / "wrong.zarr", tmp_path / "right.zarr")
     assert "is inverted at M = 3" in page
@@ -124,7 +110,7 @@ def test_the_spread_of_members_can_be_asked_for(tmp_path):
     mean, valid = arrays["mean"], arrays["valid"]
     loss = (arrays["target"] - mean.mean(0))[valid] ** 2
     expected = oracles.ause(mean.var(0)[valid], loss)
-    assert result.summary[3]["ause"].mean == pytest.approx(expected)
+    assert abs(result.summary[3]["ause"].mean - expected) <= result.summary[3]["ause_bound"].mean < 0.01
     assert result.settings["uncertainty"] == "spread"
 
 
@@ -145,7 +131,7 @@ def test_classes_are_voted_on_and_ranked(tmp_path):
         votes = np.stack([(arrays["predicted"][draw.members] == label).sum(0) for label in range(3)])
         correct = votes.argmax(0) == arrays["target"]
         expected = oracles.ause(doubt[0].ravel(), 1.0 - correct.ravel(), "brier")
-        assert draw.metrics["ause"] == pytest.approx(expected, rel=1e-9)
+        assert abs(draw.metrics["ause"] - expected) <= draw.metrics["ause_bound"] < 0.05
         assert draw.metrics["accuracy"] == pytest.approx(correct.mean())
     assert epibench.score(tmp_path / "a.zarr").domains["no domain given"].class_names == CLASSES
     assert "brier" not in result.draws[0].metrics

@@ -43,6 +43,12 @@ def score(path, **settings):
     return prepare(open_store(path), ScoreSettings(**settings)).run().score.model_dump(mode="json")
 
 
+def assert_within_bound(metrics, exact):
+    """The streamed AUSE is as far from the exact one as its bound says, and the bound is small."""
+    assert abs(metrics["ause"] - exact) <= metrics["ause_bound"] + 1e-12
+    assert metrics["ause_bound"] < 0.02
+
+
 def mixture(arrays, members):
     """Mean, variance and members of one draw over the valid pixels."""
     valid = arrays["valid"]
@@ -58,7 +64,6 @@ def test_gaussian_metrics_equal_brute_force_for_every_draw(tmp_path):
         mean, variance, means, variances, target = mixture(arrays, draw["members"])
         weights = np.full(draw["M"], 1 / draw["M"])
         expected = {
-            "ause": oracles.ause(variance, (target - mean) ** 2),
             "auce": oracles.auce(mean, np.sqrt(variance), target),
             "auce_signed": oracles.auce_signed(mean, np.sqrt(variance), target),
             "rmse": oracles.rmse(mean, target),
@@ -69,6 +74,7 @@ def test_gaussian_metrics_equal_brute_force_for_every_draw(tmp_path):
             "crps_gaussian": np.mean(oracles.gaussian_crps(mean, variance, target)),
         }
         assert {name: draw["metrics"][name] for name in expected} == pytest.approx(expected, rel=1e-9)
+        assert_within_bound(draw["metrics"], oracles.ause(variance, (target - mean) ** 2))
 
 
 def test_categorical_metrics_equal_brute_force_for_every_draw(tmp_path):
@@ -79,7 +85,6 @@ def test_categorical_metrics_equal_brute_force_for_every_draw(tmp_path):
         probs = arrays["probs"][draw["members"]].astype(np.float64).mean(0)[valid]
         entropy = -(probs * np.log(probs)).sum(-1)
         expected = {
-            "ause": oracles.ause(entropy, oracles.brier(probs, target), "brier"),
             "ece": oracles.ece(probs, target),
             "miou": oracles.miou(probs, target),
             "accuracy": oracles.accuracy(probs, target),
@@ -87,6 +92,7 @@ def test_categorical_metrics_equal_brute_force_for_every_draw(tmp_path):
             "nll": np.mean(oracles.categorical_nll(probs, target)),
         }
         assert {name: draw["metrics"][name] for name in expected} == pytest.approx(expected, rel=1e-9)
+        assert_within_bound(draw["metrics"], oracles.ause(entropy, oracles.brier(probs, target), "brier"))
         assert draw["metrics"]["iou_per_class"] == pytest.approx(oracles.iou_per_class(probs, target))
 
 
@@ -101,8 +107,7 @@ def test_any_uncertainty_can_be_sorted_by(tmp_path, uncertainty, brute_force):
     arrays = gaussian_store(tmp_path / "store.zarr")
     draw = score(tmp_path / "store.zarr", sizes=(4,), max_draws=1, uncertainty=uncertainty)["draws"][0]
     mean, _, _, _, target = mixture(arrays, draw["members"])
-    expected = oracles.ause(brute_force(arrays, draw["members"]), (target - mean) ** 2)
-    assert draw["metrics"]["ause"] == pytest.approx(expected, rel=1e-9)
+    assert_within_bound(draw["metrics"], oracles.ause(brute_force(arrays, draw["members"]), (target - mean) ** 2))
 
 
 @pytest.mark.parametrize("uncertainty", ["mutual_information", "confidence"])
@@ -114,8 +119,7 @@ def test_any_uncertainty_of_classes_can_be_sorted_by(tmp_path, uncertainty):
     probs = members.mean(0)
     entropies = -(members * np.log(members)).sum(-1)
     key = 1 - probs.max(-1) if uncertainty == "confidence" else -(probs * np.log(probs)).sum(-1) - entropies.mean(0)
-    expected = oracles.ause(key, oracles.brier(probs, arrays["target"][valid]), "brier")
-    assert draw["metrics"]["ause"] == pytest.approx(expected, rel=1e-9)
+    assert_within_bound(draw["metrics"], oracles.ause(key, oracles.brier(probs, arrays["target"][valid]), "brier"))
 
 
 def test_gustafsson2020_averages_rmse_over_groups_of_images(tmp_path):
@@ -126,9 +130,7 @@ def test_gustafsson2020_averages_rmse_over_groups_of_images(tmp_path):
     average, spread = oracles.rmse_grouped(mean, target, image)
     assert draw["metrics"]["rmse"] == pytest.approx(average, rel=1e-9)
     assert draw["metrics"]["rmse_spread"] == pytest.approx(spread, rel=1e-6)
-    assert draw["metrics"]["ause"] == pytest.approx(
-        oracles.ause(variance, (target - mean) ** 2, convention="gustafsson2020"), rel=1e-9
-    )
+    assert_within_bound(draw["metrics"], oracles.ause(variance, (target - mean) ** 2, convention="gustafsson2020"))
 
 
 def test_gustafsson2020_needs_images(tmp_path):
@@ -137,16 +139,6 @@ def test_gustafsson2020_needs_images(tmp_path):
     )
     with pytest.raises(InputError, match="needs an image axis"):
         prepare(open_store(tmp_path / "flat.zarr"), ScoreSettings(convention="gustafsson2020"))
-
-
-def test_streamed_sparsification_agrees_with_exact_to_its_bound(tmp_path, monkeypatch):
-    gaussian_store(tmp_path / "store.zarr")
-    exact = score(tmp_path / "store.zarr")
-    monkeypatch.setattr(scoring, "EXACT_PIXELS", 0)
-    streamed = score(tmp_path / "store.zarr")
-    for one, other in zip(exact["draws"], streamed["draws"], strict=True):
-        gap = abs(one["metrics"]["ause"] - other["metrics"]["ause"])
-        assert gap <= other["metrics"]["ause_bound"] + 1e-12
 
 
 @pytest.mark.parametrize("make", [gaussian_store, categorical_store])

@@ -54,7 +54,9 @@ def assert_same(found: Results, expected: Results, tolerance: float = 1e-6, meth
     assert ours.keys() == theirs.keys()
     assert len(ours) > 10
     for key, value in theirs.items():
-        assert ours[key] == pytest.approx(value, rel=tolerance, abs=tolerance), key
+        # Rounding moves pixels to neighbouring bins, and AUSE within its bound.
+        allowed = theirs[*key[:2], "ause_bound"] if key[2].startswith("ause") and tolerance else tolerance
+        assert ours[key] == pytest.approx(value, rel=tolerance, abs=allowed), key
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +128,8 @@ def test_scores_of_stored_predictions_are_the_same(
         for size, metrics in scored.summary.items():
             for metric in ("ause", "ece", "miou", "brier", "nll", "accuracy"):
                 mean = metrics[metric].mean
-                assert ours[size][metric].mean == pytest.approx(mean, rel=1e-6, abs=1e-6), (size, metric)
+                allowed = metrics["ause_bound"].mean if metric == "ause" else 1e-6
+                assert ours[size][metric].mean == pytest.approx(mean, rel=1e-6, abs=allowed), (size, metric)
 
 
 def upsampled(logits: Tensor) -> Tensor:
@@ -350,12 +353,9 @@ def test_plain_regression_is_scored_as_brute_force_says() -> None:
     assert "rmse_gustafsson2020" not in found
 
 
-def test_several_numbers_of_a_sample_are_pooled() -> None:
-    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
-    data = [(row, torch.stack([row.sum(), row.prod()])) for row in x]
-    results = evaluate(lambda rows: torch.stack([rows.sum(1) + 1, rows.prod(1) - 2], 1), data)
-    assert results.score("given", "data").summary[1]["mae"].mean == pytest.approx(1.5, rel=1e-5)
-    assert "spread between members" in results.methods["given"].notes[0]
+def test_several_numbers_of_a_sample_are_refused() -> None:
+    data = [(row, row[:2]) for row in torch.zeros(3, 3)]
+    assert "data: a target has 2 numbers. Fix: give one per sample, or a map." in refused(lambda rows: rows, data)
 
 
 def test_a_second_channel_is_not_guessed() -> None:
@@ -478,8 +478,8 @@ def test_settings_that_would_do_nothing_are_refused(networks: Networks, folders:
 def test_what_has_no_mirror_image_is_not_mirrored() -> None:
     rows = [(torch.rand(3), torch.rand(())) for _ in range(3)]
     assert "no mirror image" in refused(lambda x: x.sum(1), rows, views=["flip"])
-    several = [(torch.rand(3, 4, 4), torch.rand(2)) for _ in range(3)]
-    assert "no mirror image" in refused(lambda x: x[:, :2, 0, 0], several, views=["flip"])
+    several = [(torch.rand(3, 4, 4), torch.tensor([0, 1])) for _ in range(3)]
+    assert "no mirror image" in refused(lambda x: 9 * x[:, :2, :1, :2] - 3, several, views=["flip"])
 
 
 def test_windows_of_inputs_that_differ_from_targets_are_refused(networks: Networks) -> None:

@@ -172,7 +172,7 @@ def test_tables_equal_those_of_scattering(copies: int) -> None:
 def suites(
     weights: torch.Tensor, uncertainty: str, classes: int = CLASSES, published: bool = False
 ) -> tuple[Suite, Suite]:
-    settings = SuiteSettings("categorical", "pooled", uncertainty, False, None, classes, published)
+    settings = SuiteSettings("categorical", "pooled", uncertainty, None, classes, published)
     both = make_suite(weights, settings), make_suite(weights, settings)
     for suite in both:
         suite.metrics.to(DEVICE)
@@ -284,14 +284,13 @@ def test_beside_the_one_kernel_published_metrics_have_the_states_of_the_plain_wa
     "change",
     [
         {"uncertainty": "mutual_information"},
-        {"exact": True},
         {"num_classes": 65},
         {"convention": "gustafsson2020"},
     ],
 )
 def test_what_a_kernel_does_not_cover_is_left_to_the_metrics(monkeypatch, change: dict[str, object]) -> None:
     monkeypatch.setattr(kernels, "usable", lambda where: True)
-    usual = {"kind": "categorical", "convention": "pooled", "uncertainty": "entropy", "exact": False, "num_classes": 7}
+    usual = {"kind": "categorical", "convention": "pooled", "uncertainty": "entropy", "num_classes": 7}
     assert FusedUpdates.of(make_suite(draws(), SuiteSettings(**usual)), draws()) is not None
     assert FusedUpdates.of(make_suite(draws(), SuiteSettings(**usual | change)), draws()) is None
 

@@ -21,7 +21,7 @@ POINTS = 23
 
 def suite_settings(kind: str) -> SuiteSettings:
     uncertainty = {"gaussian": "total", "categorical": "entropy"}[kind]
-    return SuiteSettings(kind, "pooled", uncertainty, exact=True, num_classes=2)
+    return SuiteSettings(kind, "pooled", uncertainty, num_classes=2)
 
 
 @dataclass(frozen=True)

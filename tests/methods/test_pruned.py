@@ -24,12 +24,10 @@ from epibench.methods import METHODS
 from epibench.methods.pruned import KeepZeros, Pruned
 from epibench.networks.shaping import shape_like
 from epibench.recipes import RECIPES, DenseRecipe, Recipe
-from epibench.runs.domains import ImageData
 from epibench.runs.folder import RunFolder
 from epibench.runs.given_inputs import run_models
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.machine import Machine, Run
-from epibench.runs.needs import Needs
 from epibench.runs.toy_training import toy_network, toy_problem
 from epibench.runs.train import collect_trained, train_networks
 from epibench.runs.train_job import TrainJob
@@ -274,16 +272,3 @@ def test_recipes_train_on_at_the_rates_of_the_last_fifth_of_a_training() -> None
     whole, last = poly(ensemble.learning_rate), pruned.schedule
     for step in range(1, 21):
         assert last(step, 20).rate == pytest.approx(whole(80 + step, 100).rate, rel=1e-9, abs=1e-12)
-
-
-def test_what_a_run_needs_is_that_of_smaller_networks(tmp_path: Path) -> None:
-    recipe = make_recipe("depth", tmp_path, 'methods=["ensemble", "pruned"]')
-    assert isinstance(recipe, DenseRecipe)
-    run = Run(recipe, RunFolder(tmp_path / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
-    needs = Needs(run, ImageData(recipe), ("train", "evaluate"))
-    assert 3 * needs.weights("pruned") < needs.weights("ensemble")
-    one_network = [
-        next(need.size for need in needs.evaluation(name, "clean") if need.what == "one network")
-        for name in recipe.methods
-    ]
-    assert one_network == [needs.weights(name) for name in recipe.methods]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.fabric import Fabric
 from pydantic import ValidationError
 from silent_reporter import Silent
 from small_dense_recipe import small_dense
@@ -35,7 +34,6 @@ from epibench.networks.pruning import prune_channels
 from epibench.networks.stages import first_modules
 from epibench.networks.trunk import TrunkWithHeads, head_weights
 from epibench.recipes import Recipe, apply_settings
-from epibench.runs.dry_run import step_memory
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.machine import Machine, Run
@@ -108,8 +106,8 @@ def trained(task: str, **changes: Any) -> Weights:
     callbacks = TrainingCallbacks(
         keep=lambda epoch, weights: kept.update({epoch: {n: each.clone() for n, each in weights.items()}})
     )
-    fabric = Fabric(accelerator="cpu", devices=1)
-    train_network(replace(training, **changes), NetworkKeys.of(0, "ensemble", 3), fabric, callbacks=callbacks)
+    keys = NetworkKeys.of(0, "ensemble", 3)
+    train_network(replace(training, **changes), keys, torch.device("cpu"), callbacks=callbacks)
     return kept[3]
 
 
@@ -216,11 +214,6 @@ class TestNetwork:
         assert dropout.calls == 2
         assert not torch.equal(first, second)
         assert torch.equal(*joint.eval()(images()).chunk(2))
-
-    def test_a_step_of_it_is_tried_with_all_its_heads(self) -> None:
-        sample, loss = Scenes(classes=False)[0], LIKELIHOODS["gaussian"].image_loss
-        few, many = (step_memory(partial(built, "depth", 1, heads=heads), loss, sample, 2) for heads in (1, 4))
-        assert many > 3 * few
 
 
 @every_task

@@ -432,8 +432,6 @@ def test_seconds_of_training_are_those_of_fitting_too(tmp_path: Path) -> None:
         file = job.files.posterior(network)
         save_tensors(file, load_file(file), {"fingerprint": job.posterior_key, "seconds": 100.0})
     assert collect_trained(run, "swag").seconds == notes.number("seconds") + 200
-    save_tensors(file, load_file(file), {"fingerprint": job.posterior_key})  # as earlier versions did
-    assert collect_trained(run, "swag").seconds == notes.number("seconds") + 100
 
 
 def test_what_is_fitted_is_in_memory_for_one_network_at_a_time(

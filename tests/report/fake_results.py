@@ -197,7 +197,6 @@ def scored_file(
         num_groups=None,
         plan="random",
         uncertainty="total" if kind == "gaussian" else "entropy",
-        sparsification="streamed",
         draws=[ScoredDraw(M=draw.M, metrics=draw.metrics, members=chosen[draw.M]) for draw in draws_of(made)],
         summary=summary_of(made),
         curves=curves_of(made),

@@ -420,9 +420,9 @@ def test_training_that_was_stopped_goes_on_from_its_state(finished, tmp_path: Pa
     recipe, _, _ = finished
     begun = []
 
-    def noting(plan, keys, fabric, state, callbacks, workers):
+    def noting(plan, keys, device, state, callbacks, workers):
         begun.append(0 if state is None else state.step)
-        return training.train_network(plan, keys, fabric, state, callbacks, workers)
+        return training.train_network(plan, keys, device, state, callbacks, workers)
 
     def save_and_die(files: Checkpoints, state: TrainingState, seconds: float, machine: str) -> None:
         save(files, state, seconds, machine)

@@ -86,16 +86,15 @@ class Elsewhere(LocalExecutor):
 
 
 @pytest.mark.parametrize(
-    ("jobs", "devices", "resources"),
+    ("jobs", "resources"),
     [
-        (None, 1, JobResources(1, cpus=9, gpus=1.0, memory=5)),
-        (3, 1, JobResources(3, cpus=4, gpus=1 / 3, memory=5)),
-        (None, 4, JobResources(1, cpus=36, gpus=4, memory=5)),
+        (None, JobResources(1, cpus=9, gpus=1.0, memory=5)),
+        (3, JobResources(3, cpus=4, gpus=1 / 3, memory=5)),
     ],
 )
-def test_networks_share_a_gpu_elsewhere(jobs: int | None, devices: int, resources: JobResources) -> None:
+def test_networks_share_a_gpu_elsewhere(jobs: int | None, resources: JobResources) -> None:
     machine = Machine.of(torch.device("cuda"), jobs, Elsewhere())
-    assert machine.job_resources(devices=devices, memory=5) == resources
+    assert machine.job_resources(memory=5) == resources
     assert machine.device_of(7) == "cuda:0"  # it sees only what it is given
 
 
@@ -116,7 +115,7 @@ def test_a_toy_problem_is_evaluated_here_beside_gpus_elsewhere(tmp_path: Path, m
 def test_a_network_on_a_cpu_needs_a_core() -> None:
     machine = Machine.of(torch.device("cpu"), None, Elsewhere())
     assert machine.job_resources(memory=5) == JobResources(12, cpus=1, gpus=0.0, memory=5)
-    assert machine.job_resources(at_once=1, devices=2) == JobResources(1, cpus=2)
+    assert machine.job_resources(at_once=1) == JobResources(1)
 
 
 class Nodes(LocalExecutor):

@@ -204,17 +204,6 @@ def test_processes_that_train_and_load_data_save_too(command, recipe: Recipe, al
     assert stopped.resumed() == alone
 
 
-def test_devices_that_share_a_network_stop_at_the_same_step(command, recipe: Recipe) -> None:
-    shared = recipe.model_copy(update={"training": recipe.training.model_copy(update={"devices": 2})})
-    stopped = command(shared)
-    stopped.start("train", "recipe.json", "--out", "run", "--device", "cpu", stop="train 6")
-    stopped.reached(2)
-    os.kill(group_of(stopped.process), signal.SIGTERM)
-    status, said = stopped.end()
-    assert (status, said.splitlines()[-1]) == (143, MESSAGE), said
-    assert notes_of(stopped.folder / "members/ensemble/0000.unfinished.safetensors")["step"] == 8
-
-
 def test_evaluation_saves_after_the_portion_and_goes_on_to_the_same_numbers(command, recipe: Recipe, alone) -> None:
     stopped = command(recipe)
     stopped.resumed()

@@ -288,3 +288,69 @@ def test_a_service_that_asks_for_a_login_is_refused_before_training(tmp_path: Pa
     monkeypatch.setattr(wandb, "init", refuse)
     with pytest.raises(InputError, match=r"^training\.log=wandb: No API key configured; log in with wandb login, set "):
         TrainingLogger("wandb", make_files(tmp_path))
+
+
+class Noting:
+    """A logger of one's own: where it was opened, and what it was told."""
+
+    def __init__(self, save_dir: Path, name: str, version: str) -> None:
+        self.place = f"{save_dir.name}/{name}/{version}"
+        MADE.append(self)
+        self.told: list[Any] = []
+
+    def log_hyperparams(self, params: dict[str, Any]) -> None:
+        self.told.append(params)
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        self.told.append((step, metrics["loss"]))
+
+    def finalize(self, status: str) -> None:
+        self.told.append(status)
+
+
+MADE: list[Noting] = []
+
+
+def test_a_named_logger_gets_every_step_once_and_a_resumed_training_another_version(tmp_path: Path) -> None:
+    MADE.clear()
+    for rows, new in (((), LOG[:1]), (LOG[:1], LOG[1:])):
+        log = TrainingLogger(f"{__name__}:Noting", make_files(tmp_path), rows, {"seed": 0})
+        for row in new:
+            log.add(row)
+        log.close()
+    assert [made.place for made in MADE] == ["logs/ensemble/0007", "logs/ensemble/0007-from-2"]
+    assert [made.told for made in MADE] == [[{"seed": 0}, (2, 1.25), "success"], [{"seed": 0}, (4, 0.5), "success"]]
+
+
+def test_a_logger_of_lightning_is_one_by_its_name(tmp_path: Path) -> None:
+    log = TrainingLogger("lightning.pytorch.loggers:CSVLogger", make_files(tmp_path), (), {"seed": 0})
+    log.add(LOG[0])
+    log.close()
+    rows = (tmp_path / "logs" / "ensemble" / "0007" / "metrics.csv").read_text().splitlines()
+    assert rows == ["loss,rate,step", "1.25,0.001,2"]
+
+
+@pytest.mark.parametrize("kind", ["tensorboard", "wandb", "mlflow"])
+def test_without_lightning_a_logger_is_refused_in_one_line(kind: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(training_log, "find_spec", lambda name: None if name == "lightning" else name)
+    wanted = rf"^training\.log={kind} needs the package lightning: pip install lightning, or take csv$"
+    with pytest.raises(InputError, match=wanted):
+        check_logging(small_dense(tmp_path, f"training.log={kind}"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("no_such_package:Logger", "module 'no_such_package' is not found"),
+        ("pathlib:PurePath.name", "give a logger as package.module:name"),
+        ("fractions:Fraction", r"unexpected keyword.*give one that takes save_dir, name and version"),
+    ],
+)
+def test_a_named_logger_that_cannot_be_made_is_refused_before_training(kind: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=words):
+        check_logging(small_dense(tmp_path, f"training.log={kind}"))
+
+
+def test_a_log_that_is_none_of_ours_nor_a_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"training\.log.*'csv'.*package\.module:name"):
+        small_dense(tmp_path, "training.log=cvs")

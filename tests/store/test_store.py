@@ -182,7 +182,7 @@ def test_ids_that_are_no_labels_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("shape", "image_id", "has_images"), [((24,), None, False), ((4, 6), None, False), ((4, 6), range(4), True)]
+    ("shape", "image_id", "has_images"), [((24,), None, False), ((4, 1), None, False), ((4, 1), range(4), True)]
 )
 def test_has_images(tmp_path, shape, image_id, has_images):
     arrays = {"mean": np.zeros((1, *shape)), "variance": np.ones((1, *shape)), "target": np.zeros(shape)}

@@ -5,30 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from lightning.fabric import Fabric
-from small_dense_recipe import small_dense
 from torch import Tensor, nn
 
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch, Samples
 from epibench.data.decoded import DecodedMemory, DecodedSamples
-from epibench.data.sets.street import StreetSource
-from epibench.data.source import Folders, Task
 from epibench.errors import InputError
 from epibench.likelihoods import LIKELIHOODS
 from epibench.methods.cyclical import cyclical
 from epibench.methods.sghmc import SGHMC
 from epibench.methods.sgld import LangevinRule
 from epibench.networks.depth_completion import DepthCompletion
-from epibench.recipes.dense import DenseRecipe
-from epibench.runs.train_job import TrainJob
-from epibench.runs.trainers import train_job
 from epibench.training import network
 from epibench.training.network import (
     NetworkKeys,
@@ -120,7 +111,6 @@ class Followed:
         keys: NetworkKeys = KEYS,
         state: TrainingState | None = None,
         workers: int = 0,
-        fabric: Fabric | None = None,
     ):
         self.states: list[TrainingState] = []
         self.kept: dict[int, Weights] = {}
@@ -129,8 +119,7 @@ class Followed:
         callbacks = TrainingCallbacks(
             lambda *progress: self.progress.append(progress), self.rows.append, self._save, self._keep
         )
-        fabric = fabric or Fabric(accelerator="cpu", devices=1)
-        self.log = train_network(training, keys, fabric, state, callbacks, workers)
+        self.log = train_network(training, keys, torch.device("cpu"), state, callbacks, workers)
 
     def _save(self, state: TrainingState) -> None:
         rule = {name: each.clone() for name, each in state.rule.items()}
@@ -444,12 +433,6 @@ def test_a_gradient_below_the_largest_norm_is_left_alone() -> None:
     assert step_length(clip=1e3) == step_length()
 
 
-def test_a_batch_that_cannot_be_shared_is_refused() -> None:
-    fabric: Any = SimpleNamespace(world_size=4, global_rank=0, device=torch.device("cpu"))
-    with pytest.raises(InputError, match="a batch of 2 cannot be shared among 4 devices"):
-        Followed(make_training(), fabric=fabric)
-
-
 def test_a_crop_that_does_not_fit_is_one_line() -> None:
     with pytest.raises(
         InputError, match=r"^a crop of 64×64 does not fit into an image of 16×16; lower training\.crop, or"
@@ -462,47 +445,6 @@ def test_whole_batches_train_the_network_that_samples_augmented_one_by_one_train
     training = make_training(augment=Augment(crop=(8, 16)))
     one_by_one, at_once = (Followed(replace(training, whole_batches=whole)) for whole in (False, True))
     assert_same(one_by_one.weights, at_once.weights)
-
-
-# Several processes
-
-
-class MadeUp(StreetSource):
-    """As many valid pixels in every image, so that the mean of two halves of a batch is the mean of the batch."""
-
-    def open(self, task: Task, folders: Folders, key: str) -> Samples:
-        return Depths()
-
-
-class PlainRecipe(DenseRecipe):
-    """Without batch norm, whose statistics are those of a process's own part of a batch."""
-
-    def builder(
-        self, num_classes: int | None, pretrained: bool = False, method: str | None = None
-    ) -> partial[nn.Module]:
-        return partial(Plain)
-
-
-def test_a_job_on_two_devices_that_share_every_batch_saves_the_network_of_one(tmp_path: Path) -> None:
-    settings = ("training.crop=[16,16]", "mc_dropout.optimiser=momentum", "mc_dropout.learning_rate=0.05")
-    found = []
-    for devices in (1, 2):
-        recipe = small_dense(tmp_path / "cache", *settings, "mc_dropout.batch_size=4", f"training.devices={devices}")
-        data = recipe.data.model_copy(update={"train": MadeUp()})
-        recipe = PlainRecipe.model_validate(recipe.model_dump()).model_copy(update={"data": data})
-        job = TrainJob(recipe, "mc_dropout", (0,), tmp_path / str(devices), "cpu")
-        train_job(job, lambda message: None)
-        found.append(job.files.load_weights(0))
-    alone, together = found
-    for name, expected in alone.items():
-        torch.testing.assert_close(together[name], expected, rtol=1e-4, atol=1e-6)
-
-
-def test_a_job_on_two_devices_that_diverges_is_an_error_for_the_user(tmp_path: Path) -> None:
-    settings = ("training.devices=2", "ensemble.learning_rate=1000000", "ensemble.optimiser=sgd")
-    recipe = small_dense(tmp_path / "cache", *settings)
-    with pytest.raises(InputError, match=r"network 0: the loss became NaN.*lower ensemble\.learning_rate"):
-        train_job(TrainJob(recipe, "ensemble", (0,), tmp_path, "cpu"), lambda message: None)
 
 
 def test_classes_that_are_kept_in_two_bytes_train_as_others_do() -> None:

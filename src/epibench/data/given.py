@@ -24,7 +24,7 @@ IGNORE_INDEX = 255
 def as_batch(item: Any, name: str, ignore_index: int = IGNORE_INDEX, batched: bool = False) -> Batch:
     """A sample, or several: a Batch, (input, target[, valid]), or a dict with a target and inputs by their names.
 
-    A target is one number or class, several numbers, or a map (height, width). Without `valid`, everything counts, less
+    A target is one number or class, several classes, or a map (height, width). Without `valid`, everything counts, less
     classes that are `ignore_index` or negative, and numbers that are not finite.
     """
     if isinstance(item, Batch):

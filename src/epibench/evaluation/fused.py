@@ -50,7 +50,7 @@ class FusedUpdates:
     def of(cls, suite: Suite, weights: Tensor) -> FusedUpdates | None:
         """None where kernels cannot be used, or where the metrics are not those that they cover."""
         settings, found = suite.settings, dict(suite.metrics.items())
-        if not kernels.usable(weights) or settings.kind != "categorical" or settings.exact:
+        if not kernels.usable(weights) or settings.kind != "categorical":
             return None
         if settings.uncertainty == "mutual_information" or not 0 < (settings.num_classes or 0) <= MOST_CLASSES:
             return None

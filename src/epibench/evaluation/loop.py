@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from epibench.evaluation.fused import FusedUpdates
-from epibench.evaluation.suite import MetricInputs, Suite, SuiteSettings, make_suite
+from epibench.evaluation.suite import MakeMetric, MetricInputs, Suite, SuiteSettings, make_suite
 from epibench.likelihoods import LIKELIHOODS, Likelihood
 from epibench.members.draws import Draws
 from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, Stopwatch, chunk_size
@@ -43,17 +43,20 @@ class Evaluation:
 
     Where the predictor has stretches, the metrics of each are added up by themselves, and then to those of the
     stretches before it: floating-point sums come out the same, wherever each stretch was evaluated.
+
+    instead: metrics that replace those of the suite, by name.
     """
 
     predictor: PoolOnData
     draws: Draws
     settings: SuiteSettings
     done: EvaluationTotals = field(default_factory=EvaluationTotals)
+    instead: Mapping[str, MakeMetric] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.parts = self.predictor.parts(self.draws)
         self.weights = [part.weights.to(self.predictor.device) for part in self.parts]
-        self.suites = [make_suite(weights, self.settings) for weights in self.weights]
+        self.suites = [make_suite(weights, self.settings, self.instead) for weights in self.weights]
         for suite in self.suites:
             suite.metrics.to(self.predictor.device)
         self.before: dict[str, Tensor] = {}  # the states of all stretches before this one, added up

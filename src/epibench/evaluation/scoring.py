@@ -25,8 +25,6 @@ from epibench.results import DomainFacts, MethodFacts, Picture, PoolSize, Result
 from epibench.standard_errors import points_backwards
 from epibench.store.formats import PredictionStore
 
-# Up to this many pixels, sorting is quick and sparsification can be exact.
-EXACT_PIXELS = 2**18
 # States of all metrics, and as much again to compute them.
 BYTES_PER_DRAW = 2 * 9 * 2**19
 NO_DOMAIN = "no domain given"
@@ -112,11 +110,6 @@ class Scorer:
         if tally.skipped:
             word = self.store.counted.capitalize()
             notes.append(f"{word} skipped because of NaN or infinite values: {tally.skipped:,}.")
-        if self.store.counted == "values" and len(self.store.shape) == 2 and self.store.num_classes is None:
-            notes.append(
-                f"The {self.store.shape[1]} targets of a sample are pooled: those with the largest errors decide; "
-                "standardise them, or score them one by one."
-            )
         group = self.store.group
         if group is not None and any(len({group[member] for member in members}) > 1 for members in self.draws.sets):
             notes.append(
@@ -125,18 +118,18 @@ class Scorer:
             )
         size = self.draws.sizes[-1]
         draws = self.draws.of_size(size)
-        ause, chance = float(values["ause"][draws].mean()), float(values["ause_random"][draws].mean())
+        ause, bound, chance = (float(values[name][draws].mean()) for name in ("ause", "ause_bound", "ause_random"))
         if "ause_inverted" in values:
             names = ("ause_inverted", "ause_inverted_noise", "ause_inverted_bound")
-            inverted, noise, bound = (float(values[name][draws].mean()) for name in names)
-            if points_backwards(ause, inverted, noise, bound):
+            inverted, noise, inverted_bound = (float(values[name][draws].mean()) for name in names)
+            if points_backwards(ause, inverted, noise, inverted_bound):
                 own = self.uncertainty in self.store.arrays  # the name of the array, not that of a map in it
                 name = self.uncertainty if own else f"uncertainty {self.uncertainty!r}"
                 notes.append(
                     f"Its {name} is inverted: at M = {size}, AUSE {ause:.3g} as given, {inverted:.3g} inverted, "
                     f"chance {chance:.3g}."
                 )
-        elif ause > chance:
+        elif ause - bound > chance:
             notes.append(
                 f"At M = {size} its uncertainty ranks errors worse than chance: AUSE {ause:.3g}, chance {chance:.3g}."
             )
@@ -249,7 +242,6 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
         kind=store.kind,
         convention=settings.convention,
         uncertainty=used,
-        exact=store.num_pixels <= EXACT_PIXELS,
         num_images=store.shape[0] if store.has_images else None,
         num_classes=store.num_classes,
         depth=depth,

@@ -35,7 +35,6 @@ class SuiteSettings:
     kind: str
     convention: Convention
     uncertainty: str
-    exact: bool
     num_images: int | None = None
     num_classes: int | None = None
     published: bool = False
@@ -109,7 +108,7 @@ def _rmse(weights: Tensor, settings: SuiteSettings) -> StreamingMetric:
 
 def _sparsification(error: SparsificationError, *, inverted: bool = False) -> MakeMetric:
     return lambda weights, settings: metrics.Sparsification(
-        error, len(weights), convention=settings.convention, exact=settings.exact, inverted=inverted
+        error, len(weights), convention=settings.convention, inverted=inverted
     )
 
 
@@ -176,9 +175,12 @@ def metrics_of(name: str, depth: bool = False, published: bool = False) -> dict[
     return METRICS[name] | (PUBLISHED_METRICS.get(name, {}) if published else {}) | (DEPTH_METRICS if depth else {})
 
 
-def make_suite(weights: Tensor, settings: SuiteSettings) -> Suite:
-    """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member)."""
-    makers = metrics_of(settings.metric_set, settings.depth, settings.published)
+def make_suite(weights: Tensor, settings: SuiteSettings, instead: Mapping[str, MakeMetric] | None = None) -> Suite:
+    """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member).
+
+    instead: metrics that replace those of the same name.
+    """
+    makers = metrics_of(settings.metric_set, settings.depth, settings.published) | dict(instead or {})
     suite = {name: make(weights, settings) for name, make in makers.items()}
     return Suite(suite, settings)
 
@@ -188,7 +190,7 @@ def metric_infos() -> dict[str, MetricInfo]:
     weights, infos = torch.ones(1, 1), dict[str, MetricInfo]()
     for name in METRICS:
         kind = "ranking" if name == "ranking_classes" else name
-        settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], False, 1, 1, published=True)
+        settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], 1, 1, published=True)
         for make in metrics_of(name, depth=name == "gaussian", published=True).values():
             infos = {**make(weights, settings).info, **infos}
     return infos

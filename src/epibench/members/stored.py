@@ -294,13 +294,11 @@ def location(store: PredictionStore, position: int, member: int | None = None) -
     if store.has_images:
         image, *index = index
         words.append(f"image {image}" + (f" ({store.image_id[image]!r})" if store.image_id else ""))
-    elif len(index) <= 2:
-        words.append(f"sample {index.pop(0)}")
-    names = {1: "target {}", 2: "row {}, column {}"}
+    elif len(index) == 1 or store.counted == "samples":
+        words.append(f"sample {index[0]}")
+        index = []
     if index:
-        words.append(names[len(index)].format(*index) if len(index) in names else f"index {tuple(index)}")
-    if len(index) == 1 and store.target_names:
-        words[-1] += f" ({store.target_names[index[0]]!r})"
+        words.append("row {}, column {}".format(*index) if len(index) == 2 else f"index {tuple(index)}")
     return ", ".join(words)
 
 

@@ -88,8 +88,8 @@ def _by_image(vectors: Tensor, values: Tensor, members: int, axis: int) -> Tenso
     each, rest = divmod(len(values), members)
     if rest:
         raise InputError(
-            f"a batch of {len(values)} images cannot be shared among the {members} members of one network; let the "
-            f"batch_size on each device be a multiple of {members}"
+            f"a batch of {len(values)} images cannot be shared among the {members} members of one network; let "
+            f"batch_size be a multiple of {members}"
         )
     shape = [1] * values.dim()
     shape[0], shape[axis] = len(values), -1

@@ -385,7 +385,7 @@ def warnings_of(results: Results) -> list[str]:
 
 
 def _as_published(results: Results, figure: DenseFigure) -> bool:
-    """Whether a run has its metrics under the published convention too, as earlier versions had not."""
+    """Whether a run has its metrics under the published convention too."""
     if results.convention == CONVENTION:
         return True
     scores = [score for score in results.latest() if score.domain == figure.domain]

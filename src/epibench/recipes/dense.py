@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from epibench.conventions import Convention, check_uncertainty
 from epibench.data.images import ScaleRule
@@ -34,6 +34,7 @@ Count = Annotated[int, Field(ge=1)]
 Modules = tuple[str, ...]
 TO_BE_GIVEN = "to be given"  # stands for a file that the user has to name
 PAPER = "paper:"  # before the file of a published checkpoint
+LOGS = ("csv", "tensorboard", "wandb", "mlflow", "none")
 InFull = BeforeValidator(lambda given: {"bf16": "bf16-mixed", "32": "32-true"}.get(str(given), given))
 
 
@@ -228,9 +229,9 @@ class TrainingOptions(Options):
     depth; decay_all: it acts on scales and biases too. prior_scale: chains have no weight decay, but the prior
     N(0, prior_scale²) on every parameter. class_weights: how much a pixel counts, by its class; `rare`: 1 / √share of
     its class in the training data. loss_parts: the loss is the mean over that many equal parts of the batch, each
-    averaged over its own weighted pixels. devices: a batch is shared among so many. augment: samples are augmented one
-    by one by loading processes (`cpu`) or a batch at a time on the `device`; `auto`: on a GPU. cache: GiB of memory for
-    decoded samples beside a GPU; `auto`: a quarter of what is free.
+    averaged over its own weighted pixels. augment: samples are augmented one by one by loading processes (`cpu`) or a
+    batch at a time on the `device`; `auto`: on a GPU. cache: GiB of memory for decoded samples beside a GPU; `auto`: a
+    quarter of what is free.
     """
 
     epoch_steps: int = Field(1000, ge=1, le=10**9)
@@ -251,10 +252,16 @@ class TrainingOptions(Options):
     loss_parts: int = Field(1, ge=1, le=4096)
     precision: Annotated[Literal["auto", "32-true", "bf16-mixed"], InFull] = "auto"
     compile: bool = False
-    log: Literal["csv", "tensorboard", "wandb", "mlflow", "none"] = "csv"
-    devices: int = Field(1, ge=1, le=1024)
+    log: str = "csv"
     augment: Literal["auto", "cpu", "device"] = "auto"
     cache: Annotated[float, Field(ge=0, le=2**20)] | Literal["auto"] = "auto"
+
+    @field_validator("log")
+    @classmethod
+    def _known_log(cls, log: str) -> str:
+        if log not in LOGS and ":" not in log:
+            raise ValueError(f"Input should be {', '.join(map(repr, LOGS))} or a logger as package.module:name")
+        return log
 
     @model_validator(mode="after")
     def _ascending(self) -> TrainingOptions:
@@ -425,11 +432,6 @@ class DenseRecipe(Recipe):
     def training_steps(self, name: str) -> int:
         """Steps of a training of a method: until the last network that is kept."""
         return self.method(name).keep[-1] * self.training.epoch_steps
-
-    @property
-    def trained_at_once(self) -> int | None:
-        """One, where several devices share it; otherwise as many as the machine takes."""
-        return 1 if self.training.devices > 1 else None
 
     def builder(
         self, num_classes: int | None, pretrained: bool = False, method: str | None = None

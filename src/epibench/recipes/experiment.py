@@ -271,11 +271,6 @@ class Recipe(Options):
         """Steps of a training of a method, as progress counts them: epochs until the last weights that are kept."""
         return self.method(name).keep[-1]
 
-    @property
-    def trained_at_once(self) -> int | None:
-        """Trainings that may run side by side, if the recipe decides it: stacked networks take all cores as one."""
-        return 1
-
     def setting(self, name: str, option: str) -> str:
         """The key of a method's option, as --set takes it."""
         if name not in self.variants:

@@ -125,7 +125,6 @@ def further_checks(recipe: Recipe, folder: RunFolder, data: ImageData | None) ->
 
 def check_out(recipe: Recipe, folder: RunFolder) -> str:
     """The folder is free, or holds a run that can go on."""
-    folder.check_version()
     folder.check_free(recipe)
     return f"{folder.path} holds a run that can go on" if folder.recipe_file.exists() else f"{folder.path} is free"
 
@@ -265,13 +264,10 @@ def check_class_weights(data: ImageData) -> str:
 
 
 def check_batch(recipe: DenseRecipe, name: str) -> str:
-    """Batches of a method can be shared among devices, and are large enough for the network."""
-    devices, smallest = recipe.training.devices, recipe.network.smallest_batch
-    key, size = recipe.setting(name, "batch_size"), recipe.method(name).batch_size
-    if size % devices:
-        raise InputError(f"{key}: take a multiple of {devices}, among which a batch is shared")
-    if size // devices < smallest:
-        needed = f"batches of {smallest} or more images, on each device, for its batch norm"
+    """Batches of a method are large enough for the network."""
+    size, smallest = recipe.method(name).batch_size, recipe.network.smallest_batch
+    if size < smallest:
+        key, needed = recipe.setting(name, "batch_size"), f"batches of {smallest} or more images for its batch norm"
         raise InputError(f"{key}: {recipe.network.kind} needs {needed}")
     return f"{size} images"
 

@@ -22,8 +22,7 @@ from epibench.recipes.dense import DenseRecipe
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_evaluation import DomainTask
 from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.machine import Machine, Run
-from epibench.runs.needs import memory_of_job
+from epibench.runs.machine import Machine, Run, memory_of_job
 from epibench.runs.processes import Send
 from epibench.runs.train import collect_trained
 

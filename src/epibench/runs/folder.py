@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +23,9 @@ from epibench.files import remove_leftovers, write_json
 from epibench.methods import METHODS
 from epibench.progress import Reporter
 from epibench.recipes import RECIPE_NAME, Recipe
-from epibench.recipes.dense import NOT_DECIDING, DenseRecipe
+from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.settings import differences, known_keys, validated
 from epibench.results import RESULTS_NAME
-from epibench.runs.checkpoints import is_earlier
 
 Item = TypeVar("Item")
 WAIT_SECONDS = 0.5
@@ -87,19 +86,6 @@ class RunFolder:
             path = error.filename or self.path
             raise InputError(f"--out {path}: cannot be used ({error.strerror}); give another --out") from None
 
-    def check_version(self) -> None:
-        """Refuse trained networks of an earlier version: they have no checksum, and other names for toy problems."""
-        folders = [self.members, *(path for path in self.members.glob("*") if path.is_dir())]
-        for path in sorted(path for folder in folders for path in folder.glob("*.safetensors") if path.is_file()):
-            if path.parent == self.members or is_earlier(path):
-                raise self._earlier(path)
-
-    def _earlier(self, path: Path) -> InputError:
-        return InputError(
-            f"{path}: an earlier version of epibench wrote it, which this one cannot go on from; give another "
-            f"--out, or remove {self.members} to train anew"
-        )
-
     def check_free(self, recipe: Recipe) -> None:
         """Refuse a folder that holds something else than a run whose networks this recipe can use, or nothing."""
         with self._usable():
@@ -125,11 +111,10 @@ class RunFolder:
             recipe = validated(kind, content)
         except InputError as error:
             raise InputError(f"{self.path} holds a run of another recipe: {error}; give another --out") from None
-        new = set(known_keys(recipe.model_dump(mode="json"))) - set(known_keys(content))
-        new -= {f"training.{key}" for key in NOT_DECIDING} | {key for key in new if key.startswith("evaluation.")}
-        new = {key for key in new if not _of_new_method(key, content)}
-        if new and any(self.members.glob("*/*.safetensors")):
-            raise self._earlier(self.recipe_file)
+        if lacking := set(known_keys(recipe.model_dump(mode="json"))) - set(known_keys(content)):
+            raise InputError(
+                f"{self.recipe_file}: {min(lacking)} is missing, another version wrote it. Fix: give another --out."
+            )
         return recipe
 
     def other_training(self, wanted: Recipe) -> str | None:
@@ -146,12 +131,6 @@ class RunFolder:
                         key = f"variants.{name}.{key}"
                     return f"{key} ({json.dumps(before)} there, {json.dumps(now)} now)"
         return None
-
-
-def _of_new_method(key: str, content: Mapping[str, Any]) -> bool:
-    """Whether a setting is of a method that did not exist, or of variants' networks, which were all the recipe's."""
-    parts = key.split(".")
-    return (parts[0] in METHODS and parts[0] not in content) or (parts[0] == "variants" and parts[-1] == "network")
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from epibench.data.classes import ClassTable, Pairs
 from epibench.data.given import GivenSamples, fits_frame, numbered_classes
 from epibench.data.named import Role, nearest
 from epibench.errors import InputError
-from epibench.evaluation.scoring import EXACT_PIXELS
 from epibench.files import NAME as NAME_PATTERN
 from epibench.files import read_json, write_json
 from epibench.members.draws import default_sizes, make_draws
@@ -148,6 +147,10 @@ class GivenEvaluation:
         kinds = {name: domain.samples[0].target.is_floating_point() for name, domain in self.domains.items()}
         if len(set(kinds.values())) > 1:
             raise InputError(f"some domains have classes and others numbers as targets ({', '.join(kinds)})")
+        if not self.maps and next(iter(kinds.values())):
+            for name, domain in self.domains.items():
+                if (number := domain.samples[0].target.numel()) > 1:
+                    raise InputError(f"{name}: a target has {number} numbers. Fix: give one per sample, or a map.")
         return not next(iter(kinds.values()))
 
     @cached_property
@@ -169,9 +172,7 @@ class GivenEvaluation:
     @property
     def counted(self) -> Counted:
         """What one number of a target is called."""
-        if self.maps:
-            return "pixels"
-        return "samples" if all(each.samples[0].target.numel() == 1 for each in self.domains.values()) else "values"
+        return "samples" if all(each.samples[0].target.numel() == 1 for each in self.domains.values()) else "pixels"
 
     @property
     def problem(self) -> str:
@@ -329,10 +330,9 @@ class GivenEvaluation:
 
     def evaluation_domain(self, name: str, domain: GivenDomain, classes: ClassTable | None) -> EvaluationDomain:
         """A domain in the classes that it shares with what models predict."""
-        exact = len(domain.samples) * domain.samples[0].target.numel() <= EXACT_PIXELS
         identity = [uuid.uuid4().hex] if domain.identity is None else list(domain.identity)
-        identity += [exact, None if classes is None else list(classes.names), domain.mapping]
-        about = (domain.label, domain.role, identity, domain.severity, exact)
+        identity += [None if classes is None else list(classes.names), domain.mapping]
+        about = (domain.label, domain.role, identity, domain.severity)
         own = getattr(domain.samples, "classes", None)
         if classes is None:
             return EvaluationDomain(DomainData(domain.samples), *about)

@@ -102,9 +102,7 @@ class DrawnMethod:
 
     def fingerprint(self, evaluation: EvaluationOptions, *more: Any) -> str:
         """Of everything that decides its numbers, and of what else is given."""
-        # What is off leaves the fingerprint as it was before there was such an option.
-        off = {name for name in ("compile", "cuda_graphs") if not getattr(evaluation, name)}
-        options = evaluation.model_dump(mode="json", exclude={"store", *off})
+        options = evaluation.model_dump(mode="json", exclude={"store"})
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
         names = [EVALUATION, self.facts.method, self.pool.seed, *metrics_of(self.pool.kind, self.depth)]
         return fingerprint(list(self.weights), members, names, dict(self.options), self.draws.sets, options, *more)
@@ -119,7 +117,6 @@ class EvaluationDomain:
     role: Role
     identity: Sequence[Any]
     severity: float | None = None
-    exact: bool = False  # pixels are so few that they are kept and sorted; then nothing is saved on the way
     in_files: bool = False  # which may lie elsewhere the next time, or be others there: some are looked at
 
     @cached_property
@@ -271,9 +268,9 @@ class DomainTask:
 
     @cached_property
     def stretches(self) -> Stretches:
-        """The images in stretches; pixels that are all kept and sorted cannot be added up, and are one stretch."""
+        """The images in stretches."""
         samples = self.data.samples
-        length = len(samples) if self.about.exact else stretch_length(samples, self.options.batch_size)
+        length = stretch_length(samples, self.options.batch_size)
         return Stretches(self.file.with_suffix(".stretches"), self.key, len(samples), max(1, length))
 
     def results(self) -> ScoredDomain | None:
@@ -341,10 +338,9 @@ class DomainTask:
             observers,
             self.data.num_classes,
             self.data.class_groups,
-            stretch=None if self.about.exact else self.stretches.length,
+            stretch=self.stretches.length,
         )
-        kind, depth, maps, exact = self.evaluation.kind, self.drawn.depth, self.evaluation.maps, self.about.exact
-        settings = suite_settings(kind, options, self.data, depth, maps, exact)
+        settings = suite_settings(self.evaluation.kind, options, self.data, self.drawn.depth, self.evaluation.maps)
         return Evaluation(domain, self.drawn.draws, settings)
 
     def observers(self) -> tuple[Gallery, list[Observer]]:
@@ -370,7 +366,7 @@ class DomainTask:
 
             def after_portion(images: int) -> None:
                 advance(images)
-                if evaluation.done.images < total and not self.about.exact and pacer.due():
+                if evaluation.done.images < total and pacer.due():
                     with pacer:
                         notes = {"fingerprint": self.key, **asdict(evaluation.done)}
                         save_tensors(self.unfinished, evaluation.state(), notes)
@@ -443,14 +439,13 @@ class DomainTask:
 
 
 def suite_settings(
-    kind: str, options: EvaluationOptions, data: DomainData, depth: bool, maps: bool = True, exact: bool = False
+    kind: str, options: EvaluationOptions, data: DomainData, depth: bool, maps: bool = True
 ) -> SuiteSettings:
-    """What the metrics on a domain depend on. maps: targets are maps of pixels; exact: pixels are kept and sorted."""
+    """What the metrics on a domain depend on. maps: targets are maps of pixels."""
     return SuiteSettings(
         kind,
         options.convention,
         check_uncertainty(kind, options.uncertainty),
-        exact=exact,
         num_images=len(data.samples),
         num_classes=data.num_classes,
         published=options.convention == "pooled" and maps,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from epibench.recipes import RECIPES
 from epibench.recipes.dense import DenseRecipe, EvaluationOptions
 from epibench.runs.checks import FEW_FRAMES, STEPS, Check, RunStep, further_checks, image_checks, needed_to
 from epibench.runs.class_weights import prepare_weights
+from epibench.runs.disk import check_disk
 from epibench.runs.domains import ImageData, draw_scenes
 from epibench.runs.image_evaluation import (
     DrawnMethod,
@@ -31,7 +32,6 @@ from epibench.runs.image_evaluation import (
 )
 from epibench.runs.machine import Run
 from epibench.runs.method_results import MethodResults, draws_of, method_facts
-from epibench.runs.needs import check_needs, needs_checks
 from epibench.runs.train import Trained
 
 
@@ -62,13 +62,13 @@ class ImageExperiment:
         """All that is worth knowing before a run. every: open all frames, not some; follow: shows how far one is."""
         checks = image_checks(self.data, None if every else FEW_FRAMES, follow)
         further = further_checks(self.recipe, self.run.folder, self.data)
-        return [*checks, *further, *needs_checks(self.run, self.data, STEPS)]
+        return [*checks, *further, Check("disk", partial(check_disk, self.run, self.data, STEPS))]
 
     def check_room(self, steps: Sequence[RunStep]) -> None:
-        """Refuse these steps where disk and memory cannot suffice, and say what they need."""
+        """Refuse these steps where the disk is too small for their files."""
         if self.recipe.evaluation.store and current() is not None:
             raise InputError("evaluation.store: predictions are kept in a local folder alone; give one as --out")
-        check_needs(self.run, self.data, steps)
+        check_disk(self.run, self.data, steps)
 
     def prepare(self, steps: Sequence[RunStep]) -> None:
         """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,10 +17,7 @@ from epibench.likelihoods import LIKELIHOODS
 from epibench.networks.shaping import shape_like
 from epibench.recipes import DenseRecipe
 from epibench.runs.domains import classes_of
-from epibench.training.network import NetworkTraining
-
-if TYPE_CHECKING:  # takes seconds to import, and toy problems and evaluations do without
-    from lightning.fabric import Fabric
+from epibench.training.network import NetworkTraining, Precision
 
 
 def open_training_data(recipe: DenseRecipe) -> Samples:
@@ -67,20 +63,12 @@ def large_training(
         decay_all=method.samples or options.decay_all,
         class_weights=weights,
         whole_batches=options.augment == "device" or (options.augment == "auto" and device.type == "cuda"),
+        precision=precision_of(recipe, device),
         channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
     )
 
 
-def make_fabric(recipe: DenseRecipe, device: torch.device) -> Fabric:
-    """Where and how precisely a network is trained."""
-    from lightning.fabric import Fabric
-
-    devices, strategy = recipe.training.devices, "ddp_spawn" if recipe.training.devices > 1 else "auto"
-    chosen: Any = devices if devices > 1 or device.type == "cpu" else [device.index or 0]
-    return Fabric(accelerator=device.type, strategy=strategy, devices=chosen, precision=precision_of(recipe, device))
-
-
-def precision_of(recipe: DenseRecipe, device: torch.device) -> Any:
+def precision_of(recipe: DenseRecipe, device: torch.device) -> Precision:
     """The precision that the recipe asks for: by default bf16 on GPUs that have it."""
     if recipe.training.precision != "auto":
         return recipe.training.precision

@@ -11,11 +11,13 @@ from pathlib import Path
 import torch
 
 from epibench.progress import Reporter
-from epibench.recipes import Recipe
+from epibench.recipes import DenseRecipe, Recipe
 from epibench.runs.executors import Executor, JobResources, LocalExecutor, open_executor
 from epibench.runs.folder import RunFolder
 
 SHARE_FOR_WEIGHTS = 0.3  # of the memory, for those of members
+JOB_BYTES = 10**9  # of a job elsewhere: its process, libraries and data, beside the weights
+JOB_COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,21 @@ class Machine:
             return named
         return "cuda:0" if self.executor.remote else f"cuda:{number % torch.cuda.device_count()}"
 
-    def job_resources(self, at_once: int | None = None, devices: int = 1, memory: int = 0) -> JobResources:
-        """What a job on so many devices needs; at_once: how many run at once here, if not as many as can."""
+    def job_resources(self, at_once: int | None = None, memory: int = 0) -> JobResources:
+        """What a job needs; at_once: how many run at once here, if not as many as can."""
         at_once = at_once or self.jobs
         if self.device.type == "cpu":
-            return JobResources(at_once, cpus=devices, memory=memory)
-        gpus = devices if devices > 1 else 1 / self.jobs
-        return JobResources(at_once, devices * (1 + self.workers), gpus, memory)
+            return JobResources(at_once, memory=memory)
+        return JobResources(at_once, 1 + self.workers, 1 / self.jobs, memory)
+
+
+def memory_of_job(recipe: Recipe) -> int:
+    """Bytes to request for a process elsewhere that trains a network or evaluates images."""
+    if not isinstance(recipe, DenseRecipe):
+        return JOB_BYTES
+    classes = 2 if recipe.likelihood == "categorical" else None
+    networks = (recipe.method(name).build(recipe.builder(classes, method=name)) for name in recipe.methods)
+    return JOB_BYTES + JOB_COPIES * max(sum(each.nbytes for each in network.parameters()) for network in networks)
 
 
 @dataclass(frozen=True)

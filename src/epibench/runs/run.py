@@ -139,7 +139,6 @@ def begin(run: Run, steps: Sequence[RunStep]) -> Experiment:
     for check in experiment.checks():
         if check.step is None or check.step in steps:
             check.ask()
-    run.folder.check_version()
     run.folder.check_free(run.recipe)
     experiment.check_room(steps)
     run.folder.claim(run.recipe, evaluate_only="train" not in steps)

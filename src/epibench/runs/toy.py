@@ -27,6 +27,7 @@ from epibench.members.draws import Draws
 from epibench.members.stacked import StackedOnPoints, StackedPool, predict
 from epibench.methods.contract import Member
 from epibench.methods.map import Direct
+from epibench.metrics import Sparsification
 from epibench.metrics.divergence import PREDICTED_LOG_VARIANCE_LIMIT, divergences
 from epibench.recipes.toy import SHIPPED, ToyRecipe
 from epibench.reference.predictions import Reference, check_fits, load_reference, shipped_reference
@@ -152,8 +153,7 @@ class ToyExperiment:
         pool = self.pool(networks)
         draws = draws_of(recipe, name, pool)
         tests = fresh_points(recipe, toy)
-        # All metrics under our convention; few points, so that sparsification can be exact.
-        settings = SuiteSettings(toy.kind, "pooled", check_uncertainty(toy.kind, None), exact=True, num_classes=2)
+        settings = SuiteSettings(toy.kind, "pooled", check_uncertainty(toy.kind, None), num_classes=2)
         about = {
             "method": name,
             "kind": toy.kind,
@@ -296,7 +296,7 @@ def scored(
     values, families = dict[str, list[Tensor]](), dict[str, dict[str, list[Tensor]]]()
     for start in range(0, len(draws.sets), DRAWS_AT_ONCE):
         some = Draws(draws.num_members, draws.sets[start : start + DRAWS_AT_ONCE])
-        evaluation = Evaluation(predictor, some, settings)
+        evaluation = Evaluation(predictor, some, settings, instead={"sparsification": sort_points})
         evaluation.run(after_draws=advance)
         of_some, curves = evaluation.results()
         del evaluation
@@ -310,6 +310,11 @@ def scored(
         family: {name: parts[0] if name == "x" else torch.cat(parts) for name, parts in own.items()}
         for family, own in families.items()
     }
+
+
+def sort_points(weights: Tensor, settings: SuiteSettings) -> Sparsification:
+    """AUSE of so few points that they are kept and sorted."""
+    return Sparsification("rmse" if settings.kind == "gaussian" else "brier", len(weights), exact=True)
 
 
 def prediction(predicted: Mapping[str, Tensor]) -> Columns:

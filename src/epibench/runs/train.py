@@ -12,8 +12,7 @@ from epibench.progress import Advance, Reporter
 from epibench.recipes import DenseRecipe
 from epibench.results import TrainingLog
 from epibench.runs.folder import share_work
-from epibench.runs.machine import Run
-from epibench.runs.needs import memory_of_job
+from epibench.runs.machine import Run, memory_of_job
 from epibench.runs.train_job import TrainJob, jobs_of, sharing_memory, source_failures, waves
 from epibench.runs.trained_views import finite_networks, view_of
 from epibench.runs.trainers import train_job
@@ -124,9 +123,9 @@ class _Training:
         run = self.run
         with ExitStack() as stack:
             progress = TrainingProgress(run.reporter, stack, jobs)
-            devices = run.recipe.training.devices if isinstance(run.recipe, DenseRecipe) else 1
+            at_once = None if isinstance(run.recipe, DenseRecipe) else 1  # stacked networks take all cores
             memory = memory_of_job(run.recipe) if run.machine.executor.remote else 0
-            resources = run.machine.job_resources(run.recipe.trained_at_once, devices, memory)
+            resources = run.machine.job_resources(at_once, memory)
             sent = jobs if run.machine.executor.remote else sharing_memory(jobs)
             errors = run.machine.executor.run(sent, train_job, resources, progress.receive)
         for number, text in errors.items():

@@ -97,7 +97,7 @@ class TrainJob:
     def fitting_seconds(self) -> float:
         """What the method took to fit all that it fits after training."""
         fits = [self._fit(network) for network in self.networks] if self.recipe.method(self.method).fits else []
-        return sum(fit.number("seconds") for fit in fits if fit is not None and "seconds" in fit.notes)
+        return sum(fit.number("seconds") for fit in fits if fit is not None)
 
 
 class SourceFailedError(DivergedError):

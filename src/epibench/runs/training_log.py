@@ -1,4 +1,4 @@
-"""The log of one training: losses and rates as a table beside the weights, or through one of Lightning's loggers.
+"""The log of one training: losses and rates as a table beside the weights, or through a logger of Lightning.
 
 W&B and MLflow have one run for each network, which a training that was stopped goes on with: a file beside the weights
 keeps its id, and the service itself says which step it has come to. No log has a step twice.
@@ -20,6 +20,7 @@ from typing import Any
 
 from epibench.errors import InputError
 from epibench.files import read_json, write_json
+from epibench.imported import load_object, signature_error
 from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import locked
 from epibench.training.state import LogRow
@@ -31,11 +32,20 @@ WAIT_SECONDS = 0.1
 
 
 def check_log(kind: str) -> None:
-    """Say what is missing for a log of that kind, before anything is trained."""
+    """Refuse a log whose packages or logger are missing, before anything is trained.
+
+    Raises:
+        InputError: A package is not installed, or the named logger cannot be called as `TrainingLogger` does.
+    """
+    if ":" in kind:
+        if problem := signature_error(load_object(kind, "a logger"), {"save_dir": "", "name": "", "version": ""}):
+            raise InputError(f"training.log={kind}: {problem}. Fix: give one that takes save_dir, name and version.")
+        return
     # MLflow keeps a file of its own with sqlalchemy, which the small package mlflow-skinny does not bring.
-    needed = [kind, *(["sqlalchemy"] if kind == "mlflow" and not os.environ.get(TRACKING) else [])]
-    if kind in OPENED and any(find_spec(module) is None for module in needed):
-        raise InputError(f"training.log={kind} needs the package {kind}: pip install {kind}, or take csv")
+    needed = {kind: kind, **({"sqlalchemy": kind} if kind == "mlflow" and not os.environ.get(TRACKING) else {})}
+    for module, package in {**needed, "lightning": "lightning"}.items() if kind in OPENED else ():
+        if find_spec(module) is None:
+            raise InputError(f"training.log={kind} needs the package {package}: pip install {package}, or take csv")
 
 
 class TrainingLogger:
@@ -52,10 +62,23 @@ class TrainingLogger:
         self.kind, self.files = kind, files
         self.table = files if kind == "csv" else None
         self.note = files.path(f"{kind}.json")
-        opened: Opened = OPENED[kind](self, settings or {}) if kind in OPENED else (None, 0)
+        opened: Opened = (None, 0)
+        if kind in OPENED:
+            opened = OPENED[kind](self, settings or {})
+        elif ":" in kind:
+            opened = self._open_named(settings or {}, rows[-1].step if rows else 0)
         self.logger, self.last = opened
         for row in rows:
             self.add(row)
+
+    def _open_named(self, settings: Mapping[str, Any], last: int) -> Opened:
+        """The logger that `package.module:name` makes; a resumed training has a version of its own."""
+        version = f"{self.files.name}-from-{last}" if last else self.files.name
+        with _reached(self.kind, "check the logger, or take csv"):
+            save_dir, method = self.run_folder / "logs", self.files.folder.name
+            logger = load_object(self.kind, "a logger")(save_dir=save_dir, name=method, version=version)
+            logger.log_hyperparams(dict(settings))
+        return logger, last
 
     @property
     def run_folder(self) -> Path:

@@ -49,7 +49,7 @@ UNCERTAIN = ("uncertainty", "confidence")  # perhaps with an axis of several map
 OUTPUTS = tuple(dict.fromkeys(name for needed in KINDS.values() for names in needed for name in names))
 SHARED = ("target", "valid", "image", "image_id", "image_size", "grid_size")
 ARRAYS = (*OUTPUTS, *SHARED, "group", "member_id")
-NAMES = ("class_names", "target_names", "uncertainty_names")
+NAMES = ("class_names", "uncertainty_names")
 ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "quantity", *NAMES, "align_corners")
 # Codecs that only transform bytes. Others (numcodecs' "pickle") can run code, or are not ours to judge.
 SAFE_CODECS = {
@@ -110,7 +110,7 @@ class CoarseLogits:
 class PredictionStore:
     """Members' outputs on disk, with their target; `members.stored` reads the values.
 
-    `shape` are the free axes: (image, height, width), or just (n,), or (n, k) for k targets of every sample.
+    `shape` are the free axes: (image, height, width), or just (n,).
     """
 
     path: Path
@@ -119,7 +119,6 @@ class PredictionStore:
     domain: str | None
     unit: str | None
     class_names: tuple[str, ...] | None
-    target_names: tuple[str, ...] | None
     uncertainty_names: tuple[str, ...] | None
     num_members: int
     num_classes: int | None
@@ -139,12 +138,12 @@ class PredictionStore:
 
     @property
     def counted(self) -> Counted:
-        """What its targets are called: pixels, samples or values."""
+        """What its targets are called: pixels or samples."""
         return counted_as(self.shape)
 
     @property
     def num_pixels(self) -> int:
-        """All pixels, samples or values, valid or not."""
+        """All pixels or samples, valid or not."""
         return math.prod(self.shape)
 
     @property
@@ -209,14 +208,17 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
         num_classes = len(class_names)
     if class_names is not None and len(class_names) != num_classes:
         raise InputError(f"{path}: {len(class_names)} class_names for {num_classes} classes; give one for each")
-    target_names = _target_names(path, attributes, num_classes, shape)
+    if num_classes is None and len(shape) == 2 and shape[1] > 1:
+        raise InputError(
+            f"{path}: 'target' has shape {shape}. Fix: store each target of a sample by itself, (n,); maps are "
+            "(image, height, width)."
+        )
     texts = {name: attributes.get(name) for name in ("method", "domain", "unit", "quantity")}
     return PredictionStore(
         path=path,
         kind=kind,
         **{name: None if text is None else str(text) for name, text in texts.items()},
         class_names=None if class_names is None else tuple(str(name) for name in class_names),
-        target_names=target_names,
         uncertainty_names=_uncertainty_names(path, attributes, outputs, arrays),
         num_members=first.shape[0],
         num_classes=num_classes,
@@ -251,20 +253,6 @@ def _coarse_logits(
             raise InputError(f"{path}: {name!r} must be integers ({target[0]}, 2), none above {tuple(largest)}")
         sizes.append(np.where(given < 0, largest, given))  # never written: what is missing is found by its values
     return CoarseLogits(bool(attributes["align_corners"]), arrays["logits"], *sizes)
-
-
-def _target_names(
-    path: Path, attributes: Mapping[str, Any], num_classes: int | None, shape: tuple[int, ...]
-) -> tuple[str, ...] | None:
-    """The names of the k targets of samples (n, k), or of the one of (n,)."""
-    names = attributes.get("target_names")
-    if names is None:
-        return None
-    number = shape[1] if len(shape) == 2 else 1
-    if num_classes is not None or len(shape) > 2 or len(names) != number:
-        expected = "class_names" if num_classes is not None else f"{number}, one for each target of (n, k)"
-        raise InputError(f"{path}: {len(names)} target_names for 'target' with shape {shape}; give {expected}")
-    return tuple(str(name) for name in names)
 
 
 def _uncertainty_names(

@@ -78,7 +78,6 @@ def write_store(
     unit: str | None = None,
     quantity: str | None = None,
     class_names: Sequence[str] | None = None,
-    target_names: Sequence[str] | None = None,
     uncertainty_names: Sequence[str] | None = None,
     align_corners: bool | None = None,
     overwrite: bool = False,
@@ -86,10 +85,10 @@ def write_store(
     """Write whole arrays as a store: a folder, or a zip if the path ends in .zip; complete or not at all.
 
     mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…), as (image, height, width), or
-    (n,), or (n, k) for k targets of every sample, which target_names may name; for kind "ranking": mean or predicted
-    (classes), and uncertainty or confidence, (member, …), or (member, …, map) with uncertainty_names; image: photos for
-    the report, uint8 (image, height, width, 3); align_corners: logits are on a coarse grid, (member, image, coarse row,
-    coarse column, class), whose outermost points lie on the outermost pixels, or do not
+    (n,); for kind "ranking": mean or predicted (classes), and uncertainty or confidence, (member, …), or
+    (member, …, map) with uncertainty_names; image: photos for the report, uint8 (image, height, width, 3);
+    align_corners: logits are on a coarse grid, (member, image, coarse row, coarse column, class), whose outermost
+    points lie on the outermost pixels, or do not
     quantity: "depth" where depths in metres are predicted, which have metrics of their own
     """
     path = _checked_path(path, overwrite=overwrite, resume=False)
@@ -98,7 +97,7 @@ def write_store(
     arrays = {name: _to_numpy(values) for name, values in given.items() if values is not None}
     labels = {"group": group, "member_id": member_id, "image_id": image_id}
     arrays |= {name: _label_array(values) for name, values in labels.items() if values is not None}
-    names = {"class_names": class_names, "target_names": target_names, "uncertainty_names": uncertainty_names}
+    names = {"class_names": class_names, "uncertainty_names": uncertainty_names}
     attributes = _attributes(kind, method, domain, unit, quantity, names)
     attributes |= {} if align_corners is None else {"align_corners": align_corners}
     sources = {name: memory_source(values) for name, values in arrays.items()}
@@ -143,7 +142,6 @@ class StoreWriter:
         unit: str | None = None,
         quantity: str | None = None,
         class_names: Sequence[str] | None = None,
-        target_names: Sequence[str] | None = None,
         uncertainty_names: Sequence[str] | None = None,
         align_corners: bool | None = None,
         coarse_size: Sequence[int] | None = None,
@@ -171,7 +169,7 @@ class StoreWriter:
         for name, labels in self._labels.items():
             if num_members is None or len(labels) != num_members:
                 raise InputError(f"{path}: {len(labels)} values of {name} for num_members={num_members}; give one each")
-        names = {"class_names": class_names, "target_names": target_names, "uncertainty_names": uncertainty_names}
+        names = {"class_names": class_names, "uncertainty_names": uncertainty_names}
         self._attributes = _attributes(kind, method, domain, unit, quantity, names)
         self._maps = () if uncertainty_names is None else (len(uncertainty_names),)
         if align_corners is not None:
@@ -222,6 +220,8 @@ class StoreWriter:
         if values.dtype.kind not in ("iu" if categorical else "iuf"):
             needed = "integers (classes)" if categorical else "numbers"
             raise InputError(f"{self.path}: 'target' of image {number} is {values.dtype}; give {needed}")
+        if not categorical and values.ndim == 1 and values.size > 1:
+            raise InputError(f"{self.path}: 'target' of image {number} has {values.size} numbers; give one, or a map")
         dtype = np.dtype("int32") if categorical else np.promote_types(self.dtype, np.float32)
         values = _cast(self.path, "target", values, dtype)
         size = self._take_image(number, "target", values.shape)

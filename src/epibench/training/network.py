@@ -1,4 +1,4 @@
-"""Train one large network on Lightning Fabric; it can stop at any step and goes on as if it never had.
+"""Train one large network; a stopped training resumes at its last saved step with the same numbers.
 
 Everything random is a function of the network's keys and the step: initial weights, the order of the data, crops,
 dropout, noise. So a network comes out the same alone, among others, or elsewhere; on a CPU bit for bit.
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -39,9 +39,7 @@ from epibench.training.state import (
     Weights,
 )
 
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
-
+Precision = Literal["32-true", "bf16-mixed"]
 Loss = Callable[[Tensor, Tensor], Tensor]
 LOG_EVERY = 20  # steps; a loss that is not finite is noticed as late as that
 ALIGNED = 16  # entries: parameters begin at multiples of 64 bytes, as if each had memory of its own
@@ -59,7 +57,7 @@ class NetworkTraining(TrainingPlan):
     a batch at a time, which an `Augment` can do. start: the weights that a network begins with, given the network; None
     for its own. A network may give outputs of several heads, (head · image, …): losses of heads are added up.
 
-    loss_parts: the number of equal parts of a batch, see `mean_loss`.
+    loss_parts: the number of equal parts of a batch, see `mean_loss`. precision: of the network's passes.
     """
 
     build: Callable[[], nn.Module]
@@ -74,6 +72,7 @@ class NetworkTraining(TrainingPlan):
     loss_parts: int = 1
     channels_last: bool = False
     compile: bool = False
+    precision: Precision = "32-true"
     whole_batches: bool = False
     start: Callable[[nn.Module], Weights] | None = None
 
@@ -116,53 +115,44 @@ def build_network(build: Callable[[], nn.Module], key: int) -> nn.Module:
 def train_network(
     training: NetworkTraining,
     keys: NetworkKeys,
-    fabric: Fabric,
+    device: torch.device,
     state: TrainingState | None = None,
     callbacks: TrainingCallbacks | None = None,
     workers: int = 0,
 ) -> tuple[LogRow, ...]:
     """Train to the end, from the start or from a saved state; returns the log."""
     callbacks = TrainingCallbacks() if callbacks is None else callbacks
-    run = _Run(training, keys, fabric, state)
-    pacer = Pacer(stops=False)  # processes of one training stop together
+    run, pacer = _Run(training, keys, device, state), Pacer()
     if run.step == 0 and 0 in training.keep:
         callbacks.keep(0, run.weights())
     if not training.last_step:
         return ()
     for batch in run.batches(workers):
         run.take_step(batch)
-        noted = run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0
-        if noted:
+        if run.step % LOG_EVERY == 0 or run.step % training.epoch_steps == 0:
             row = run.note()
             callbacks.log(row)
             callbacks.progress(row.step, f"loss {row.loss:.3g}, rate {row.rate:.2g}")
         if run.step % training.epoch_steps == 0 and run.step // training.epoch_steps in training.keep:
             callbacks.keep(run.step // training.epoch_steps, run.weights())
-        stops = run.step < training.last_step and run.stops(noted)
-        due = run.step % LOG_EVERY == 0 and run.step < training.last_step and pacer.due()
-        if fabric.is_global_zero and (stops or due):
+        if run.step < training.last_step and (stopping.asked() or (run.step % LOG_EVERY == 0 and pacer.due())):
             with pacer:
                 callbacks.save(run.state())
-        if stops:
-            raise stopping.Stopped
     return tuple(run.log)
 
 
 class _Run:
     """A network in training."""
 
-    def __init__(self, training: NetworkTraining, keys: NetworkKeys, fabric: Fabric, state: TrainingState | None):
-        self.training, self.keys, self.fabric = training, keys, fabric
-        if training.batch_size % fabric.world_size:
-            raise InputError(
-                f"a batch of {training.batch_size} cannot be shared among {fabric.world_size} devices; "
-                f"take a multiple of it"
-            )
+    def __init__(self, training: NetworkTraining, keys: NetworkKeys, device: torch.device, state: TrainingState | None):
+        self.training, self.keys, self.device = training, keys, device
+        if device.type == "cuda":
+            torch.cuda.set_device(device)  # kernels run on the current device
         self.network = build_network(training.build, keys.initial)
         if training.start is not None:
             begun = dict(training.start(self.network))
             shape_like(self.network, begun).load_state_dict(begun)
-        self.network.to(fabric.device)
+        self.network.to(device)
         if training.channels_last:
             self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network.train()
@@ -174,18 +164,17 @@ class _Run:
         dropouts = (module for module in self.network.modules() if isinstance(module, _DropoutNd))
         self.drops = training.dropout > 0 or any(module.p for module in dropouts)
         weights = training.class_weights
-        self.class_weights = None if weights is None else torch.tensor(weights, device=fabric.device)
+        self.class_weights = None if weights is None else torch.tensor(weights, device=device)
         self.flat = FlatParameters(self.network, training.decay_all)
         self.rule_state = training.rule.start(self.flat.values)
         self.step, self.log = 0, list[LogRow]()
         if state is not None:
             self._resume(state)
-        compiled = cast(nn.Module, torch.compile(self.network)) if training.compile else self.network
-        self.module = fabric.setup_module(compiled)
+        self.module = cast(nn.Module, torch.compile(self.network)) if training.compile else self.network
         sums, self.since = {} if state is None else state.sums, self.log[-1].step if self.log else 0
-        zero = torch.zeros((), device=fabric.device)
-        self.summed = zero + sums.get("loss", zero).to(fabric.device)  # over the steps since the last row of the log
-        self.counted = zero + sums.get("counted", zero).to(fabric.device)  # steps in which a pixel counted
+        zero = torch.zeros((), device=device)
+        self.summed = zero + sums.get("loss", zero).to(device)  # over the steps since the last row of the log
+        self.counted = zero + sums.get("counted", zero).to(device)  # steps in which a pixel counted
 
     def _resume(self, state: TrainingState) -> None:
         buffers = dict(self.network.named_buffers())
@@ -202,18 +191,11 @@ class _Run:
             copy_buffers(self.network, state.buffers)
         self.step, self.log = state.step, list(state.log)
 
-    def numbers(self, samples: range) -> Sequence[int]:
-        """The part of the running samples that this process sees: its share of every batch."""
-        size, world = self.training.batch_size, self.fabric.world_size
-        if world == 1:
-            return samples
-        return [number for number in samples if number % size * world // size == self.fabric.global_rank]
-
     def batches(self, workers: int) -> Iterator[Batch]:
-        """The batches of all steps that are left, augmented, on the device of this process."""
-        training, augment, device = self.training, self.training.augment, self.fabric.device
-        numbers = self.numbers(range(self.step * training.batch_size, training.last_step * training.batch_size))
-        size, pin = training.batch_size // self.fabric.world_size, device.type == "cuda"
+        """The batches of all remaining steps, augmented, on the device."""
+        training, augment, device = self.training, self.training.augment, self.device
+        size, pin = training.batch_size, device.type == "cuda"
+        numbers = range(self.step * size, training.last_step * size)
         if not training.whole_batches:
             stream = Stream(training.samples, augment, self.keys.order, self.keys.change)
             for packed in packed_batches(stream, numbers, size, workers, pin, reuse=True):
@@ -232,13 +214,13 @@ class _Run:
         training = self.training
         self.flat.gradient.zero_()
         with self._dropout(len(batch.target)):
-            raw = self.module(batch.inputs)
+            raw = self._outputs(batch.inputs)
         # Elsewhere the target may be NaN or no class, and what the network says there must not reach the gradient.
         target = batch.target.masked_fill(~batch.valid, 0)
         weights = batch.valid if self.class_weights is None else batch.valid * self.class_weights[target]
-        heads = raw.split(len(target))
+        heads = torch.split(raw, len(target))
         loss = functools.reduce(Tensor.add, (self._loss(each, target, batch.valid, weights) for each in heads))
-        self.fabric.backward(loss)
+        loss.backward()  # type: ignore[no-untyped-call]
         if training.clip is not None:
             norm = torch.linalg.vector_norm(self.flat.gradient)
             self.flat.gradient.mul_((training.clip / (norm + 1e-6)).clamp(max=1.0))
@@ -251,6 +233,14 @@ class _Run:
         self.summed += loss.detach() / len(heads)
         self.counted += (weights > 0).any()
 
+    def _outputs(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Raw outputs of the network in float32; mixed precision also rounds its inputs."""
+        if self.training.precision == "32-true":
+            return cast(Tensor, self.module(inputs))
+        floating = {name: each.bfloat16() if each.is_floating_point() else each for name, each in inputs.items()}
+        with torch.autocast(self.device.type, torch.bfloat16):
+            return cast(Tensor, self.module(floating)).float()
+
     def _loss(self, raw: Tensor, target: Tensor, valid: Tensor, weights: Tensor) -> Tensor:
         """The mean loss of one head; weights: of pixels."""
         raw = upsampled(raw, target.shape[1:], aligned_corners(self.network))
@@ -260,15 +250,14 @@ class _Run:
     def _dropout(self, num_images: int) -> AbstractContextManager[object]:
         if self.training.compile and not self.drops:
             return nullcontext()  # it would be traced for nothing
-        size = self.training.batch_size
-        first = self.step * size + self.fabric.global_rank * (size // self.fabric.world_size)
+        first = self.step * self.training.batch_size
         keys = randomness.bits(torch.tensor([self.keys.dropout]), first, num_images)[0]
-        return SeededDropout(keys.to(self.fabric.device), self.rate)
+        return SeededDropout(keys.to(self.device), self.rate)
 
     def _noise(self, temperature: float) -> Tensor | None:
         if not self.training.rule.noisy or not temperature:
             return None
-        key = torch.tensor([self.keys.noise], device=self.fabric.device)
+        key = torch.tensor([self.keys.noise], device=self.device)
         pairs = -(-len(self.flat.values) // 2)
         noise = randomness.normal(key, (self.step - 1) * pairs, pairs)
         return noise.flatten()[: len(self.flat.values)]
@@ -276,10 +265,8 @@ class _Run:
     def note(self) -> LogRow:
         """Add the mean loss since the last note to the log."""
         if self.step > self.since:
-            # Of all processes, so that they come to the same end.
-            summed = cast(Tensor, self.fabric.all_reduce(self.summed, reduce_op="mean"))
-            mean = float(summed) / (self.step - self.since)
-            if not float(cast(Tensor, self.fabric.all_reduce(self.counted, reduce_op="mean"))):
+            mean = float(self.summed) / (self.step - self.since)
+            if not float(self.counted):
                 raise InputError(f"no pixel counted in the training up to step {self.step}: are there targets?")
             if not math.isfinite(mean):
                 raise DivergedError([0], f"the loss became NaN or infinite by step {self.step}")
@@ -288,13 +275,6 @@ class _Run:
             self.summed.zero_()
             self.since = self.step
         return self.log[-1]
-
-    def stops(self, noted: bool) -> bool:
-        """Whether training is to stop at this step; several processes agree on it where they exchange losses anyway."""
-        if self.fabric.world_size == 1:
-            return stopping.asked()
-        asked = torch.tensor(float(stopping.asked()), device=self.fabric.device)
-        return noted and float(cast(Tensor, self.fabric.all_reduce(asked, reduce_op="sum"))) > 0
 
     def weights(self) -> Weights:
         """Parameters and buffers by name."""

@@ -87,17 +87,16 @@ class StateMismatchError(InputError):
 class Pacer:
     """When to save: every ten seconds, or less often where saving itself takes long; `with pacer:` measures that.
 
-    stops: also when the process was asked to stop, which it then does.
+    Also when SIGTERM has come; work then stops after the save.
     """
 
     wait: float = SAVE_SECONDS
     last: float = field(default_factory=time.perf_counter)
     begun: float = 0.0
-    stops: bool = True
 
     def due(self) -> bool:
         """Whether it is time to save."""
-        return time.perf_counter() - self.last > self.wait or (self.stops and stopping.asked())
+        return time.perf_counter() - self.last > self.wait or stopping.asked()
 
     def __enter__(self) -> None:
         self.begun = time.perf_counter()
@@ -105,5 +104,5 @@ class Pacer:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self.last = time.perf_counter()
         self.wait = max(SAVE_SECONDS, (self.last - self.begun) / SAVE_SHARE)
-        if self.stops and error is None:
+        if error is None:
             stopping.check()
