@@ -200,14 +200,20 @@ class Shown(Part):
         """
         return _shown_by("tidy.frame")(self, table)
 
-    def plot(self, name: str, domain: str | None = None, members: int | None = None) -> Any:
-        """A metric over M, `kl`, or a curve at an M, as a drawing.
+    def plot(self, name: str, domain: str | None = None, members: int | None = None, ax: Any = None) -> Any:
+        """Draw a metric over M, `kl`, or a curve at an M.
 
-        Curves: `coverage`, of classes `reliability`, of several methods `sparsification_error`. A notebook shows it;
-        `save(path)` writes it as .svg or .pdf. domain: may be left out where there is one; members: the M of a curve,
-        by default the largest of each method.
+        Args:
+            name: A metric, `kl`, or a curve: `coverage`, `reliability` of classes, or `sparsification_error` of
+                several methods.
+            domain: Where; may be left out where there is one.
+            members: The M of a curve; by default the largest of each method.
+            ax: Axes to draw on; by default a figure of its own.
+
+        Returns:
+            The matplotlib `Axes`.
         """
-        return _shown_by("notebook.plot")(self, name, domain, members)
+        return _shown_by("notebook.plot")(self, name, domain, members, ax)
 
     def _repr_html_(self) -> str:
         return str(_shown_by("notebook.html")(self))

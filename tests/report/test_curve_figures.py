@@ -1,4 +1,4 @@
-"""Curves of every M and of every draw that was kept; results of an earlier version, which kept none."""
+"""Curves of every M and of every draw that was kept."""
 
 import itertools
 import math
@@ -7,12 +7,10 @@ import fake_results
 import pytest
 from html_tree import Node, parse_html
 
+from epibench.report.chart import Chart
 from epibench.report.charts.svg import simplified
 from epibench.report.curve_figures import curve_parts, curve_switch
 from epibench.report.entries import Entry, scored_entries
-from epibench.report.figures import Figure
-from epibench.report.score_page import render_score_page
-from epibench.results import ScoreResults
 
 OF_DRAWS = {
     "gaussian": ["Coverage of every draw", "Sparsification", "Sparsification error of every draw"],
@@ -21,23 +19,12 @@ OF_DRAWS = {
 SCENES = {"gaussian": fake_results.two_gaussian, "categorical": fake_results.three_categorical}
 
 
-def rows(entries: list[Entry]) -> list[list[Figure]]:
+def rows(entries: list[Entry]) -> list[list[Chart]]:
     return [row["figures"] for row in curve_parts(entries, curve_switch(entries).options).rows]
 
 
-def layers(figure: Figure) -> dict[str, Node]:
-    return {layer.attributes["data-m"] or "": layer for layer in parse_html(str(figure.chart)).find_all("g", "layer")}
-
-
-def earlier(results: ScoreResults) -> ScoreResults:
-    """The same as an earlier version wrote them: neither the curves of draws nor the gap to the oracle."""
-    for file in results.files:
-        for family in file.curves.values():
-            for curves in family.M.values():
-                curves.pop("error", None)
-                for curve in curves.values():
-                    curve.draws = None
-    return results
+def layers(figure: Chart) -> dict[str, Node]:
+    return {layer.attributes["data-m"] or "": layer for layer in parse_html(str(figure)).find_all("g", "layer")}
 
 
 @pytest.mark.parametrize("kind", SCENES)
@@ -84,20 +71,6 @@ def test_the_sparsification_error_has_a_band_over_draws(kind: str) -> None:
     assert figure.title == "Sparsification error"
     for layer in layers(figure).values():
         assert len(layer.find_all("path", "band")) == len(entries)
-
-
-@pytest.mark.parametrize("kind", SCENES)
-def test_results_of_an_earlier_version_are_shown_without_draws(kind: str) -> None:
-    results = earlier(SCENES[kind]())
-    entries = scored_entries(results)
-    parts = curve_parts(entries, curve_switch(entries).options)
-    assert [[figure.title for figure in row["figures"]] for row in parts.rows] == len(entries) * [["Sparsification"]]
-    error = parts.together[-1]
-    assert error.title == "Sparsification error"
-    for layer in layers(error).values():
-        assert len(layer.find_all("path", "line")) == len(entries)
-        assert not layer.find_all("path", "band")
-    assert "of every draw" not in render_score_page(results)
 
 
 def test_one_draw_alone_has_no_picture_of_draws() -> None:

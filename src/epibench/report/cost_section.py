@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from epibench.report.charts.lines import Decor, Layer, Series, line_chart
-from epibench.report.charts.svg import Axis, log_axis, nice_axis
+from epibench.report.chart import Axis, Chart, Layer, Series, log_axis, nice_axis
 from epibench.report.entries import title_with_unit
-from epibench.report.figures import LARGE, WIDE, Figure, band_ends, over_m, series_at
+from epibench.report.figures import LARGE, WIDE, band_ends, over_m, series_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import MISSING, count, duration, m_equals, significant
 from epibench.report.page import Option, Switch
@@ -131,7 +130,7 @@ def cost_section(
     return {"figures": [figure for figure in figures if figure], "switch": switch, "layers": layers}
 
 
-def cost_figure(kind: CostKind, costs: Costs) -> Figure | None:
+def cost_figure(kind: CostKind, costs: Costs) -> Chart | None:
     """A cost over M, on a scale from zero; None where fewer than two M are known."""
     members = sorted({m for _, values in costs for m in values})
     if len(members) < 2:
@@ -144,17 +143,17 @@ def cost_figure(kind: CostKind, costs: Costs) -> Figure | None:
             series.append(Series(method.label, method.index, x, y, stds, texts))
     description = f"{kind.title} over {m_equals(members[0])} to {members[-1]}"
     y_axis = nice_axis(0.0, max(band_ends(series)))
-    chart = over_m(series, members, y_axis, description, LARGE, Decor(markers=True))
-    return Figure(kind.title, kind.meaning, "↓ lower is cheaper", chart)
+    chart = Chart(kind.title, y_axis=y_axis, description=description, size=LARGE, meaning=kind.meaning)
+    return over_m(replace(chart, better="↓ lower is cheaper"), series, members)
 
 
-def quality_figures(names: Sequence[str], domain: EvalDomain, kind: CostKind, costs: Costs) -> list[Figure]:
+def quality_figures(names: Sequence[str], domain: EvalDomain, kind: CostKind, costs: Costs) -> list[Chart]:
     """A chart for each metric against a cost."""
     charts = [quality_figure(name, domain, kind, costs) for name in names]
     return [chart for chart in charts if chart]
 
 
-def quality_figure(name: str, domain: EvalDomain, kind: CostKind, costs: Costs) -> Figure | None:
+def quality_figure(name: str, domain: EvalDomain, kind: CostKind, costs: Costs) -> Chart | None:
     """A metric against a cost, a line for each method over its M; None where fewer than two costs are known."""
     entries = [(entry, values) for method, values in costs if (entry := method.on(domain.name)).members]
     points = [[(values[m], entry, m) for m in entry.members if m in values] for entry, values in entries]
@@ -166,16 +165,16 @@ def quality_figure(name: str, domain: EvalDomain, kind: CostKind, costs: Costs) 
     if not ends or len(heads) < 2:
         return None
     info = metric_info(name)
-    chart = line_chart(
-        [Layer(series, heads)],
+    return Chart(
+        title_with_unit(name, [entry for entry, _ in entries]),
         cost_axis(min(heads), max(heads), kind.title.lower() if not kind.unit else kind.title),
         nice_axis(min(ends), max(ends)),
+        [Layer(series, heads)],
         f"{info.title} on {domain.label} against {kind.name.lower()}",
         size=WIDE,
-        decor=Decor(markers=True),
+        better=BETTER_TEXT[info.better],
+        markers=True,
     )
-    title = title_with_unit(name, [entry for entry, _ in entries])
-    return Figure(title, "", BETTER_TEXT[info.better], chart)
 
 
 def cost_axis(lower: float, upper: float, label: str) -> Axis:

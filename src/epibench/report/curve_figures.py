@@ -6,17 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from markupsafe import Markup
-
-from epibench.report.charts.lines import Decor, Layer, Look, Remark, Series, line_chart
-from epibench.report.charts.reliability import reliability_at, reliability_chart
-from epibench.report.charts.svg import Axis, nice_axis, percent_axis
+from epibench.report.chart import Bins, Chart, Layer, LookName, Remark, Series, nice_axis, percent_axis
 from epibench.report.entries import CurveAt, Entry, Values, all_members, comparable, in_words
-from epibench.report.figures import FOURTH, PANEL, Figure, Size, band_ends
+from epibench.report.figures import FOURTH, PANEL, band_ends
 from epibench.report.numbers import count, measured, percent
 from epibench.report.page import Option, Switch
 
 TALL = (PANEL[0], 305.0)  # with its caption as tall as a reliability diagram
+RELIABILITY = (PANEL[0], 330.0)
 MAX_CHOICES = 8
 LARGEST = "largest"
 READ_OUT_STEP = 0.1  # what lies between is left to the eye, as every number makes the page longer
@@ -42,8 +39,8 @@ def curve_switch(entries: Sequence[Entry]) -> Switch:
 class CurveParts:
     """All charts of curves of some entries: together, a reliability diagram of each, and the rows of each."""
 
-    together: list[Figure] = field(default_factory=list)
-    reliability: list[Figure] = field(default_factory=list)
+    together: list[Chart] = field(default_factory=list)
+    reliability: list[Chart] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -74,72 +71,115 @@ def _each_m(entry: Entry, choices: Sequence[Option]) -> list[tuple[int, Option]]
     ]
 
 
-def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
+def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Chart]:
     """Coverage against level, the gap between them, and what the intervals cost in length."""
     having = _having(entries, "calibration", "coverage")
     if not having:
         return []
     units = {entry.unit for entry in having}
     unit = f", in {units.pop()}" if len(units) == 1 and "" not in units else ""
-    makers: list[tuple[str, str, SeriesOf, Decor, tuple[float, float]]] = [
-        (
+    coverage, gap, length = (
+        Chart(
             "Coverage",
-            in_words("Share of pixels inside the interval, against its level; ideal on the diagonal.", having),
-            _of_entry("calibration", "coverage"),
-            Decor(diagonal=True, remarks=list(SIDES)),
-            (0.0, 0.0),
+            meaning=in_words("Share of pixels inside the interval, against its level; ideal on the diagonal.", having),
+            diagonal=True,
+            remarks=SIDES,
         ),
-        (
+        Chart(
             "Coverage minus level",
-            "The same, closer; the area between curve and zero is the AUCE.",
-            _coverage_gap,
-            Decor(zero=True, remarks=[SIDES[0], (0.02, 0.05, "start", "↓ over-confident")]),
-            (-0.05, 0.05),
+            meaning="The same, closer; the area between curve and zero is the AUCE.",
+            zero=True,
+            remarks=[SIDES[0], (0.02, 0.05, "start", "↓ over-confident")],
         ),
-        (
+        Chart(
             "Interval length",
-            f"Mean length of the interval{unit}. Short is good only where the coverage holds.",
-            _of_entry("calibration", "interval_length"),
-            Decor(),
-            (0.0, 0.0),
+            meaning=f"Mean length of the interval{unit}. Short is good only where the coverage holds.",
         ),
-    ]
+    )
     return [
-        _together(having, choices, make, (title, meaning), LEVEL, decor, include)
-        for title, meaning, make, decor, include in makers
+        _together(coverage, having, choices, _of_entry("calibration", "coverage"), LEVEL),
+        _together(gap, having, choices, _coverage_gap, LEVEL, (-0.05, 0.05)),
+        _together(length, having, choices, _of_entry("calibration", "interval_length"), LEVEL),
     ]
 
 
-def sparsification_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
+def sparsification_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Chart]:
     """All sparsification errors together; none of a single entry, whose own charts show it."""
     having = _having(entries, "sparsification", "curve")
     if len(having) < 2:
         return []
-    caption = "Sparsification error", "Curve minus oracle; its area is the AUSE."
-    return [_together(having, choices, _sparsification_error, caption, REMOVED, Decor())]
+    chart = Chart("Sparsification error", meaning="Curve minus oracle; its area is the AUSE.")
+    return [_together(chart, having, choices, _of_entry("sparsification", "error"), REMOVED)]
 
 
-def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
-    """A reliability diagram per entry."""
-    figures = []
-    for entry in _having(entries, "reliability", "accuracy"):
-        layers = [(option.key, m, option.chosen) for m, option in _each_m(entry, choices)]
-        figures.append(Figure(entry.label, "", chart=reliability_chart(entry, layers), style=entry.index))
-    return figures
+def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Chart]:
+    """A reliability diagram per entry: accuracy against confidence in bins, with the share of pixels below."""
+    return [
+        Chart(
+            entry.label,
+            percent_axis(f"confidence, and share of {entry.counted} (%) in each bin", 20),
+            percent_axis("accuracy"),
+            [_bins_layer(entry, m, option) for m, option in _each_m(entry, choices)],
+            f"Reliability of {entry.label}: accuracy against confidence, and share of {entry.counted}",
+            size=RELIABILITY,
+            style=entry.index,
+            diagonal=True,
+            markers=True,
+            remarks=[(0.02, 0.95, "start", "below the line: over-confident")],
+        )
+        for entry in _having(entries, "reliability", "accuracy")
+    ]
 
 
-def reliability_together(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
+def _bins_layer(entry: Entry, m: int, option: Option) -> Layer:
+    """Accuracy against confidence at an M, over bars and shares of the bins; empty where it was not scored."""
+    curves = _reliability_curves(entry, m)
+    if curves is None:
+        return Layer([], {}, option.key, option.chosen)
+    confidence, accuracy, counts = curves
+    middles, total = accuracy.x, sum(n or 0.0 for n in counts.mean) or 1.0
+    shares = [(n or 0.0) / total for n in counts.mean]
+    numbers = [f"{count(n or 0.0)} ({percent(share)})" for n, share in zip(counts.mean, shares, strict=True)]
+    texts = {
+        "accuracy": [measured(a, b) for a, b in zip(accuracy.mean, accuracy.std, strict=True)],
+        "confidence": [measured(a, b) for a, b in zip(confidence.mean, confidence.std, strict=True)],
+        entry.counted: numbers,
+    }
+    none: list[float | None] = [None] * len(middles)
+    rows = [Series(part, entry.index, middles, none, none, lines) for part, lines in texts.items()]
+    line = Series(
+        entry.label,
+        entry.index,
+        [x or 0.0 for x in confidence.mean],
+        [None if x is None else y for x, y in zip(confidence.mean, accuracy.mean, strict=True)],
+        [std or None for std in accuracy.std],
+        numbers,
+        look="solid",
+        bins=Bins(middles, accuracy.mean, shares),
+    )
+    half = 0.5 / len(middles)
+    heads = {x: f"confidence {round(100 * (x - half))} to {round(100 * (x + half))} %" for x in middles}
+    return Layer([line], heads, option.key, option.chosen, readout=rows)
+
+
+def reliability_together(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Chart]:
     """Accuracy against confidence of all entries in one chart; of a single one its own diagram."""
     having = _having(entries, "reliability", "accuracy")
     if len(having) < 2:
         return reliability_figures(having, choices)
     lines = [[one for entry in having for one in _reliability(entry, _chosen_m(each, entry))] for each in choices]
-    layers = [_layer(series, choice, "confidence") for series, choice in zip(lines, choices, strict=True)]
-    title, meaning = "Reliability", "Accuracy against confidence in bins; below the diagonal: over-confident."
-    description = f"{title}: {', '.join(entry.label for entry in having)}"
-    decor = Decor(diagonal=True)
-    chart = _chart(layers, "confidence", percent_axis("accuracy"), description, decor, TALL)
-    return [Figure(title, meaning, chart=chart)]
+    return [
+        Chart(
+            "Reliability",
+            percent_axis("confidence"),
+            percent_axis("accuracy"),
+            [_layer(series, choice, "confidence") for series, choice in zip(lines, choices, strict=True)],
+            f"Reliability: {', '.join(entry.label for entry in having)}",
+            size=TALL,
+            meaning="Accuracy against confidence in bins; below the diagonal: over-confident.",
+            diagonal=True,
+        )
+    ]
 
 
 def rows_of_draws(entries: Sequence[Entry], choices: Sequence[Option]) -> list[dict[str, Any]]:
@@ -147,7 +187,7 @@ def rows_of_draws(entries: Sequence[Entry], choices: Sequence[Option]) -> list[d
 
     Entries of one domain share their scales.
     """
-    own: dict[str, list[Figure]] = {entry.label: [] for entry in entries}
+    own: dict[str, list[Chart]] = {entry.label: [] for entry in entries}
     for group in comparable(entries):
         calibration = [_of_draws(group, choices, family) for family in ("calibration", "reliability")]
         for charts in (*calibration, _with_oracle(group, choices), _of_draws(group, choices, "sparsification")):
@@ -172,11 +212,8 @@ def _error_title(entries: Sequence[Entry]) -> str:
     return "Brier score" if any("brier" in entry.metrics for entry in entries) else "Share of errors"
 
 
-def _with_oracle(entries: Sequence[Entry], choices: Sequence[Option]) -> dict[str, Figure]:
+def _with_oracle(entries: Sequence[Entry], choices: Sequence[Option]) -> dict[str, Chart]:
     """The sparsification curve of each entry beside that of its oracle, by label."""
-    error = _error_title(entries)
-    y_label = f"{error} of the rest, relative"
-    title, meaning = "Sparsification", "By uncertainty, and by the true error (oracle, dashed); the area is the AUSE."
 
     def both(entry: Entry, m: int) -> list[Series]:
         curve, oracle = (entry.curve("sparsification", part, m) for part in ("curve", "oracle"))
@@ -186,20 +223,27 @@ def _with_oracle(entries: Sequence[Entry], choices: Sequence[Option]) -> dict[st
         ]
 
     having = _having(entries, "sparsification", "curve")
-    layers = {entry.label: _layers(entry, choices, both, "removed") for entry in having}
-    highest = max([1.0, *_ends(layers)])
-    axis = nice_axis(0.0, highest, y_label, pad=0.02)
+    layers = {
+        entry.label: [_layer(both(entry, m), option, "removed") for m, option in _each_m(entry, choices)]
+        for entry in having
+    }
+    y_axis = nice_axis(0.0, max([1.0, *_ends(layers)]), f"{_error_title(entries)} of the rest, relative", pad=0.02)
     return {
-        label: Figure(
-            title,
-            meaning,
-            chart=_chart(of_entry, in_words(REMOVED, entries), axis, f"{title} of {label}", Decor(fill_between=True)),
+        label: Chart(
+            "Sparsification",
+            percent_axis(in_words(REMOVED, entries)),
+            y_axis,
+            of_entry,
+            f"Sparsification of {label}",
+            size=PANEL,
+            meaning="By uncertainty, and by the true error (oracle, dashed); the area is the AUSE.",
+            between=True,
         )
         for label, of_entry in layers.items()
     }
 
 
-def _of_draws(entries: Sequence[Entry], choices: Sequence[Option], family: str) -> dict[str, Figure]:
+def _of_draws(entries: Sequence[Entry], choices: Sequence[Option], family: str) -> dict[str, Chart]:
     """The curves of all draws of an M in one picture, by label; of entries with several draws that were kept."""
     title, part, make, x_label = DRAWN[family]
     having = [entry for entry in entries if _most_draws(entry, family, part) > 1]
@@ -208,16 +252,15 @@ def _of_draws(entries: Sequence[Entry], choices: Sequence[Option], family: str) 
     ends = [0.0, *_ends(layers)]
     axis = percent_axis("accuracy" if family == "reliability" else "")
     return {
-        label: Figure(
+        label: Chart(
             f"{title} of every draw",
-            "A line for each draw of M members.",
-            chart=_chart(
-                of_entry,
-                in_words(x_label, entries),
-                axis if unit else nice_axis(min(ends), max(ends), pad=0.12),
-                f"{title} of every draw of {label}",
-                Decor(diagonal=unit),
-            ),
+            percent_axis(in_words(x_label, entries)),
+            axis if unit else nice_axis(min(ends), max(ends), pad=0.12),
+            of_entry,
+            f"{title} of every draw of {label}",
+            size=PANEL,
+            meaning="A line for each draw of M members.",
+            diagonal=unit,
         )
         for label, of_entry in layers.items()
     }
@@ -260,12 +303,18 @@ def _reliability_of_draws(entry: Entry, m: int) -> list[Series]:
     return series
 
 
+def _reliability_curves(entry: Entry, m: int) -> tuple[CurveAt, CurveAt, CurveAt] | None:
+    """Confidence, accuracy and number of pixels in bins at an M, if they were kept."""
+    confidence, accuracy, counts = (entry.curve("reliability", part, m) for part in ("confidence", "accuracy", "count"))
+    return None if confidence is None or accuracy is None or counts is None else (confidence, accuracy, counts)
+
+
 def _reliability(entry: Entry, m: int) -> list[Series]:
     """Accuracy against confidence, means over draws, over the bins that have pixels."""
-    curves = reliability_at(entry, m)
+    curves = _reliability_curves(entry, m)
     if curves is None:
         return []
-    bins = zip(curves.confidence.mean, curves.accuracy.mean, curves.accuracy.std, strict=True)
+    bins = zip(curves[0].mean, curves[1].mean, curves[1].std, strict=True)
     known = [(x, y, std) for x, y, std in bins if x is not None and y is not None]
     texts = [measured(y, std) for _, y, std in known]
     line = [x for x, _, _ in known], [y for _, y, _ in known], [std for _, _, std in known]
@@ -277,7 +326,7 @@ def _thin(entry: Entry, x: Sequence[float], y: Values | list[float], number: int
     return Series(f"draw {number + 1}", entry.index, x, y, [None] * len(x), [""] * len(x), look="thin")
 
 
-def _series(curve: CurveAt | None, label: str, style: int, look: Look = "file") -> list[Series]:
+def _series(curve: CurveAt | None, label: str, style: int, look: LookName = "file") -> list[Series]:
     """The line of a curve, if there is one."""
     if curve is None:
         return []
@@ -287,15 +336,6 @@ def _series(curve: CurveAt | None, label: str, style: int, look: Look = "file") 
 
 def _of_entry(family: str, part: str) -> SeriesOf:
     return lambda entry, m: _series(entry.curve(family, part, m), entry.label, entry.index)
-
-
-def _sparsification_error(entry: Entry, m: int) -> list[Series]:
-    """Curve minus oracle; without a band where results of an earlier version do not tell its std."""
-    error, curve, oracle = (entry.curve("sparsification", part, m) for part in ("error", "curve", "oracle"))
-    if error is None and curve is not None and oracle is not None:
-        gaps = _differences(curve.mean, oracle.mean)
-        error = CurveAt(curve.x, gaps, [None] * len(gaps))
-    return _series(error, entry.label, entry.index)
 
 
 def _coverage_gap(entry: Entry, m: int) -> list[Series]:
@@ -308,10 +348,6 @@ def _differences(first: Values, second: Sequence[float | None]) -> Values:
     return [None if a is None or b is None else a - b for a, b in zip(first, second, strict=True)]
 
 
-def _layers(entry: Entry, choices: Sequence[Option], make: SeriesOf, word: str) -> list[Layer]:
-    return [_layer(make(entry, m), option, word) for m, option in _each_m(entry, choices)]
-
-
 def _layer(series: list[Series], choice: Option, word: str) -> Layer:
     xs = sorted({x for one in series for x in one.x})
     read_out = [x for x in xs if abs(x / READ_OUT_STEP - round(x / READ_OUT_STEP)) < 1e-6] or xs
@@ -319,30 +355,28 @@ def _layer(series: list[Series], choice: Option, word: str) -> Layer:
 
 
 def _together(
+    chart: Chart,
     entries: Sequence[Entry],
     choices: Sequence[Option],
     make: SeriesOf,
-    caption: tuple[str, str],
     x_label: str,
-    decor: Decor,
-    include: tuple[float, float] = (0.0, 0.0),
-) -> Figure:
+    include: Sequence[float] = (0.0,),
+) -> Chart:
     """All curves in one chart, with a layer for each choice of M on common axes."""
     word = "removed" if x_label == REMOVED else "interval"
     layers = [_layer([one for entry in entries for one in make(entry, _chosen_m(c, entry))], c, word) for c in choices]
     ends = [*include, *_ends({"": layers})]
-    y_axis = (
-        percent_axis("") if decor.diagonal else nice_axis(min(ends), max(ends), pad=0.16 if decor.remarks else 0.03)
+    return replace(
+        chart,
+        x_axis=percent_axis(in_words(x_label, entries)),
+        y_axis=percent_axis("")
+        if chart.diagonal
+        else nice_axis(min(ends), max(ends), pad=0.16 if chart.remarks else 0.03),
+        layers=layers,
+        description=f"{chart.title}: {', '.join(entry.label for entry in entries)}",
+        # Beside reliability diagrams, or beside other curves of calibration.
+        size=TALL if entries[0].kind == "categorical" else FOURTH,
     )
-    description = f"{caption[0]}: {', '.join(entry.label for entry in entries)}"
-    size = TALL if entries[0].kind == "categorical" else FOURTH  # beside calibration, or beside reliability diagrams
-    return Figure(*caption, chart=_chart(layers, in_words(x_label, entries), y_axis, description, decor, size))
-
-
-def _chart(
-    layers: Sequence[Layer], x_label: str, y_axis: Axis, description: str, decor: Decor, size: Size = PANEL
-) -> Markup:
-    return line_chart(layers, percent_axis(x_label), y_axis, description, size=size, decor=decor)
 
 
 def _ends(layers: Mapping[str, Sequence[Layer]]) -> list[float]:

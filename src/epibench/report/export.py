@@ -1,4 +1,4 @@
-"""Results into a folder: tables as CSV or LaTeX, figures as SVG or PDF, and an index that says what each file is.
+"""Results into a folder: tables as CSV or LaTeX, figures as SVG, PDF or PNG, and an index that says what each file is.
 
 `export.json` in the folder lists the files with their checksums: a file that is not listed, or was changed since, is
 somebody else's and never written over.
@@ -18,11 +18,12 @@ from epibench.errors import InputError
 from epibench.files import read_json, write_bytes, write_json
 from epibench.progress import Reporter
 from epibench.report import tidy
+from epibench.report.charts.matplotlib import check_matplotlib
 from epibench.report.runs import Run, read_runs
 from epibench.results import RESULTS_NAME, RunResults, ScoreResults, load_any_results
 from epibench.runs.evaluations import FOLDER, all_results, label_of
 
-Kind = Literal["csv", "latex", "svg", "pdf"]
+Kind = Literal["csv", "latex", "svg", "pdf", "png"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LIST, INDEX = "export.json", "index.md"
 
@@ -74,10 +75,8 @@ def _with_evaluation(run: Run, path: Path) -> Run:
 
 def export(kind: Kind, subjects: Subjects, folder: Path, only: str | None, reporter: Reporter) -> list[Path]:
     """Write one kind of files into a folder; only: those whose names, without their endings, match a pattern."""
-    if kind == "pdf":
-        from epibench.report.pdf import check_pdf
-
-        check_pdf()
+    if kind in ("svg", "pdf", "png"):
+        check_matplotlib()
     files, known = list(_files(kind, subjects, only)), _known(folder)
     if not files:
         what = "there is nothing to export" if only is None else f"nothing matches --only {only}"
@@ -124,12 +123,10 @@ def _files(kind: Kind, subjects: Subjects, only: str | None) -> Iterator[Exporte
                     yield Exported(f"{name}.tex", one.about, _constant(one.text))
             continue
         from epibench.report.figure_files import figures_of
-        from epibench.report.pdf import pdf_bytes
 
         for figure in figures_of(part):
             if wanted(name := prefix + figure.name):
-                make = partial(pdf_bytes, figure.drawing) if kind == "pdf" else _constant(f"{figure.drawing.svg}\n")
-                yield Exported(f"{name}.{kind}", figure.about, make)
+                yield Exported(f"{name}.{kind}", figure.about, partial(figure.content, kind))
     if names:
         from epibench.report.latex import preview
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
-
-from markupsafe import Markup
+from dataclasses import replace
 
 from epibench.published import PublishedCell
-from epibench.report.charts.lines import Decor, Layer, Look, Remark, Series, line_chart
-from epibench.report.charts.svg import Axis, log_axis, member_axis, nice_axis
+from epibench.report.chart import (
+    Axis,
+    Chart,
+    Layer,
+    LookName,
+    Remark,
+    Series,
+    Size,
+    log_axis,
+    member_axis,
+    nice_axis,
+)
 from epibench.report.entries import Entry, in_words, several_members, title_with_unit
 from epibench.report.judge import compared_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import count, m_equals, measured, significant
 from epibench.report.runs import DIRECTIONS, EvalDomain, RunMethod, View, entries_on
 from epibench.report.verdicts import value_bars
-
-Size = tuple[float, float]
 
 LARGE, SMALL, PANEL = (360.0, 240.0), (300.0, 180.0), (340.0, 240.0)
 WIDE = (460.0, 270.0)  # for two in a row
@@ -33,44 +38,50 @@ LEAST_SEVERITIES = 3
 MOST_READ_OUT = 8  # lines whose numbers fit beside the pointer
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A chart, or bars where there is only one M, with its caption; one of a method has its style."""
-
-    title: str
-    meaning: str
-    better: str = ""
-    chart: Markup | None = None
-    bars: list[dict[str, Any]] = field(default_factory=list)
-    style: int | None = None
-
-
-def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequence[float] = ()) -> Figure:
+def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequence[float] = ()) -> Chart:
     """A metric over M: a line with a band per entry, or bars if there is only one M.
 
     include: values that the axis must show, so that several charts can have the same one.
     """
     info, members = metric_info(name), several_members(entries)
-    title, better, meaning = title_with_unit(name, entries), BETTER_TEXT[info.better], in_words(info.meaning, entries)
     having = [entry for entry in entries if name in entry.metrics]
+    chart = Chart(
+        title_with_unit(name, entries),
+        size=size,
+        meaning=in_words(info.meaning, entries),
+        better=BETTER_TEXT[info.better],
+        markers=True,
+    )
     if len(members) == 1:
         bars = value_bars(name, having, {entry.label: members[0] for entry in having})
-        return Figure(title, meaning, better, bars=bars)
+        known = [entry for entry in having if any(entry.mean(name, m) is not None for m in entry.members)]
+        series = [
+            replace(series_at(name, [(number, entry, entry.members[-1])], entry.label), hollow=())
+            for number, entry in enumerate(known)
+        ]
+        if not (ends := band_ends(series)):
+            return replace(chart, bars=bars)
+        x_axis = Axis(-0.5, len(known) - 0.5, [], m_equals(known[0].members[-1]))
+        y_axis, layers = nice_axis(min(ends), max(ends)), [Layer(series, {})]
+        return replace(chart, x_axis=x_axis, y_axis=y_axis, layers=layers, description=info.title, bars=bars)
     series = [_over_members(name, entry, members) for entry in having]
     ends = [*band_ends(_axis_lines(series)), *([0.0] if info.better == "zero" else [])]
     if not ends:
-        return Figure(title, f"{meaning} There is no finite value.", better)
+        return replace(chart, meaning=f"{chart.meaning} There is no finite value.")
     ends += include
     room = FAR * (max(ends) - min(ends))
     drawn, remarks = _within_reach(series, min(ends) - room, max(ends) + room)
     ends += band_ends(drawn)
-    decor = Decor(zero=info.better == "zero", markers=True, remarks=remarks)
     description = f"{info.title} over {m_equals(members[0])} to {members[-1]}: {_described(series)}"
-    chart = over_m(drawn, members, nice_axis(min(ends), max(ends)), description, size, decor)
-    return Figure(title, meaning, better, chart)
+    y_axis = nice_axis(min(ends), max(ends))
+    return over_m(
+        replace(chart, y_axis=y_axis, description=description, zero=info.better == "zero", remarks=remarks),
+        drawn,
+        members,
+    )
 
 
-def kl_chart(entries: Sequence[Entry], view: View, floors: Sequence[tuple[float, str]]) -> Markup | None:
+def kl_chart(entries: Sequence[Entry], view: View, floors: Sequence[tuple[float, str]]) -> Chart | None:
     """KL over M on logarithmic axes, ± std as bands, noise floors as shaded zones; None without any KL.
 
     floors: each with its name.
@@ -88,18 +99,20 @@ def kl_chart(entries: Sequence[Entry], view: View, floors: Sequence[tuple[float,
     ]
     lower = min([min(ends) / 1.25, *(floor / 1.9 for floor, _ in near)])
     description = "; ".join([_described(series), *(name for _, name in floors)])
-    return over_m(
-        drawn,
-        members,
-        log_axis(lower, max(ends) * 1.15, DIRECTIONS[view.direction]),
-        f"{view.name}, over {m_equals(members[0])} to {members[-1]}: {description}",
+    chart = Chart(
+        view.name,
+        y_axis=log_axis(lower, max(ends) * 1.15, DIRECTIONS[view.direction]),
+        description=f"{view.name}, over {m_equals(members[0])} to {members[-1]}: {description}",
         # As tall as the list of methods beside it.
-        (KL_WIDTH, max(KL_LEAST_HEIGHT, 240.0 + 26 * len(series))),
-        Decor(markers=True, floors=near, remarks=[*remarks, *below[:1]]),
+        size=(KL_WIDTH, max(KL_LEAST_HEIGHT, 240.0 + 26 * len(series))),
+        markers=True,
+        floors=near,
+        remarks=[*remarks, *below[:1]],
     )
+    return over_m(chart, drawn, members)
 
 
-def published_figure(method: RunMethod, cells: Sequence[PublishedCell], metric: str = "") -> Figure:
+def published_figure(method: RunMethod, cells: Sequence[PublishedCell], metric: str = "") -> Chart:
     """A method's numbers over M, and the published line in grey; those of a metric are named after it."""
     title = f"{method.label}: {metric}" if metric else method.label
     x = [cell.row.members for cell in cells]
@@ -112,21 +125,19 @@ def published_figure(method: RunMethod, cells: Sequence[PublishedCell], metric: 
     both = [theirs, ours]
     ends = band_ends(both) if metric else list(_log_ends(both))
     y_axis = nice_axis(min(ends), max(ends)) if metric else log_axis(min(ends) / 1.15, max(ends) * 1.15)
-    chart = over_m(both, x, y_axis, f"{title}, ours and published over M", PUBLISHED, Decor(markers=True))
-    return Figure(title, "", chart=chart, style=method.index)
+    description = f"{title}, ours and published over M"
+    return over_m(Chart(title, y_axis=y_axis, description=description, size=PUBLISHED, style=method.index), both, x)
 
 
-def over_m(
-    series: list[Series], members: Sequence[int], y_axis: Axis, description: str, size: Size, decor: Decor
-) -> Markup:
-    """A chart over M."""
+def over_m(chart: Chart, series: list[Series], members: Sequence[int]) -> Chart:
+    """The chart with lines over M, with markers."""
     heads: dict[float, str] = {m: m_equals(m) for m in members}
-    x_axis = member_axis(members, size[0] - MARGIN)
-    return line_chart([Layer(series, heads)], x_axis, y_axis, description, size=size, decor=decor)
+    x_axis = member_axis(members, chart.size[0] - MARGIN)
+    return replace(chart, x_axis=x_axis, layers=[Layer(series, heads)], markers=True)
 
 
 def series_at(
-    name: str, points: Sequence[tuple[float, Entry, int]], label: str, look: Look = "file", named: bool = False
+    name: str, points: Sequence[tuple[float, Entry, int]], label: str, look: LookName = "file", named: bool = False
 ) -> Series:
     """A metric of an entry and an M at each x. named: whether the chart and the read-out say the M of each point."""
     quiet = look in ("level", "faint")
@@ -194,7 +205,7 @@ def _log_ends(series: Iterable[Series]) -> Iterable[float]:
                 yield from (max(y - (std or 0.0), y / 3), y + (std or 0.0))
 
 
-def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Figure]:
+def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Chart]:
     """A chart for each metric; none where fewer than three domains have a severity of their own."""
     by_severity = {domain.severity: domain for domain in reversed(domains) if domain.severity is not None}
     if len(by_severity) < LEAST_SEVERITIES:
@@ -203,23 +214,23 @@ def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]
     return [figure for name in names if (figure := _severity_figure(name, ladder, methods)) is not None]
 
 
-def _severity_figure(name: str, ladder: dict[float, list[Entry]], methods: Sequence[RunMethod]) -> Figure | None:
+def _severity_figure(name: str, ladder: dict[float, list[Entry]], methods: Sequence[RunMethod]) -> Chart | None:
     info, severities = metric_info(name), list(ladder)
     series = [one for method in methods for one in _over_severity(name, method.label, ladder)]
     ends = band_ends(series)
     if not ends:
         return None
     ticks = [(severity, f"{severity:g}") for severity in severities]
-    chart = line_chart(
-        [Layer(series, {severity: f"severity {severity:g}" for severity in severities})],
+    return Chart(
+        title_with_unit(name, [entry for of_domain in ladder.values() for entry in of_domain]),
         Axis(severities[0], severities[-1], ticks, "severity of the shift"),
         nice_axis(min(ends), max(ends)),
+        [Layer(series, {severity: f"severity {severity:g}" for severity in severities})],
         f"{info.title} over severity {severities[0]:g} to {severities[-1]:g}",
         size=LARGE,
-        decor=Decor(markers=True),
+        better=BETTER_TEXT[info.better],
+        markers=True,
     )
-    entries = [entry for of_domain in ladder.values() for entry in of_domain]
-    return Figure(title_with_unit(name, entries), "", BETTER_TEXT[info.better], chart)
 
 
 def _over_severity(name: str, label: str, ladder: dict[float, list[Entry]]) -> list[Series]:
@@ -242,7 +253,7 @@ def _over_severity(name: str, label: str, ladder: dict[float, list[Entry]]) -> l
 
 def shift_figure(
     name: str, inside: EvalDomain, outside: EvalDomain, entries: Sequence[tuple[Entry, Entry]]
-) -> Figure | None:
+) -> Chart | None:
     """A metric on a shifted domain against that in-domain: each method at its smallest M, hollow, and at its largest.
 
     entries: of each method on either domain. The y axis shows the range of the x axis, too, so that the diagonal is
@@ -255,15 +266,17 @@ def shift_figure(
     y = [value for line in series for value in line.y if value is not None]
     x_axis = nice_axis(min(x), max(x), inside.label)
     info = metric_info(name)
-    chart = line_chart(
-        [Layer(series, {value: f"{inside.label}: {significant(value)}" for value in x})],
+    return Chart(
+        title_with_unit(name, [after for _, after in entries]),
         x_axis,
         nice_axis(min(*y, x_axis.lower), max(*y, x_axis.upper), outside.label),
+        [Layer(series, {value: f"{inside.label}: {significant(value)}" for value in x})],
         f"{info.title} on {outside.label} against {inside.label}: {_described(series)}",
         size=WIDE,
-        decor=Decor(markers=True, diagonal=True),
+        better=BETTER_TEXT[info.better],
+        markers=True,
+        diagonal=True,
     )
-    return Figure(title_with_unit(name, [after for _, after in entries]), "", BETTER_TEXT[info.better], chart)
 
 
 def _shifted(name: str, before: Entry, after: Entry) -> Series | None:
@@ -276,7 +289,7 @@ def _shifted(name: str, before: Entry, after: Entry) -> Series | None:
     return replace(line, std=[None] * len(points), hollow=[len(points) > 1 and i == 0 for i in range(len(points))])
 
 
-def training_figures(methods: Sequence[RunMethod]) -> list[Figure]:
+def training_figures(methods: Sequence[RunMethod]) -> list[Chart]:
     """For each method with logged losses: a line per network over steps, which shows whether any failed to train."""
     figures = []
     for method in methods:
@@ -289,13 +302,14 @@ def training_figures(methods: Sequence[RunMethod]) -> list[Figure]:
         if ends := band_ends(series):
             steps = sorted({step for line in series for step in line.x})
             heads = {step: f"step {count(step)}" for step in steps} if len(series) <= MOST_READ_OUT else {}
-            chart = line_chart(
-                [Layer(series, heads)],
+            chart = Chart(
+                method.label,
                 nice_axis(0.0, max(steps), "steps", pad=0.0),
                 nice_axis(min(ends), max(ends)),
+                [Layer(series, heads)],
                 f"Training loss of {len(series)} networks of {method.label} over steps",
                 size=SMALL,
-                decor=Decor(),
+                style=method.index,
             )
-            figures.append(Figure(method.label, "", chart=chart, style=method.index))
+            figures.append(chart)
     return figures
