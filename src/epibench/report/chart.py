@@ -25,7 +25,7 @@ LookName = Literal["file", "solid", "oracle", "published", "level", "faint", "th
 
 
 class Look(NamedTuple):
-    """How a line is drawn. dash: None for that of its style; grey: instead of the colour of its style."""
+    """The look of a line. dash: None for the dash of its style; grey: instead of the colour of its style."""
 
     width: float = 2.0
     dash: str | None = None
@@ -139,13 +139,17 @@ class Series:
     style: int
     x: Sequence[float]
     y: Sequence[float | None]
-    std: Sequence[float | None]
-    texts: list[str]
+    std: Sequence[float | None] = ()  # by default None at every x
+    texts: Sequence[str] = ()
     hollow: Sequence[bool] = ()
     look: LookName = "file"
     name: str = ""  # what the key calls it, where that is not its label
     marks: Sequence[str] = ()  # what stands beside its points, where there is room
     bins: Bins | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "std", self.std or [None] * len(self.x))
+        object.__setattr__(self, "texts", self.texts or [""] * len(self.x))
 
     @property
     def whiskers(self) -> list[tuple[float, float, float]]:
@@ -172,7 +176,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with its caption. Without layers it has no value to show; one of a method alone has its style.
+    """A chart with its caption.
+
+    A chart without layers has no value to show. A chart of one method has the style of this method.
 
     Args:
         description: What screen readers say.
@@ -204,10 +210,15 @@ class Chart:
         return any(series.bins for layer in self.layers for series in layer.series)
 
     @property
+    def inset(self) -> float:
+        """The room between the frame and the ends of the x axis."""
+        return INSET if self.markers and not self.counts else 0.0
+
+    @property
     def plot(self) -> Plot:
         """The rectangle between the axes."""
         if not self.counts:
-            return plot_of(self.size, self.x_axis, self.y_axis, INSET if self.markers else 0.0)
+            return plot_of(self.size, self.x_axis, self.y_axis, self.inset)
         unlabelled = Axis(self.x_axis.lower, self.x_axis.upper, self.x_axis.ticks)
         return plot_of((self.size[0], self.size[1] - COUNTS_HEIGHT), unlabelled, self.y_axis)
 

@@ -1,4 +1,4 @@
-"""Results into a folder: tables as CSV or LaTeX, figures as SVG, PDF or PNG, and an index that says what each file is.
+"""Results into a folder: tables as CSV or LaTeX, figures as SVG, PDF or PNG, and an index of the files.
 
 `export.json` in the folder lists the files with their checksums: a file that is not listed, or was changed since, is
 somebody else's and never written over.

@@ -1,4 +1,4 @@
-"""Every figure of a page as a file: its name, a line that says what it shows, and what draws it."""
+"""Every figure of a page as a file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TOY_LEGENDS = {  # as on the page
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure: the name of its file without an ending, what it shows (also in words), and what draws it."""
+    """A figure: the name of its file without an ending, a line for the index, and a text for screen readers."""
 
     name: str
     about: str
@@ -78,13 +78,13 @@ def comparable_kinds(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 def titled(chart: Chart, *more: str, title: str = "") -> str:
-    """The title above a chart that stands alone: with an arrow to what is better, then where and at which M."""
+    """The title of a chart in a file: with an arrow to better values, the domain and the M."""
     arrow = f" {chart.better[0]}" if chart.better and chart.better[0] in "↓↑" and not title else ""
     return " · ".join(part for part in ((title or chart.title) + arrow, *more) if part)
 
 
 def at_m(key: str) -> tuple[str, str]:
-    """The M of a layer in words, and as part of the name of a file."""
+    """The M of a layer as text and as part of a file name."""
     first = key.split(" ")[0]
     if first == LARGEST:
         return "the largest M of each", "largest-m"

@@ -111,7 +111,7 @@ def plot(
 def _chart(
     results: RunResults | ScoreResults, name: str, domain: str | None, members: int | None
 ) -> tuple[Chart, str, str]:
-    """The chart that is asked for, where its numbers are from, and the key of its layer."""
+    """A chart, the domain of its numbers, and the key of its layer."""
     if name == "kl":
         methods = methods_of(read_runs([results])) if isinstance(results, RunResults) else []
         entries = kl_entries(methods, VIEWS[0])
@@ -150,7 +150,7 @@ def curve_names(entries: Sequence[Entry]) -> list[str]:
 
 
 def _chosen(groups: Groups, domain: str | None) -> list[Entry]:
-    """The entries on a domain; it must be named where there are several."""
+    """The entries on a domain. Of several domains one must be named."""
     if not groups:
         raise InputError("plot(): there are no metrics on any domain")
     if domain is None and len(groups) == 1:

@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from epibench.report.chart import (
     COUNTS_HEIGHT,
-    INSET,
     NUM_MARKERS,
     Axis,
     Chart,
@@ -42,9 +41,9 @@ assert len(MARKERS) == NUM_MARKERS
 def line_chart(chart: Chart) -> Markup:
     """The chart as inline SVG, with a group for each layer."""
     root = canvas(*chart.size, chart.description)
-    plot, inset = chart.plot, INSET if chart.markers and not chart.counts else 0.0
-    frame(root, plot, (chart.size[0], chart.size[1] - (COUNTS_HEIGHT if chart.counts else 0.0)), inset)
-    _draw_guides(root, plot, chart, inset)
+    plot = chart.plot
+    frame(root, plot, (chart.size[0], chart.size[1] - (COUNTS_HEIGHT if chart.counts else 0.0)), chart.inset)
+    _draw_guides(root, plot, chart)
     for layer in chart.layers:
         group = layer_group(root, plot, layer)
         if not layer.series:
@@ -63,7 +62,7 @@ def line_chart(chart: Chart) -> Markup:
 
 
 def layer_group(root: Element, plot: Plot, layer: Layer) -> Element:
-    """The group of a layer, with what the read-out needs as data."""
+    """The group of a layer, with the data of the read-out."""
     names = "layer chosen" if layer.chosen else "layer"
     group = element(root, "g", class_=names, data_m=layer.key or None)
     if layer.heads and layer.series:
@@ -89,15 +88,15 @@ def readout(plot: Plot, layer: Layer) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
-def _draw_guides(root: Element, plot: Plot, chart: Chart, inset: float) -> None:
+def _draw_guides(root: Element, plot: Plot, chart: Chart) -> None:
     guides = element(root, "g", class_="guides", aria_hidden="true")
     if chart.diagonal:
         start = max(plot.x_axis.lower, plot.y_axis.lower)
         end = min(plot.x_axis.upper, plot.y_axis.upper)
         element(guides, "line", class_="guide", x1=plot.x(start), y1=plot.y(start), x2=plot.x(end), y2=plot.y(end))
     if chart.zero and plot.y_axis.lower <= 0 <= plot.y_axis.upper:
-        y = plot.y(0)
-        element(guides, "line", class_="guide", x1=plot.left - inset, x2=plot.right + inset, y1=y, y2=y)
+        left, right, y = plot.left - chart.inset, plot.right + chart.inset, plot.y(0)
+        element(guides, "line", class_="guide", x1=left, x2=right, y1=y, y2=y)
     for number, (floor, text) in enumerate(chart.floors):
         _draw_floor(guides, plot, floor, text, number)
     for x, y, anchor, text in chart.remarks:
@@ -109,7 +108,7 @@ def _draw_guides(root: Element, plot: Plot, chart: Chart, inset: float) -> None:
 
 
 def _draw_floor(guides: Element, plot: Plot, floor: float, text: str, number: int) -> None:
-    """A zone from the bottom up to the floor, its line, and its name beneath it, or above where there is no room."""
+    """A zone from the bottom up to the floor, with its name: beneath the line if there is room, else above."""
     top, left, right = plot.y(floor), plot.left - 10, plot.right + 10
     element(guides, "rect", class_="floor", x=left, y=top, width=right - left, height=plot.bottom - top)
     element(guides, "line", class_="floor-line", x1=left, x2=right, y1=top, y2=top)
@@ -208,9 +207,9 @@ def hex_colour(colour: RGB) -> str:
 def lollipop(
     stat: Stat, style: int, lower: float, upper: float, description: str, hollow: bool = False, log: bool = False
 ) -> Markup:
-    """One value as a dot with a whisker of ± std, in a strip of any width; its stem starts at zero.
+    """One value as a dot with a whisker of ± std, in a strip of any width.
 
-    On a logarithmic scale, which has no zero, the stem starts at the lower end.
+    The stem starts at zero, or at the lower end of a logarithmic scale.
     """
     root = element(None, "svg", class_=f"strip {style_class(style)}", role="img", aria_label=description)
     element(root, "title", description)

@@ -19,7 +19,6 @@ from epibench.errors import InputError
 from epibench.report.chart import (
     COUNTS_HEIGHT,
     DASHES,
-    INSET,
     LIGHT,
     LOOKS,
     Axis,
@@ -66,12 +65,23 @@ def _fonts() -> list[str]:
 
 
 def settings() -> AbstractContextManager[None]:
-    """The settings that texts and files are made with; names are never read as formulas."""
+    """The settings of figures and files, as on the page; names are never read as formulas."""
     check_matplotlib()
     import matplotlib
 
+    soft, line, ink, grid = (LIGHT[name] for name in ("soft", "line", "ink", "grid"))
     own: Any = {
         **{"font.family": _fonts(), "font.size": TEXT, "text.parse_math": False, "text.usetex": False},
+        **{"text.color": soft, "axes.labelcolor": soft, "xtick.labelcolor": soft, "ytick.labelcolor": soft},
+        **{"axes.labelsize": TEXT, "xtick.labelsize": TEXT, "ytick.labelsize": TEXT, "legend.fontsize": TEXT},
+        **{"axes.titlesize": TEXT, "axes.titleweight": "bold", "axes.titlecolor": ink, "axes.titlelocation": "left"},
+        **{"axes.spines.left": False, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": line},
+        **{"axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "axes.facecolor": "none"},
+        **{"grid.color": grid, "grid.linestyle": "-", "grid.linewidth": POINT, "axes.linewidth": POINT},
+        **{"xtick.color": line, "xtick.major.size": 4 * POINT, "xtick.major.width": POINT, "ytick.major.size": 0},
+        **{"legend.frameon": False, "legend.borderpad": 0, "legend.borderaxespad": 0, "legend.labelcolor": soft},
+        **{"legend.handlelength": SWATCH / 11, "legend.handletextpad": 6 / 11, "legend.columnspacing": GAP / 11},
+        **{"figure.facecolor": "white", "savefig.facecolor": "auto"},
         **{"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "epibench"},
     }
     return matplotlib.rc_context(own)
@@ -87,7 +97,7 @@ def empty_figure(size: Size, in_notebook: bool = False) -> Any:
         from matplotlib import pyplot
 
         make = pyplot.figure
-    return make(figsize=(size[0] / PER_INCH, size[1] / PER_INCH), facecolor="white")
+    return make(figsize=(size[0] / PER_INCH, size[1] / PER_INCH))
 
 
 def file_bytes(figure: Any, kind: FileKind, title: str = "", description: str = "") -> bytes:
@@ -103,7 +113,7 @@ def file_bytes(figure: Any, kind: FileKind, title: str = "", description: str = 
         figure.savefig(stream, format=kind, dpi=PNG_PER_INCH if kind == "png" else PER_INCH, metadata=about[kind])
     if kind != "svg":
         return stream.getvalue()
-    # Texts are shown in the fonts of who reads them, which need not be those of this machine.
+    # Readers may have other fonts than this machine.
     here, everywhere = (", ".join(f"'{name}'" for name in names) for names in (_fonts(), FONTS))
     return stream.getvalue().replace(here.encode(), f"{everywhere}, sans-serif".encode())
 
@@ -122,8 +132,8 @@ def draw_chart(chart: Chart, title: str, key: str = "", axes: Any = None, in_not
     """Draw a layer of a chart and return its axes.
 
     Args:
-        chart: What is drawn.
-        title: Stands above, as what lies on the y axis is said nowhere else.
+        chart: The chart.
+        title: The text above, which names the y axis.
         key: Of the layer, where there are several.
         axes: Where to draw; by default on a new figure as large as the chart on the page.
         in_notebook: Whether a new figure shows itself in notebooks.
@@ -137,9 +147,8 @@ def draw_chart(chart: Chart, title: str, key: str = "", axes: Any = None, in_not
             axes = framed(chart, title, list(named.items()), in_notebook)
         else:
             _draw_frame(axes, chart)
-            axes.set_title(title, loc="left", fontweight="bold", fontsize=TEXT, color=LIGHT["ink"])
-            if named:
-                axes.legend([_line(one) for one in named.values()], [*named], frameon=False, fontsize=TEXT)
+            axes.set_title(title, loc="left")
+            axes.legend([_line(one) for one in named.values()], [*named], borderaxespad=0.5)
         _draw_guides(axes, chart)
         if not layer.series:
             _write(axes, 0.5, 0.75, "not scored at this M", "middle")
@@ -153,8 +162,8 @@ def draw_chart(chart: Chart, title: str, key: str = "", axes: Any = None, in_not
         for number, i, (x, y), text in mark_places(chart.plot, layer.series):
             one, value = layer.series[number], layer.series[number].y[i] or 0.0
             off = ((x - chart.plot.x(one.x[i])) * POINT, (chart.plot.y(value) - y) * POINT)
-            style = {"fontsize": SMALL_TEXT, "color": colour_of(one.style), "ha": "center"}
-            axes.annotate(text, (one.x[i], value), off, textcoords="offset points", annotation_clip=False, **style)
+            style = {"fontsize": SMALL_TEXT, "color": colour_of(one.style), "ha": "center", "annotation_clip": False}
+            axes.annotate(text, (one.x[i], value), off, textcoords="offset points", **style)
         if layer.note:
             _write(axes, 0.985, 0.04 if chart.diagonal else 0.95, layer.note, "end")
     return axes
@@ -176,68 +185,41 @@ def framed(chart: Chart, title: str, named: Sequence[tuple[str, Series]] = (), i
         room -= needed
     whole = width + 2 * MARGIN, head + height + (KEY_GAP + LINE * len(rows) if rows else 0.0) + MARGIN
     figure = empty_figure(whole, in_notebook)
-    inset = INSET if chart.markers and not chart.counts else 0.0
-    left, right = MARGIN + plot.left - inset, MARGIN + plot.right + inset
+    left, right = MARGIN + plot.left - chart.inset, MARGIN + plot.right + chart.inset
     top, bottom = head + plot.top, head + plot.bottom
-    box = (left / whole[0], 1 - bottom / whole[1], (right - left) / whole[0], (bottom - top) / whole[1])
+    box = left / whole[0], 1 - bottom / whole[1], (right - left) / whole[0], (bottom - top) / whole[1]
     axes = figure.add_axes(box)
     _draw_frame(axes, chart)
-    axes.set_title(
-        "\n".join(lines),
-        loc="left",
-        x=(MARGIN - left) / (right - left),
-        y=1 + (top - MARGIN) / (bottom - top),
-        va="top",
-        fontweight="bold",
-        fontsize=TEXT,
-        color=LIGHT["ink"],
-        pad=0,
-    )
+    corner = (MARGIN - left) / (right - left), 1 + (top - MARGIN) / (bottom - top)
+    axes.set_title("\n".join(lines), loc="left", x=corner[0], y=corner[1], va="top", pad=0)
     for number, row in enumerate(rows):
-        figure.legend(
-            [_line(one) for _, one in row],
-            [f" {label}" if label.startswith("_") else label for label, _ in row],  # others would be left out
-            loc="center left",
-            bbox_to_anchor=(MARGIN / whole[0], 1 - (head + height + KEY_GAP + LINE * (number + 0.5)) / whole[1]),
-            ncols=len(row),
-            frameon=False,
-            borderpad=0,
-            borderaxespad=0,
-            fontsize=TEXT,
-            labelcolor=LIGHT["soft"],
-            handlelength=SWATCH / 11,
-            handletextpad=6 / 11,
-            columnspacing=GAP / 11,
-        )
+        y = head + height + KEY_GAP + LINE * (number + 0.5)
+        # Labels that begin with _ would be left out.
+        labels = [f" {label}" if label.startswith("_") else label for label, _ in row]
+        place = {"loc": "center left", "bbox_to_anchor": (MARGIN / whole[0], 1 - y / whole[1])}
+        figure.legend([_line(one) for _, one in row], labels, ncols=len(row), **place)
     return axes
 
 
 def _draw_frame(axes: Any, chart: Chart) -> None:
-    """Scales, grid and labels."""
+    """Scales, ticks and labels."""
     from matplotlib.transforms import offset_copy
 
-    plot, inset = chart.plot, INSET if chart.markers and not chart.counts else 0.0
-    for name, axis, room in (("x", chart.x_axis, inset / (plot.right - plot.left)), ("y", chart.y_axis, 0.0)):
+    def off(x: float, y: float) -> Any:
+        return offset_copy(axes.transAxes, axes.figure, x * POINT, y * POINT, units="points")
+
+    plot = chart.plot
+    for name, axis, room in (("x", chart.x_axis, chart.inset / (plot.right - plot.left)), ("y", chart.y_axis, 0.0)):
         scale, limits = ("log" if axis.log else "linear"), (_value(axis, -room), _value(axis, 1 + room))
         axes.set(**{f"{name}scale": scale, f"{name}lim": limits})
         own = getattr(axes, f"{name}axis")
-        own.set_ticks([value for value, _ in axis.ticks], [text for _, text in axis.ticks], fontsize=TEXT)
+        own.set_ticks([value for value, _ in axis.ticks], [text for _, text in axis.ticks])
         own.set_ticks([], minor=True)
-    axes.tick_params(color=LIGHT["line"], labelcolor=LIGHT["soft"], length=4 * POINT, width=POINT)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", color=LIGHT["grid"], linewidth=POINT, linestyle="-")
-    axes.set_axisbelow(True)
-    axes.set_facecolor("none")
-    axes.spines[["left", "top", "right"]].set_visible(False)
-    axes.spines["bottom"].set(color=LIGHT["line"], linewidth=POINT)
-    style = {"fontsize": TEXT, "color": LIGHT["soft"]}
-    axes.set_ylabel(chart.y_axis.label, rotation=0, ha="left", va="baseline", **style)
-    corner = offset_copy(axes.transAxes, axes.figure, (2 - plot.left + inset) * POINT, 11 * POINT, units="points")
-    axes.yaxis.set_label_coords(0, 1, transform=corner)
+    axes.set_ylabel(chart.y_axis.label, rotation=0, ha="left", va="baseline")
+    axes.yaxis.set_label_coords(0, 1, transform=off(2 - plot.left + chart.inset, 11))
+    axes.set_xlabel(chart.x_axis.label, labelpad=4 * POINT)
     if chart.counts:
-        below = offset_copy(axes.transAxes, axes.figure, 0, -(COUNTS_HEIGHT + 16) * POINT, units="points")
-        axes.xaxis.set_label_coords(0.5, 0, transform=below)
-    axes.set_xlabel(chart.x_axis.label, labelpad=4 * POINT, **style)
+        axes.xaxis.set_label_coords(0.5, 0, transform=off(0, -COUNTS_HEIGHT - 16))
 
 
 def _value(axis: Axis, share: float) -> float:
@@ -263,15 +245,14 @@ def _draw_guides(axes: Any, chart: Chart) -> None:
         beneath = chart.plot.bottom - chart.plot.y(floor) >= 14
         off, where = (6 + 150 * number) * POINT, ("axes fraction", "data")
         axes.annotate(name, (0, floor), (off, (-11 if beneath else 4) * POINT), xycoords=where,
-                      textcoords="offset points", fontsize=TEXT, color=LIGHT["soft"])  # fmt: skip
+                      textcoords="offset points")  # fmt: skip
     for x, y, anchor, text in chart.remarks:
         _write(axes, x, y, text, anchor)
 
 
 def _write(axes: Any, x: float, y: float, text: str, anchor: str) -> None:
     """A remark at shares of the axes."""
-    style = {"fontsize": 10.5 * POINT, "color": LIGHT["soft"], "alpha": 0.85}
-    axes.text(x, y, text, ha=ANCHORS[anchor], va="baseline", transform=axes.transAxes, **style)
+    axes.text(x, y, text, ha=ANCHORS[anchor], transform=axes.transAxes, fontsize=10.5 * POINT, alpha=0.85)
 
 
 def _line(series: Series, **more: Any) -> Any:
@@ -279,26 +260,22 @@ def _line(series: Series, **more: Any) -> Any:
     from matplotlib.colors import to_rgba
     from matplotlib.lines import Line2D
 
-    look, colour = LOOKS[series.look], colour_of(series.style)
+    look, colour, published = LOOKS[series.look], colour_of(series.style), series.look == "published"
     dashes = DASHES[series.style % len(DASHES)] if look.dash is None else look.dash
     pattern = [float(length) / look.width for length in dashes.split()]
-    grey = LIGHT["soft"]
+    faint = look.opacity if series.look == "faint" else 1.0
     shown = {
-        "color": to_rgba(grey if look.grey else colour, look.opacity),
+        "color": to_rgba(LIGHT["soft"] if look.grey else colour, look.opacity),
         "linewidth": look.width * POINT,
         "linestyle": (0, pattern) if pattern else "-",
         "solid_joinstyle": "round",
         "marker": "" if series.look == "oracle" else MARKERS[marker_of(series.style)],
         "markersize": 7.2 * POINT,
-        "markerfacecolor": "white" if series.look == "published" else to_rgba(colour, _marker_opacity(series)),
-        "markeredgecolor": grey if series.look == "published" else "white",
-        "markeredgewidth": POINT * (1.3 if series.look == "published" else 1.0),
+        "markerfacecolor": "white" if published else to_rgba(colour, faint),
+        "markeredgecolor": LIGHT["soft"] if published else "white",
+        "markeredgewidth": POINT * (1.3 if published else 1.0),
     }
     return Line2D([], [], **{**shown, **more})
-
-
-def _marker_opacity(series: Series) -> float:
-    return LOOKS["faint"].opacity if series.look == "faint" else 1.0
 
 
 def _draw_series(axes: Any, chart: Chart, series: Series) -> None:
@@ -332,20 +309,17 @@ def _draw_series(axes: Any, chart: Chart, series: Series) -> None:
 
 def _draw_bins(axes: Any, chart: Chart, series: Series) -> None:
     """Bars of accuracy, and below the axes bars of shares with their digits."""
-    from matplotlib.transforms import offset_copy
 
     bins, plot, colour = series.bins, chart.plot, colour_of(series.style)
     assert bins is not None
-    width = 2 * bins.half - 2 / (plot.right - plot.left)
+    width, tall = 2 * bins.half - 2 / (plot.right - plot.left), plot.bottom - plot.top
     heights = [height or 0.0 for height in bins.heights]
     axes.bar(bins.middles, heights, width, color=colour, alpha=0.24, linewidth=0)
     # The base lies below the labels of the x axis.
-    tall = plot.bottom - plot.top
-    base = (plot.bottom - (chart.size[1] - 30)) / tall
-    room = (COUNTS_HEIGHT - 26) / tall
+    base, below = (plot.bottom - chart.size[1] + 30) / tall, axes.get_xaxis_transform()
+    tops = [(COUNTS_HEIGHT - 26) / tall * share for share in bins.shares]
+    style = {"color": colour, "alpha": 0.55, "linewidth": 0}
+    axes.bar(bins.middles, tops, width, base, transform=below, clip_on=False, **style)
     for middle, share in zip(bins.middles, bins.shares, strict=True):
-        place = {"transform": axes.get_xaxis_transform(), "clip_on": False}
-        axes.bar(middle, room * share, width, base, color=colour, alpha=0.55, linewidth=0, **place)
-        below = offset_copy(axes.get_xaxis_transform(), axes.figure, 0, -11 * POINT, units="points")
-        style = {"fontsize": SMALL_TEXT, "color": LIGHT["soft"], "ha": "center"}
-        axes.text(middle, base, bins.share_text(share), transform=below, **style)
+        y = base - 11 / tall
+        axes.text(middle, y, bins.share_text(share), transform=below, fontsize=SMALL_TEXT, ha="center")

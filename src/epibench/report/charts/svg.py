@@ -54,7 +54,7 @@ def markup(root: Element) -> Markup:
 
 
 def polyline(points: Iterable[Point]) -> str:
-    """A path through points, to a tenth of a pixel, by steps from one to the next: shorter than by positions."""
+    """A path through points, to a tenth of a pixel. Steps between points are shorter than positions."""
     tenths = [(round(10 * x), round(10 * y)) for x, y in points]
     if not tenths:
         return ""
@@ -63,7 +63,7 @@ def polyline(points: Iterable[Point]) -> str:
 
 
 def simplified(points: Sequence[Point], tolerance: float = 0.5) -> list[Point]:
-    """Of points in order of x, those that a line needs to pass all of them within a tolerance, in pixels."""
+    """The fewest points in order of x whose line passes all points within a tolerance, in pixels."""
     if len(points) < 3:
         return list(points)
     (left, first), (right, last) = points[0], points[-1]

@@ -31,7 +31,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture and what it shows; None where it could not be drawn. One that stands alone has a method's style."""
+    """One picture with its title; None where it could not be drawn. style: of the method, if it stands alone."""
 
     title: str
     chart: Drawing | None
@@ -40,7 +40,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class PanelRow:
-    """Pictures that belong together; those of a method carry its style."""
+    """Pictures that belong together. style: of their method."""
 
     title: str
     panels: list[Panel]

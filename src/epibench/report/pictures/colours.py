@@ -75,9 +75,9 @@ def shares_uri(shares: Shares, anchors: Anchors) -> str:
 
 @dataclass(frozen=True)
 class ColourScale:
-    """Colours from zero to an upper end; they follow the square root, as most numbers are small and a few are large.
+    """Colours from zero to an upper end. They follow the square root, as most numbers are small.
 
-    lower: another lower end, for numbers that are negative; then the colours follow the numbers themselves.
+    lower: another lower end, for negative numbers. Then the colours follow the numbers themselves.
     """
 
     upper: float

@@ -113,7 +113,7 @@ def known_values(grids: Sequence[GridValues | None]) -> GridValues:
 
 
 def shrunk(values: GridValues, most: int, sparse: bool = False) -> GridValues:
-    """A grid of at most so many columns: the mean of each block's numbers, or where these are sparse the smallest."""
+    """A grid of at most `most` columns: the mean of each block, or the smallest number of sparse grids."""
     factor = -(-values.shape[1] // most)
     if factor <= 1:
         return values
@@ -158,7 +158,7 @@ def _drawing(
             top, bottom = y + height + 5, y + height + 5 + BAR_HEIGHT
             draw_image(axes, scale.bar_uri, (x, top, x + WIDTH, bottom))
             for at, words, anchor in scale.labels(WIDTH):
-                axes.text(x + at, bottom + 11, words, ha=ANCHORS[anchor], va="baseline", color=LIGHT["soft"])
+                axes.text(x + at, bottom + 11, words, ha=ANCHORS[anchor])
 
     return Drawing(markup(root), description, size, draw)
 
@@ -257,7 +257,7 @@ class ClassPanels:
 
 
 def wrong_pixels(predicted: ClassMap | None, target: ClassMap | None) -> GridValues | None:
-    """1 where a prediction is wrong, NaN where there is no label; None where there is no truth of the same size."""
+    """1 where a prediction is wrong, NaN without a label; None without a truth of the same size."""
     if predicted is None or target is None or predicted.shape != target.shape:
         return None
     return np.where(target == UNLABELLED, np.nan, predicted != target).astype(np.float32)
@@ -269,7 +269,7 @@ def classes_chart(description: str, classes: ClassMap | None, styles: ClassStyle
         return None
     small = _every(classes)
     colours = [styles.of(number).colour for number in range(NUM_COLOURS - 2)]
-    # The last two colours are those of the stripes: there are never so many classes.
+    # The last two colours belong to the stripes. There are fewer classes.
     indices = np.where(small == UNLABELLED, NUM_COLOURS - 2 + _stripes(small.shape), np.minimum(small, NUM_COLOURS - 3))
     return _indexed_chart(description, indices, bytes(part for colour in (*colours, *STRIPES) for part in colour))
 
@@ -306,7 +306,7 @@ def class_key(maps: Sequence[ClassMap | None], styles: ClassStyles) -> Drawing |
                 colour = hex_colour(STRIPES[0] if style is None else style.colour)
                 hatch = {"hatch": "////", "edgecolor": hex_colour(STRIPES[1])} if style is None else {}
                 axes.fill_between([x, x + 12], top, top + 12, facecolor=colour, linewidth=0, **hatch)
-                axes.text(x + 18, top + 10, name, va="baseline", color=LIGHT["soft"])
+                axes.text(x + 18, top + 10, name)
             x += width
 
     html = Markup('<ul class="class-key">{}</ul>').format(Markup("").join(items))
@@ -331,19 +331,19 @@ def draw_rows(rows: Sequence[PanelRow]) -> Any:
         axes = empty_figure(size).add_axes((0, 0, 1, 1))
         axes.set_axis_off()
         for title, baseline in titles:
-            axes.text(MARGIN, baseline, title, va="baseline", fontweight="bold", color=LIGHT["ink"])
+            axes.text(MARGIN, baseline, title, fontweight="bold", color=LIGHT["ink"])
         for panel, x, top in places:
-            axes.text(x, top - 6, panel.title, va="baseline", color=LIGHT["soft"])
+            axes.text(x, top - 6, panel.title)
             if panel.chart:
                 panel.chart.draw(axes, x, top)
             else:
-                axes.text(x, top + 24, "no picture", va="baseline", color=LIGHT["soft"])
+                axes.text(x, top + 24, "no picture")
         axes.set(xlim=(0, size[0]), ylim=(size[1], 0), aspect="auto")
         return axes
 
 
 def _every(values: NDArray[Any]) -> NDArray[Any]:
-    """A map of at most so many columns as a page has room for: every so many-th pixel."""
+    """A map of at most MOST_COLUMNS columns, made of every n-th pixel."""
     step = -(-values.shape[1] // MOST_COLUMNS)
     return values[::step, ::step]
 

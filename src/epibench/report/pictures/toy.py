@@ -84,7 +84,7 @@ def _panels(
 
 
 class BandPanels:
-    """Draws the bands of one run; what they share is drawn once and referred to."""
+    """The bands of one run. Shared parts are drawn once and referred to."""
 
     def __init__(self, pictures: ToyPictures, identity: str) -> None:
         self.pictures, self.identity = pictures, identity
@@ -121,7 +121,7 @@ class BandPanels:
         return markup(root)
 
     def panel(self, description: str, examples: Sequence[Columns], style: int | None = None) -> Drawing:
-        """A picture with a layer for each example; the reference has an outline in those of others alone."""
+        """A picture with a layer for each example; pictures of methods outline the reference."""
         description = f"Predictive mean ± 1 and 2 std of {description}, over x from −7 to 7"
         root = canvas(*BAND_SIZE, description)
         plot = frame(root, plot_of(BAND_SIZE, self.x_axis, self.y_axis), BAND_SIZE)
@@ -190,7 +190,7 @@ class BandPanels:
             element(group, "path", class_=look, d=polyline([*upper, *reversed(lower)]) + "Z")
 
     def _line(self, plot: Plot, columns: Columns, width: float = 0.0) -> list[Point]:
-        """Points of mean + width · std in pixels, as many as are needed; those without a number are left out."""
+        """Points of mean + width · std in pixels, as few as possible, without gaps."""
         means = columns.get("mean", [])
         stds: Values = columns.get("std", []) if width else [0.0] * len(means)
         return simplified(
@@ -209,7 +209,7 @@ class BandPanels:
             if name in example:
                 values = example[name][::READOUT_STEP]
                 texts = [significant(value, 2) for value in values]
-                series.append(Series(label, style or 0, x, values, [None] * len(x), texts, look=look))
+                series.append(Series(label, style or 0, x, values, texts=texts, look=look))
         return series
 
 
@@ -260,7 +260,7 @@ class MapPanels:
         images: list[str] = []
         for number, example in enumerate(examples, start=1):
             group = layer_group(root, plot, Layer([], {}, str(number) if len(examples) > 1 else "", number == 1))
-            # Rows of a picture go down, those of the grid go up.
+            # Rows of a picture go down, rows of the grid go up.
             probs = np.array(example["probs"], dtype=float).reshape(self.shape)[::-1]
             image = element(group, "image", href=probabilities_uri(probs), preserveAspectRatio="none")
             size = {"x": plot.left, "y": plot.top, "width": plot.right - plot.left, "height": plot.bottom - plot.top}
