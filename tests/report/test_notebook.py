@@ -88,10 +88,11 @@ def test_a_plot_has_the_numbers_of_the_results() -> None:
 
 def test_a_plot_on_axes_of_ones_own_leaves_the_others_alone() -> None:
     figure, (left, right) = pyplot.subplots(1, 2)
-    assert fake_dense_run.depth().plot("ause", domain="wild", ax=left) is left
-    assert left.figure is figure
-    assert len(left.get_legend().get_texts()) == 2
-    assert not right.lines
+    assert fake_dense_run.depth().plot("ause", domain="wild", ax=right) is right
+    assert right.figure is figure
+    assert len(right.get_legend().get_texts()) == 2
+    assert not left.lines
+    assert right.get_tightbbox().x0 > left.get_window_extent().x1  # so that layouts of the figure find room for both
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,9 @@ def test_curves_at_an_m(results: RunResults, name: str) -> None:
 def test_reliability_of_one_method_is_its_diagram() -> None:
     results = fake_results.three_categorical()
     alone = results.model_copy(update={"files": results.files[:1]})
-    assert "share of pixels" in alone.plot("reliability").get_xlabel()
+    axes = alone.plot("reliability")
+    assert "share of pixels" in axes.get_xlabel()
+    assert axes.get_title(loc="left").startswith("Reliability of ensemble")
 
 
 @pytest.mark.parametrize(

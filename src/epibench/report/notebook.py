@@ -105,7 +105,8 @@ def plot(
 ) -> Any:
     """Draw a metric over M, the KL, or a curve at an M, of every method; returns matplotlib `Axes`."""
     chart, where, key = _chart(results, name, domain, members)
-    return draw_chart(chart, titled(chart, where, at_m(key)[0]), key, ax, in_notebook=True)
+    title = f"Reliability of {chart.title}" if chart.counts else ""
+    return draw_chart(chart, titled(chart, where, at_m(key)[0], title=title), key, ax, in_notebook=True)
 
 
 def _chart(

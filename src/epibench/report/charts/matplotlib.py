@@ -64,16 +64,18 @@ def _fonts() -> list[str]:
     return [name for name in FONTS if name in installed]
 
 
-def settings() -> AbstractContextManager[None]:
-    """The settings of figures and files, as on the page; names are never read as formulas."""
+def settings(page_style: bool = True) -> AbstractContextManager[None]:
+    """The settings of figures and files: names are never read as formulas. page_style: colours, sizes and fonts."""
     check_matplotlib()
     import matplotlib
 
     soft, line, ink, grid = (LIGHT[name] for name in ("soft", "line", "ink", "grid"))
+    plain: Any = {"text.parse_math": False, "text.usetex": False}
     own: Any = {
-        **{"font.family": _fonts(), "font.size": TEXT, "text.parse_math": False, "text.usetex": False},
+        **{"font.family": _fonts(), "font.size": TEXT},
         **{"text.color": soft, "axes.labelcolor": soft, "xtick.labelcolor": soft, "ytick.labelcolor": soft},
-        **{"axes.labelsize": TEXT, "xtick.labelsize": TEXT, "ytick.labelsize": TEXT, "legend.fontsize": TEXT},
+        **{"xtick.labelsize": TEXT, "ytick.labelsize": TEXT, "legend.fontsize": TEXT},
+        **{"axes.labelsize": TEXT, "axes.labelpad": 4 * POINT},
         **{"axes.titlesize": TEXT, "axes.titleweight": "bold", "axes.titlecolor": ink, "axes.titlelocation": "left"},
         **{"axes.spines.left": False, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": line},
         **{"axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "axes.facecolor": "none"},
@@ -84,7 +86,7 @@ def settings() -> AbstractContextManager[None]:
         **{"figure.facecolor": "white", "savefig.facecolor": "auto"},
         **{"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "epibench"},
     }
-    return matplotlib.rc_context(own)
+    return matplotlib.rc_context({**plain, **own} if page_style else plain)
 
 
 def empty_figure(size: Size, in_notebook: bool = False) -> Any:
@@ -135,20 +137,24 @@ def draw_chart(chart: Chart, title: str, key: str = "", axes: Any = None, in_not
         chart: The chart.
         title: The text above, which names the y axis.
         key: Of the layer, where there are several.
-        axes: Where to draw; by default on a new figure as large as the chart on the page.
+        axes: Axes of the caller, whose style they keep; by default a new figure as large as the chart on the page.
         in_notebook: Whether a new figure shows itself in notebooks.
     """
     layer = next((layer for layer in chart.layers if layer.key == key), chart.layers[0])
     # The first of a name is the one at the largest M.
     shown = [one for one in reversed(layer.series) if one.look != "thin" and not one.bins]
     named = dict(reversed({one.name or one.label: one for one in shown}.items()))
-    with settings():
+    with settings(page_style=axes is None):
         if axes is None:
             axes = framed(chart, title, list(named.items()), in_notebook)
         else:
             _draw_frame(axes, chart)
-            axes.set_title(title, loc="left")
-            axes.legend([_line(one) for one in named.values()], [*named], borderaxespad=0.5)
+            # Texts wider than the axes would make a constrained layout shrink them.
+            letters = max(int(axes.bbox.width / axes.figure.dpi * 72 / (0.65 * axes.title.get_fontsize())), 12)
+            axes.set_title("\n".join(textwrap.wrap(title, letters)), loc="left")
+            axes.set_xlabel("\n".join(textwrap.wrap(chart.x_axis.label, letters)))
+            if named:
+                axes.legend([_line(one) for one in named.values()], [*named])
         _draw_guides(axes, chart)
         if not layer.series:
             _write(axes, 0.5, 0.75, "not scored at this M", "middle")
@@ -190,36 +196,34 @@ def framed(chart: Chart, title: str, named: Sequence[tuple[str, Series]] = (), i
     box = left / whole[0], 1 - bottom / whole[1], (right - left) / whole[0], (bottom - top) / whole[1]
     axes = figure.add_axes(box)
     _draw_frame(axes, chart)
-    corner = (MARGIN - left) / (right - left), 1 + (top - MARGIN) / (bottom - top)
-    axes.set_title("\n".join(lines), loc="left", x=corner[0], y=corner[1], va="top", pad=0)
+
+    def place(x: float, y: float) -> tuple[float, float]:  # as shares of the axes
+        return (x - left) / (right - left), (bottom - y) / (bottom - top)
+
+    x, y = place(MARGIN, MARGIN)
+    axes.set_title("\n".join(lines), loc="left", x=x, y=y, va="top", pad=0)
+    axes.yaxis.label.set(rotation=0, ha="left", va="baseline")
+    axes.yaxis.set_label_coords(*place(MARGIN + 2, head + 11))
     for number, row in enumerate(rows):
-        y = head + height + KEY_GAP + LINE * (number + 0.5)
+        down = head + height + KEY_GAP + LINE * (number + 0.5)
         # Labels that begin with _ would be left out.
         labels = [f" {label}" if label.startswith("_") else label for label, _ in row]
-        place = {"loc": "center left", "bbox_to_anchor": (MARGIN / whole[0], 1 - y / whole[1])}
-        figure.legend([_line(one) for _, one in row], labels, ncols=len(row), **place)
+        corner = MARGIN / whole[0], 1 - down / whole[1]
+        figure.legend([_line(one) for _, one in row], labels, loc="center left", bbox_to_anchor=corner, ncols=len(row))
     return axes
 
 
 def _draw_frame(axes: Any, chart: Chart) -> None:
     """Scales, ticks and labels."""
-    from matplotlib.transforms import offset_copy
-
-    def off(x: float, y: float) -> Any:
-        return offset_copy(axes.transAxes, axes.figure, x * POINT, y * POINT, units="points")
-
     plot = chart.plot
     for name, axis, room in (("x", chart.x_axis, chart.inset / (plot.right - plot.left)), ("y", chart.y_axis, 0.0)):
         scale, limits = ("log" if axis.log else "linear"), (_value(axis, -room), _value(axis, 1 + room))
-        axes.set(**{f"{name}scale": scale, f"{name}lim": limits})
+        axes.set(**{f"{name}scale": scale, f"{name}lim": limits, f"{name}label": axis.label})
         own = getattr(axes, f"{name}axis")
         own.set_ticks([value for value, _ in axis.ticks], [text for _, text in axis.ticks])
         own.set_ticks([], minor=True)
-    axes.set_ylabel(chart.y_axis.label, rotation=0, ha="left", va="baseline")
-    axes.yaxis.set_label_coords(0, 1, transform=off(2 - plot.left + chart.inset, 11))
-    axes.set_xlabel(chart.x_axis.label, labelpad=4 * POINT)
     if chart.counts:
-        axes.xaxis.set_label_coords(0.5, 0, transform=off(0, -COUNTS_HEIGHT - 16))
+        axes.xaxis.set_label_coords(0.5, -(COUNTS_HEIGHT + 16) / (plot.bottom - plot.top))
 
 
 def _value(axis: Axis, share: float) -> float:
@@ -301,6 +305,8 @@ def _draw_series(axes: Any, chart: Chart, series: Series) -> None:
     shown = range(1 if series.look == "level" else len(values))
     for hollow in (False, True):
         those = [i for i in shown if bool(series.hollow and series.hollow[i]) == hollow]
+        if not those:
+            continue  # a line without points would count as one at the corner of the figure
         edge = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 1.6 * POINT} if hollow else {}
         markers = _line(series, linestyle="none", clip_on=False, zorder=3, **edge)
         markers.set_data([series.x[i] for i in those], [values[i] for i in those])
