@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "lightning", "zarr", "torchmetrics", "safetensors")
+HEAVY = ("torch", "lightning", "zarr", "torchmetrics", "safetensors", "matplotlib")
 LOADED = f"import sys; print(*sorted(set(sys.modules) & set({HEAVY})), file=sys.stderr)"
 
 

@@ -384,7 +384,7 @@ class Results(Part):
         """
         return _report_function("tidy.frame")(self, table)
 
-    def plot(self, name: str, domain: str | None = None, members: int | None = None) -> Any:
+    def plot(self, name: str, domain: str | None = None, members: int | None = None, ax: Any = None) -> Any:
         """Plot a metric over M, `kl`, or a curve at one M.
 
         Curves: `coverage`, of classes `reliability`, of several methods `sparsification_error`.
@@ -393,11 +393,15 @@ class Results(Part):
             name: the metric or curve.
             domain: may be left out if there is only one.
             members: the M of a curve; by default the largest M of each method.
+            ax: axes to draw on; by default a new figure.
+
+        Returns:
+            The matplotlib `Axes`.
 
         Raises:
             InputError: no such metric, curve, domain or M.
         """
-        return _report_function("notebook.plot")(self, name, domain, members)
+        return _report_function("notebook.plot")(self, name, domain, members, ax)
 
     def _repr_html_(self) -> str:
         return str(_report_function("notebook.html")(self))

@@ -81,13 +81,21 @@ def test_of_several_evaluations_the_exported_one_is_named(export, tmp_path: Path
 
 
 def test_all_kinds_into_one_folder_and_again(export, given: Path, tmp_path: Path) -> None:
-    folders = [word for kind in ("csv", "latex", "svg", "pdf") for word in (f"--{kind}", tmp_path)]
+    folders = [word for kind in ("csv", "latex", "svg", "pdf", "png") for word in (f"--{kind}", tmp_path)]
     for _ in range(2):  # the second time over the files of the first
         assert export(given / "scores.json", *folders, "--only", "wild*ause*")[0] == 2  # no table of CSV is called so
         status, said = export(given / "scores.json", *folders[2:], "--only", "wild*")
         assert status == 0, said
     found = names(tmp_path)
-    assert {"wild-gaussian.tex", "preview.tex", "wild-ause.svg", "wild-ause.pdf", "index.md", "export.json"} <= found
+    assert {
+        "wild-gaussian.tex",
+        "preview.tex",
+        "wild-ause.svg",
+        "wild-ause.pdf",
+        "wild-ause.png",
+        "index.md",
+        "export.json",
+    } <= found
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert all(f"[{name}]" in index for name in found - {"index.md", "export.json"})
     assert "| [wild-ause.svg](wild-ause.svg) | AUSE over M, wild |" in index
@@ -118,7 +126,7 @@ def test_what_is_not_ours_is_never_written_over(whose: str, export, given: Path,
 
 
 def test_only_what_matches(export, given: Path, tmp_path: Path) -> None:
-    assert export(given / "depth", "--svg", tmp_path, "--only", "clean-*-m8")[0] == 0
+    assert export(given / "depth", "--svg", tmp_path, "--only", "clean-cov*-m8")[0] == 0
     found = names(tmp_path) - {"index.md", "export.json"}
     assert found
     assert all(name.startswith("clean-") and name.endswith("-m8.svg") for name in found)
@@ -127,7 +135,7 @@ def test_only_what_matches(export, given: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["scores.json"], "say what to write and where: --csv DIR, --latex DIR, --svg DIR or --pdf DIR"),
+        (["scores.json"], "say what to write and where: --csv DIR, --latex DIR, --svg DIR, --pdf DIR or --png DIR"),
         (["nowhere", "--csv", "out"], "nowhere: there is no such file or folder"),
         ([".", "--csv", "out"], ".: holds no results.json: has the run finished?"),
         (["scores.json", "--svg", "out", "--only", "x*"], "--svg out: nothing matches --only x*"),
@@ -148,10 +156,14 @@ def test_other_files_are_refused_in_one_line(text: str, export, tmp_path: Path) 
     assert said.count("\n") == 1
 
 
-def test_pdf_without_matplotlib_is_refused_before_anything_is_drawn(export, given, tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_pdf", None)
-    status, said = export(given / "scores.json", "--pdf", tmp_path)
-    assert (status, said) == (2, "epibench: PDF figures need the package matplotlib: pip install 'epibench[pdf]'\n")
+@pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
+def test_figures_without_matplotlib_are_refused_before_anything_is_drawn(
+    kind: str, export, given, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    status, said = export(given / "scores.json", f"--{kind}", tmp_path)
+    wanted = "epibench: figures: matplotlib is not installed. Fix: pip install 'epibench[figures]'\n"
+    assert (status, said) == (2, wanted)
     assert not names(tmp_path)
 
 

@@ -25,10 +25,17 @@ def export(
     latex: Annotated[
         Path | None, typer.Option("--latex", metavar="DIR", help="Booktabs tables, one for each domain.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", metavar="DIR", help="Every figure of the page as SVG.")] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="DIR", help="Every figure of the page as SVG (needs matplotlib)."),
+    ] = None,
     pdf: Annotated[
         Path | None,
         typer.Option("--pdf", metavar="DIR", help="Every figure of the page as PDF (needs matplotlib)."),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option("--png", metavar="DIR", help="Every figure of the page as PNG (needs matplotlib)."),
     ] = None,
     only: Annotated[
         str | None,
@@ -36,9 +43,9 @@ def export(
     ] = None,
 ) -> None:
     """Write tables and figures into folders; what is there and not from this command is never written over."""
-    folders = {"csv": csv, "latex": latex, "svg": svg, "pdf": pdf}
+    folders = {"csv": csv, "latex": latex, "svg": svg, "pdf": pdf, "png": png}
     if all(folder is None for folder in folders.values()):
-        raise InputError("say what to write and where: --csv DIR, --latex DIR, --svg DIR or --pdf DIR")
+        raise InputError("say what to write and where: --csv DIR, --latex DIR, --svg DIR, --pdf DIR or --png DIR")
     from epibench.cli.console import ConsoleReporter
     from epibench.cli.steps import local_folder
     from epibench.report.export import KINDS, read_subjects

@@ -1,4 +1,4 @@
-"""What methods cost over M, and what the cost buys: charts and the table of the page."""
+"""The cost of methods over M, and quality against cost: charts and the table of the page."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from epibench.report.charts.lines import Decor, Layer, Series, line_chart
-from epibench.report.charts.svg import Axis, log_axis, nice_axis
-from epibench.report.entries import title_with_unit
-from epibench.report.figures import LARGE, WIDE, Figure, band_ends, over_m, series_at
-from epibench.report.metric_info import BETTER_TEXT, metric_info
+from epibench.report.chart import Axis, Chart, Layer, Series, log_axis, nice_axis
+from epibench.report.figures import LARGE, WIDE, band_ends, metric_chart, over_m, series_at
+from epibench.report.metric_info import metric_info
 from epibench.report.numbers import MISSING, count, duration, m_equals, significant
 from epibench.report.page import Option, Switch
 from epibench.report.runs import EvalDomain, RunMethod
@@ -23,7 +21,7 @@ Costs = Sequence[tuple[RunMethod, dict[int, float]]]  # by M
 
 @dataclass(frozen=True)
 class CostKind:
-    """One thing that members cost. at: how much with M members, by M; scale: to the unit; text: of a cost in words."""
+    """A kind of cost. at: of M members, by M; scale: to the unit; text: a cost with its unit."""
 
     key: str
     name: str
@@ -131,7 +129,7 @@ def cost_section(
     return {"figures": [figure for figure in figures if figure], "switch": switch, "layers": layers}
 
 
-def cost_figure(kind: CostKind, costs: Costs) -> Figure | None:
+def cost_figure(kind: CostKind, costs: Costs) -> Chart | None:
     """A cost over M, on a scale from zero; None where fewer than two M are known."""
     members = sorted({m for _, values in costs for m in values})
     if len(members) < 2:
@@ -140,42 +138,37 @@ def cost_figure(kind: CostKind, costs: Costs) -> Figure | None:
     for method, values in costs:
         if values:
             texts = [significant(value, 3) for value in values.values()]
-            x, y, stds = list(values), list(values.values()), [None] * len(values)
-            series.append(Series(method.label, method.index, x, y, stds, texts))
+            series.append(Series(method.label, method.index, list(values), list(values.values()), texts=texts))
     description = f"{kind.title} over {m_equals(members[0])} to {members[-1]}"
     y_axis = nice_axis(0.0, max(band_ends(series)))
-    chart = over_m(series, members, y_axis, description, LARGE, Decor(markers=True))
-    return Figure(kind.title, kind.meaning, "↓ lower is cheaper", chart)
+    chart = Chart(kind.title, y_axis=y_axis, description=description, size=LARGE, meaning=kind.meaning)
+    return over_m(replace(chart, better="↓ lower is cheaper"), series, members)
 
 
-def quality_figures(names: Sequence[str], domain: EvalDomain, kind: CostKind, costs: Costs) -> list[Figure]:
+def quality_figures(names: Sequence[str], domain: EvalDomain, kind: CostKind, costs: Costs) -> list[Chart]:
     """A chart for each metric against a cost."""
     charts = [quality_figure(name, domain, kind, costs) for name in names]
     return [chart for chart in charts if chart]
 
 
-def quality_figure(name: str, domain: EvalDomain, kind: CostKind, costs: Costs) -> Figure | None:
-    """A metric against a cost, a line for each method over its M; None where fewer than two costs are known."""
+def quality_figure(name: str, domain: EvalDomain, kind: CostKind, costs: Costs) -> Chart | None:
+    """A metric against a cost, a line for each method; None where fewer than two costs are known."""
     entries = [(entry, values) for method, values in costs if (entry := method.on(domain.name)).members]
     points = [[(values[m], entry, m) for m in entry.members if m in values] for entry, values in entries]
     series = [series_at(name, of_one, of_one[0][1].label, named=True) for of_one in points if of_one]
     if len(series) > MOST_BANDS:
-        series = [replace(one, std=[None] * len(one.x)) for one in series]
+        series = [replace(one, std=()) for one in series]
     heads = {x: kind.text(x) for of_one in points for x, _, _ in of_one}
     ends = band_ends(series)
     if not ends or len(heads) < 2:
         return None
-    info = metric_info(name)
-    chart = line_chart(
-        [Layer(series, heads)],
-        cost_axis(min(heads), max(heads), kind.title.lower() if not kind.unit else kind.title),
-        nice_axis(min(ends), max(ends)),
-        f"{info.title} on {domain.label} against {kind.name.lower()}",
-        size=WIDE,
-        decor=Decor(markers=True),
+    return replace(
+        metric_chart(name, [entry for entry, _ in entries], WIDE),
+        x_axis=cost_axis(min(heads), max(heads), kind.title.lower() if not kind.unit else kind.title),
+        y_axis=nice_axis(min(ends), max(ends)),
+        layers=[Layer(series, heads)],
+        description=f"{metric_info(name).title} on {domain.label} against {kind.name.lower()}",
     )
-    title = title_with_unit(name, [entry for entry, _ in entries])
-    return Figure(title, "", BETTER_TEXT[info.better], chart)
 
 
 def cost_axis(lower: float, upper: float, label: str) -> Axis:
@@ -188,7 +181,7 @@ def cost_axis(lower: float, upper: float, label: str) -> Axis:
 
 
 def cost_table(methods: Sequence[RunMethod]) -> list[tuple[RunMethod, dict[str, str]]]:
-    """Members and cost of every method, by the title of the column; columns of which nothing is known are left out."""
+    """Members and cost of every method, by the title of the column, without empty columns."""
     rows = []
     for method in methods:
         cost = method.cost

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from markupsafe import Markup
-
-from epibench.report.charts.lines import Decor, Layer, Look, Remark, Series, line_chart
-from epibench.report.charts.reliability import reliability_at, reliability_chart
-from epibench.report.charts.svg import Axis, nice_axis, percent_axis
+from epibench.report.chart import Axis, Bins, Chart, Layer, LookName, Remark, Series, nice_axis, percent_axis
 from epibench.report.entries import CurveAt, Entry, Values, all_members, comparable, in_words
-from epibench.report.figures import FOURTH, PANEL, Figure, Size, band_ends
+from epibench.report.figures import FOURTH, PANEL, band_ends
 from epibench.report.numbers import count, measured, percent
 from epibench.report.page import Option, Switch
 
 TALL = (PANEL[0], 305.0)  # with its caption as tall as a reliability diagram
+RELIABILITY = (PANEL[0], 330.0)
 MAX_CHOICES = 8
 LARGEST = "largest"
-READ_OUT_STEP = 0.1  # what lies between is left to the eye, as every number makes the page longer
+READ_OUT_STEP = 0.1  # the read-out leaves out other x, as every number makes the page longer
 REMOVED = "most uncertain pixels removed"
 LEVEL = "level of the interval"
 SIDES: tuple[Remark, Remark] = ((0.02, 0.93, "start", "↑ under-confident"), (0.98, 0.05, "end", "↓ over-confident"))
 
 SeriesOf = Callable[[Entry, int], list[Series]]
+AxisOf = Callable[[list[float]], Axis]
 
 
 def curve_switch(entries: Sequence[Entry]) -> Switch:
-    """The M that curves are shown at: up to eight, the largest at first; methods may differ in their largest."""
+    """The M of curves: up to eight, the largest at first; methods may differ in their largest."""
     members = all_members(entries)
     if len(members) > MAX_CHOICES:
         powers = [m for m in members if m & (m - 1) == 0 or m == members[-1]]
@@ -42,8 +40,8 @@ def curve_switch(entries: Sequence[Entry]) -> Switch:
 class CurveParts:
     """All charts of curves of some entries: together, a reliability diagram of each, and the rows of each."""
 
-    together: list[Figure] = field(default_factory=list)
-    reliability: list[Figure] = field(default_factory=list)
+    together: list[Chart] = field(default_factory=list)
+    reliability: list[Chart] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -58,88 +56,76 @@ def curve_parts(entries: Sequence[Entry], choices: Sequence[Option]) -> CurvePar
     return CurveParts(together, reliability_figures(entries, choices), rows_of_draws(entries, choices))
 
 
-def _chosen_m(option: Option, entry: Entry) -> int:
-    """The M that an option means for an entry."""
-    return entry.members[-1] if option.key == LARGEST else int(option.key)
-
-
-def _each_m(entry: Entry, choices: Sequence[Option]) -> list[tuple[int, Option]]:
-    """Every M that choices mean for an entry, each once, as an option with the keys of all that mean it."""
-    meaning: dict[int, list[Option]] = {}
-    for choice in choices:
-        meaning.setdefault(_chosen_m(choice, entry), []).append(choice)
-    return [
-        (m, Option(" ".join(one.key for one in same), str(m), any(one.chosen for one in same)))
-        for m, same in meaning.items()
-    ]
-
-
-def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
-    """Coverage against level, the gap between them, and what the intervals cost in length."""
+def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Chart]:
+    """Coverage against level, the gap between them, and the length of intervals."""
     having = _having(entries, "calibration", "coverage")
     if not having:
         return []
     units = {entry.unit for entry in having}
     unit = f", in {units.pop()}" if len(units) == 1 and "" not in units else ""
-    makers: list[tuple[str, str, SeriesOf, Decor, tuple[float, float]]] = [
+    share = in_words("Share of pixels inside the interval, against its level; ideal on the diagonal.", having)
+    gap = "The same, closer; the area between curve and zero is the AUCE."
+    length = f"Mean length of the interval{unit}. Short is good only where the coverage holds."
+    low: Remark = (0.02, 0.05, "start", "↓ over-confident")
+    charts: list[tuple[Chart, SeriesOf, AxisOf]] = [
         (
-            "Coverage",
-            in_words("Share of pixels inside the interval, against its level; ideal on the diagonal.", having),
+            Chart("Coverage", meaning=share, diagonal=True, remarks=SIDES),
             _of_entry("calibration", "coverage"),
-            Decor(diagonal=True, remarks=list(SIDES)),
-            (0.0, 0.0),
+            lambda _: percent_axis(""),
         ),
         (
-            "Coverage minus level",
-            "The same, closer; the area between curve and zero is the AUCE.",
+            Chart("Coverage minus level", meaning=gap, zero=True, remarks=(SIDES[0], low)),
             _coverage_gap,
-            Decor(zero=True, remarks=[SIDES[0], (0.02, 0.05, "start", "↓ over-confident")]),
-            (-0.05, 0.05),
+            lambda ends: _fitting([-0.05, 0.05, *ends], 0.16),
         ),
         (
-            "Interval length",
-            f"Mean length of the interval{unit}. Short is good only where the coverage holds.",
+            Chart("Interval length", meaning=length),
             _of_entry("calibration", "interval_length"),
-            Decor(),
-            (0.0, 0.0),
+            lambda ends: _fitting([0.0, *ends], 0.03),
         ),
     ]
     return [
-        _together(having, choices, make, (title, meaning), LEVEL, decor, include)
-        for title, meaning, make, decor, include in makers
+        _charts(_beside(chart, having, LEVEL), [having], choices, make, "interval", axis)[0]
+        for chart, make, axis in charts
     ]
 
 
-def sparsification_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
+def sparsification_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Chart]:
     """All sparsification errors together; none of a single entry, whose own charts show it."""
     having = _having(entries, "sparsification", "curve")
     if len(having) < 2:
         return []
-    caption = "Sparsification error", "Curve minus oracle; its area is the AUSE."
-    return [_together(having, choices, _sparsification_error, caption, REMOVED, Decor())]
+    chart = _beside(Chart("Sparsification error", meaning="Curve minus oracle; its area is the AUSE."), having, REMOVED)
+    make = _of_entry("sparsification", "error")
+    return _charts(chart, [having], choices, make, "removed", lambda ends: _fitting([0.0, *ends], 0.03))
 
 
-def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
-    """A reliability diagram per entry."""
+def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Chart]:
+    """A reliability diagram per entry: accuracy against confidence in bins, with the share of pixels below."""
     figures = []
     for entry in _having(entries, "reliability", "accuracy"):
-        layers = [(option.key, m, option.chosen) for m, option in _each_m(entry, choices)]
-        figures.append(Figure(entry.label, "", chart=reliability_chart(entry, layers), style=entry.index))
+        chart = Chart(
+            entry.label,
+            percent_axis(f"confidence, and share of {entry.counted} (%) in each bin", 20),
+            description=f"Reliability of {entry.label}: accuracy against confidence, and share of {entry.counted}",
+            size=RELIABILITY,
+            style=entry.index,
+            diagonal=True,
+            markers=True,
+            remarks=[(0.02, 0.95, "start", "below the line: over-confident")],
+        )
+        figures += _charts(chart, [[entry]], choices, _diagram, "", lambda _: percent_axis("accuracy"))
     return figures
 
 
-def reliability_together(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Figure]:
+def reliability_together(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Chart]:
     """Accuracy against confidence of all entries in one chart; of a single one its own diagram."""
     having = _having(entries, "reliability", "accuracy")
     if len(having) < 2:
         return reliability_figures(having, choices)
-    lines = [[one for entry in having for one in _reliability(entry, _chosen_m(each, entry))] for each in choices]
-    layers = [_layer(series, choice, "confidence") for series, choice in zip(lines, choices, strict=True)]
-    title, meaning = "Reliability", "Accuracy against confidence in bins; below the diagonal: over-confident."
-    description = f"{title}: {', '.join(entry.label for entry in having)}"
-    decor = Decor(diagonal=True)
-    chart = _chart(layers, "confidence", percent_axis("accuracy"), description, decor, TALL)
-    return [Figure(title, meaning, chart=chart)]
+    meaning = "Accuracy against confidence in bins; below the diagonal: over-confident."
+    chart = Chart("Reliability", percent_axis("confidence"), size=TALL, meaning=meaning, diagonal=True)
+    return _charts(chart, [having], choices, _reliability, "confidence", lambda _: percent_axis("accuracy"))
 
 
 def rows_of_draws(entries: Sequence[Entry], choices: Sequence[Option]) -> list[dict[str, Any]]:
@@ -147,38 +133,73 @@ def rows_of_draws(entries: Sequence[Entry], choices: Sequence[Option]) -> list[d
 
     Entries of one domain share their scales.
     """
-    own: dict[str, list[Figure]] = {entry.label: [] for entry in entries}
+    own: dict[str, list[Chart]] = {entry.label: [] for entry in entries}
     for group in comparable(entries):
-        calibration = [_of_draws(group, choices, family) for family in ("calibration", "reliability")]
-        for charts in (*calibration, _with_oracle(group, choices), _of_draws(group, choices, "sparsification")):
-            for label, figure in charts.items():
-                own[label].append(figure)
-    rows: list[dict[str, Any]] = []
-    for entry in entries:
-        if figures := own[entry.label]:
-            # What the charts show is said once.
-            rows.append({"entry": entry, "figures": [replace(one, meaning="") for one in figures] if rows else figures})
-    return rows
+        for drawn in (
+            _of_draws(group, choices, ("calibration", "coverage"), "Coverage", LEVEL, percent_axis("")),
+            _of_draws(
+                group, choices, ("reliability", "accuracy"), "Reliability", "confidence", percent_axis("accuracy")
+            ),
+            _beside_oracle(group, choices),
+            _of_draws(group, choices, ("sparsification", "error"), "Sparsification error", REMOVED, None),
+        ):
+            for label, chart in drawn.items():
+                own[label].append(chart)
+    with_charts = [entry for entry in entries if own[entry.label]]
+    # Captions stand in the first row alone.
+    return [
+        {"entry": entry, "figures": [replace(one, meaning="") if i else one for one in own[entry.label]]}
+        for i, entry in enumerate(with_charts)
+    ]
 
 
-def _having(entries: Sequence[Entry], family: str, part: str) -> list[Entry]:
-    return [entry for entry in entries if entry.curve(family, part, entry.members[-1])]
+def _of_draws(
+    entries: Sequence[Entry],
+    choices: Sequence[Option],
+    curve: tuple[str, str],
+    title: str,
+    x_label: str,
+    y_axis: Axis | None,
+) -> dict[str, Chart]:
+    """The curves of all draws of an M in one picture; of entries with several draws that were kept."""
+
+    def make(entry: Entry, m: int) -> list[Series]:
+        family, part = curve
+        kept = entry.curve(family, part, m)
+        confidence = entry.curve(family, "confidence", m) if family == "reliability" else None
+        lines = []
+        for number, values in enumerate(kept.draws if kept else ()):
+            x = confidence.draws[number] if confidence else kept.x if kept else ()
+            # Bins without pixels have neither confidence nor accuracy.
+            points = zip(x, values, strict=True)
+            pairs = [(a, b) for a, b in points if a is not None and (b is not None or not confidence)]
+            line = [a for a, _ in pairs], [b for _, b in pairs]
+            lines.append(Series(f"draw {number + 1}", entry.index, *line, look="thin"))
+        return lines
+
+    chart = Chart(
+        f"{title} of every draw",
+        percent_axis(in_words(x_label, entries)),
+        size=PANEL,
+        meaning="A line for each draw of M members.",
+        diagonal=y_axis is not None,
+    )
+    having = [entry for entry in entries if max(len(make(entry, m)) for m in entry.members) > 1]
+    return _alone(chart, having, choices, make, "", lambda ends: y_axis or _fitting([0.0, *ends], 0.12))
 
 
-def _error_title(entries: Sequence[Entry]) -> str:
-    """What sparsification curves are of."""
-    if any("rmse" in entry.metrics for entry in entries):
-        return "RMSE"
-    return "Brier score" if any("brier" in entry.metrics for entry in entries) else "Share of errors"
+def _beside_oracle(entries: Sequence[Entry], choices: Sequence[Option]) -> dict[str, Chart]:
+    """The sparsification curve of each entry beside the curve of its oracle."""
+    error = f"{_error_title(entries)} of the rest, relative"
+    chart = Chart(
+        "Sparsification",
+        percent_axis(in_words(REMOVED, entries)),
+        size=PANEL,
+        meaning="By uncertainty, and by the true error (oracle, dashed); the area is the AUSE.",
+        between=True,
+    )
 
-
-def _with_oracle(entries: Sequence[Entry], choices: Sequence[Option]) -> dict[str, Figure]:
-    """The sparsification curve of each entry beside that of its oracle, by label."""
-    error = _error_title(entries)
-    y_label = f"{error} of the rest, relative"
-    title, meaning = "Sparsification", "By uncertainty, and by the true error (oracle, dashed); the area is the AUSE."
-
-    def both(entry: Entry, m: int) -> list[Series]:
+    def make(entry: Entry, m: int) -> list[Series]:
         curve, oracle = (entry.curve("sparsification", part, m) for part in ("curve", "oracle"))
         return [
             *_series(curve, "by uncertainty", entry.index, "solid"),
@@ -186,98 +207,89 @@ def _with_oracle(entries: Sequence[Entry], choices: Sequence[Option]) -> dict[st
         ]
 
     having = _having(entries, "sparsification", "curve")
-    layers = {entry.label: _layers(entry, choices, both, "removed") for entry in having}
-    highest = max([1.0, *_ends(layers)])
-    axis = nice_axis(0.0, highest, y_label, pad=0.02)
-    return {
-        label: Figure(
-            title,
-            meaning,
-            chart=_chart(of_entry, in_words(REMOVED, entries), axis, f"{title} of {label}", Decor(fill_between=True)),
+    return _alone(
+        chart, having, choices, make, "removed", lambda ends: nice_axis(0.0, max([1.0, *ends]), error, pad=0.02)
+    )
+
+
+def _alone(
+    chart: Chart, entries: Sequence[Entry], choices: Sequence[Option], make: SeriesOf, word: str, axis: AxisOf
+) -> dict[str, Chart]:
+    """A chart for each entry, by label."""
+    charts = _charts(chart, [[entry] for entry in entries], choices, make, word, axis)
+    return {entry.label: one for entry, one in zip(entries, charts, strict=True)}
+
+
+def _charts(
+    chart: Chart,
+    groups: Sequence[Sequence[Entry]],
+    choices: Sequence[Option],
+    make: SeriesOf,
+    word: str,
+    axis: AxisOf,
+) -> list[Chart]:
+    """The chart of each group of entries on common axes, with a layer for each choice of M.
+
+    word: what the read-out calls x; axis: makes the y axis from the ends of all bands.
+    """
+    layers = [_layers(entries, choices, make, word) for entries in groups]
+    y_axis = axis(band_ends(one for of_group in layers for layer in of_group for one in layer.series))
+    return [
+        replace(
+            chart,
+            y_axis=y_axis,
+            layers=of_group,
+            description=chart.description or f"{chart.title}: {', '.join(entry.label for entry in entries)}",
         )
-        for label, of_entry in layers.items()
-    }
+        for entries, of_group in zip(groups, layers, strict=True)
+    ]
 
 
-def _of_draws(entries: Sequence[Entry], choices: Sequence[Option], family: str) -> dict[str, Figure]:
-    """The curves of all draws of an M in one picture, by label; of entries with several draws that were kept."""
-    title, part, make, x_label = DRAWN[family]
-    having = [entry for entry in entries if _most_draws(entry, family, part) > 1]
-    layers = {entry.label: _draw_layers(entry, choices, make) for entry in having}
-    unit = family != "sparsification"  # both axes go from 0 to 100 %
-    ends = [0.0, *_ends(layers)]
-    axis = percent_axis("accuracy" if family == "reliability" else "")
-    return {
-        label: Figure(
-            f"{title} of every draw",
-            "A line for each draw of M members.",
-            chart=_chart(
-                of_entry,
-                in_words(x_label, entries),
-                axis if unit else nice_axis(min(ends), max(ends), pad=0.12),
-                f"{title} of every draw of {label}",
-                Decor(diagonal=unit),
-            ),
-        )
-        for label, of_entry in layers.items()
-    }
-
-
-def _most_draws(entry: Entry, family: str, part: str) -> int:
-    """How many draws were kept of a curve, at the M with the most."""
-    curves = [entry.curve(family, part, m) for m in entry.members]
-    return max((len(curve.draws) for curve in curves if curve), default=0)
-
-
-def _draw_layers(entry: Entry, choices: Sequence[Option], make: SeriesOf) -> list[Layer]:
-    """A layer for each M, which says how many of its draws are shown."""
+def _layers(entries: Sequence[Entry], choices: Sequence[Option], make: SeriesOf, word: str) -> list[Layer]:
+    """A layer for each choice of M; choices that mean the same M share one."""
+    meaning: dict[tuple[int, ...], list[Option]] = {}
+    for choice in choices:
+        chosen = (entry.members[-1] if choice.key == LARGEST else int(choice.key) for entry in entries)
+        meaning.setdefault(tuple(chosen), []).append(choice)
     layers = []
-    for m, option in _each_m(entry, choices):
-        lines, drawn = make(entry, m), entry.num_draws(m)
-        shown = f"{len(lines)} of {count(drawn)}" if len(lines) < drawn else f"{drawn}"
-        note = f"{shown} {'draw' if drawn == 1 else 'draws'}" if lines else ""
-        layers.append(Layer(lines, {}, option.key, option.chosen, note))
+    for sizes, same in meaning.items():
+        series = [one for entry, m in zip(entries, sizes, strict=True) for one in make(entry, m)]
+        layer = Layer(series, {}, " ".join(one.key for one in same), any(one.chosen for one in same))
+        if series and series[0].look == "thin":
+            drawn = entries[0].num_draws(sizes[0])
+            shown = f"{len(series)} of {count(drawn)}" if len(series) < drawn else f"{drawn}"
+            layer = replace(layer, note=f"{shown} {'draw' if drawn == 1 else 'draws'}")
+        elif word:
+            xs = sorted({x for one in series for x in one.x})
+            rounded = [x for x in xs if abs(x / READ_OUT_STEP - round(x / READ_OUT_STEP)) < 1e-6] or xs
+            layer = replace(layer, heads={x: f"{percent(x, 3)} {word}" for x in rounded})
+        elif series:
+            layer = replace(layer, **_told_of_bins(entries[0], sizes[0]))
+        layers.append(layer)
     return layers
 
 
-def _draws_of(family: str, part: str) -> SeriesOf:
-    def make(entry: Entry, m: int) -> list[Series]:
-        curve = entry.curve(family, part, m)
-        return [_thin(entry, curve.x, values, number) for number, values in enumerate(curve.draws)] if curve else []
-
-    return make
+def _having(entries: Sequence[Entry], family: str, part: str) -> list[Entry]:
+    return [entry for entry in entries if entry.curve(family, part, entry.members[-1])]
 
 
-def _reliability_of_draws(entry: Entry, m: int) -> list[Series]:
-    """Accuracy against confidence over the bins that have pixels."""
-    confidence, accuracy = (entry.curve("reliability", part, m) for part in ("confidence", "accuracy"))
-    if confidence is None or accuracy is None:
-        return []
-    series = []
-    for number, (x, y) in enumerate(zip(confidence.draws, accuracy.draws, strict=True)):
-        pairs = [(a, b) for a, b in zip(x, y, strict=True) if a is not None and b is not None]
-        series.append(_thin(entry, [a for a, _ in pairs], [b for _, b in pairs], number))
-    return series
+def _beside(chart: Chart, entries: Sequence[Entry], x_label: str) -> Chart:
+    """The chart with its x axis, as large as reliability diagrams or other curves of calibration beside it."""
+    size = TALL if entries[0].kind == "categorical" else FOURTH
+    return replace(chart, x_axis=percent_axis(in_words(x_label, entries)), size=size)
 
 
-def _reliability(entry: Entry, m: int) -> list[Series]:
-    """Accuracy against confidence, means over draws, over the bins that have pixels."""
-    curves = reliability_at(entry, m)
-    if curves is None:
-        return []
-    bins = zip(curves.confidence.mean, curves.accuracy.mean, curves.accuracy.std, strict=True)
-    known = [(x, y, std) for x, y, std in bins if x is not None and y is not None]
-    texts = [measured(y, std) for _, y, std in known]
-    line = [x for x, _, _ in known], [y for _, y, _ in known], [std for _, _, std in known]
-    return [Series(entry.label, entry.index, *line, texts, look="file")]
+def _fitting(ends: Sequence[float], pad: float) -> Axis:
+    return nice_axis(min(ends), max(ends), pad=pad)
 
 
-def _thin(entry: Entry, x: Sequence[float], y: Values | list[float], number: int) -> Series:
-    """The line of one draw, which says no numbers."""
-    return Series(f"draw {number + 1}", entry.index, x, y, [None] * len(x), [""] * len(x), look="thin")
+def _error_title(entries: Sequence[Entry]) -> str:
+    """The error that sparsification curves show."""
+    titles = {"rmse": "RMSE", "brier": "Brier score"}
+    return next((text for name, text in titles.items() if any(name in e.metrics for e in entries)), "Share of errors")
 
 
-def _series(curve: CurveAt | None, label: str, style: int, look: Look = "file") -> list[Series]:
+def _series(curve: CurveAt | None, label: str, style: int, look: LookName = "file") -> list[Series]:
     """The line of a curve, if there is one."""
     if curve is None:
         return []
@@ -289,68 +301,55 @@ def _of_entry(family: str, part: str) -> SeriesOf:
     return lambda entry, m: _series(entry.curve(family, part, m), entry.label, entry.index)
 
 
-def _sparsification_error(entry: Entry, m: int) -> list[Series]:
-    """Curve minus oracle; without a band where results of an earlier version do not tell its std."""
-    error, curve, oracle = (entry.curve("sparsification", part, m) for part in ("error", "curve", "oracle"))
-    if error is None and curve is not None and oracle is not None:
-        gaps = _differences(curve.mean, oracle.mean)
-        error = CurveAt(curve.x, gaps, [None] * len(gaps))
-    return _series(error, entry.label, entry.index)
-
-
 def _coverage_gap(entry: Entry, m: int) -> list[Series]:
     curve = entry.curve("calibration", "coverage", m)
-    gap = curve and CurveAt(curve.x, _differences(curve.mean, curve.x), curve.std)
-    return _series(gap, entry.label, entry.index)
+    if curve is None:
+        return []
+    gaps: Values = [None if a is None else a - b for a, b in zip(curve.mean, curve.x, strict=True)]
+    return _series(replace(curve, mean=gaps), entry.label, entry.index)
 
 
-def _differences(first: Values, second: Sequence[float | None]) -> Values:
-    return [None if a is None or b is None else a - b for a, b in zip(first, second, strict=True)]
+def _reliability_curves(entry: Entry, m: int) -> tuple[CurveAt, CurveAt, CurveAt] | None:
+    """Confidence, accuracy and number of pixels in bins at an M, if they were kept."""
+    confidence, accuracy, counts = (entry.curve("reliability", part, m) for part in ("confidence", "accuracy", "count"))
+    return None if confidence is None or accuracy is None or counts is None else (confidence, accuracy, counts)
 
 
-def _layers(entry: Entry, choices: Sequence[Option], make: SeriesOf, word: str) -> list[Layer]:
-    return [_layer(make(entry, m), option, word) for m, option in _each_m(entry, choices)]
+def _reliability(entry: Entry, m: int) -> list[Series]:
+    """Accuracy against confidence, means over draws, over the bins that have pixels."""
+    if (curves := _reliability_curves(entry, m)) is None:
+        return []
+    bins = zip(curves[0].mean, curves[1].mean, curves[1].std, strict=True)
+    known = [(x, y, std) for x, y, std in bins if x is not None and y is not None]
+    texts = [measured(y, std) for _, y, std in known]
+    line = [x for x, _, _ in known], [y for _, y, _ in known], [std for _, _, std in known]
+    return [Series(entry.label, entry.index, *line, texts)]
 
 
-def _layer(series: list[Series], choice: Option, word: str) -> Layer:
-    xs = sorted({x for one in series for x in one.x})
-    read_out = [x for x in xs if abs(x / READ_OUT_STEP - round(x / READ_OUT_STEP)) < 1e-6] or xs
-    return Layer(series, {x: f"{percent(x, 3)} {word}" for x in read_out}, choice.key, choice.chosen)
+def _diagram(entry: Entry, m: int) -> list[Series]:
+    """The same over bars and shares of the bins."""
+    if (curves := _reliability_curves(entry, m)) is None:
+        return []
+    _, accuracy, counts = curves
+    total = sum(n or 0.0 for n in counts.mean) or 1.0
+    bins = Bins(accuracy.x, accuracy.mean, [(n or 0.0) / total for n in counts.mean])
+    (line,) = _reliability(entry, m)
+    return [replace(line, std=[std or None for std in line.std], look="solid", bins=bins)]
 
 
-def _together(
-    entries: Sequence[Entry],
-    choices: Sequence[Option],
-    make: SeriesOf,
-    caption: tuple[str, str],
-    x_label: str,
-    decor: Decor,
-    include: tuple[float, float] = (0.0, 0.0),
-) -> Figure:
-    """All curves in one chart, with a layer for each choice of M on common axes."""
-    word = "removed" if x_label == REMOVED else "interval"
-    layers = [_layer([one for entry in entries for one in make(entry, _chosen_m(c, entry))], c, word) for c in choices]
-    ends = [*include, *_ends({"": layers})]
-    y_axis = (
-        percent_axis("") if decor.diagonal else nice_axis(min(ends), max(ends), pad=0.16 if decor.remarks else 0.03)
-    )
-    description = f"{caption[0]}: {', '.join(entry.label for entry in entries)}"
-    size = TALL if entries[0].kind == "categorical" else FOURTH  # beside calibration, or beside reliability diagrams
-    return Figure(*caption, chart=_chart(layers, in_words(x_label, entries), y_axis, description, decor, size))
-
-
-def _chart(
-    layers: Sequence[Layer], x_label: str, y_axis: Axis, description: str, decor: Decor, size: Size = PANEL
-) -> Markup:
-    return line_chart(layers, percent_axis(x_label), y_axis, description, size=size, decor=decor)
-
-
-def _ends(layers: Mapping[str, Sequence[Layer]]) -> list[float]:
-    return band_ends(one for of_entry in layers.values() for layer in of_entry for one in layer.series)
-
-
-DRAWN: dict[str, tuple[str, str, SeriesOf, str]] = {  # by family: title, curve, its lines, what lies on the x axis
-    "calibration": ("Coverage", "coverage", _draws_of("calibration", "coverage"), LEVEL),
-    "reliability": ("Reliability", "accuracy", _reliability_of_draws, "confidence"),
-    "sparsification": ("Sparsification error", "error", _draws_of("sparsification", "error"), REMOVED),
-}
+def _told_of_bins(entry: Entry, m: int) -> dict[str, Any]:
+    """Headings and rows of the read-out at the middles of bins."""
+    curves = _reliability_curves(entry, m)
+    assert curves is not None
+    confidence, accuracy, counts = curves
+    total, half = sum(n or 0.0 for n in counts.mean) or 1.0, 0.5 / len(accuracy.x)
+    texts = {
+        "accuracy": [measured(a, b) for a, b in zip(accuracy.mean, accuracy.std, strict=True)],
+        "confidence": [measured(a, b) for a, b in zip(confidence.mean, confidence.std, strict=True)],
+        entry.counted: [f"{count(n or 0.0)} ({percent((n or 0.0) / total)})" for n in counts.mean],
+    }
+    none: list[float | None] = [None] * len(accuracy.x)
+    return {
+        "heads": {x: f"confidence {round(100 * (x - half))} to {round(100 * (x + half))} %" for x in accuracy.x},
+        "readout": [Series(part, entry.index, accuracy.x, none, texts=lines) for part, lines in texts.items()],
+    }

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from epibench.report.chart import Chart
 from epibench.report.cost_section import cost_section
 from epibench.report.curve_figures import curve_parts, curve_switch
 from epibench.report.entries import Entry, counted_in, metric_names, overlap_warnings, title_with_unit
@@ -13,7 +14,6 @@ from epibench.report.equivalent_section import equivalent_section
 from epibench.report.figures import (
     LARGE,
     SMALL,
-    Figure,
     metric_figure,
     severity_figures,
     shift_figure,
@@ -151,7 +151,7 @@ def shifts_from(inside: EvalDomain, domains: Sequence[EvalDomain]) -> list[EvalD
 
 def shifted_from(
     inside: EvalDomain, outside: EvalDomain, methods: Sequence[RunMethod], names: Sequence[str]
-) -> tuple[EvalDomain, list[Figure]]:
+) -> tuple[EvalDomain, list[Chart]]:
     """The score of every method on a shifted domain against that in-domain, a chart for each metric."""
     pairs = [(method.on(inside.name), method.on(outside.name)) for method in methods]
     charts = [shift_figure(name, inside, outside, pairs) for name in names]

@@ -1,4 +1,4 @@
-"""Results into a folder: tables as CSV or LaTeX, figures as SVG or PDF, and an index that says what each file is.
+"""Results into a folder: tables as CSV or LaTeX, figures as SVG, PDF or PNG, and an index of the files.
 
 `export.json` in the folder lists the files with their checksums: a file that is not listed, or was changed since, is
 somebody else's and never written over.
@@ -18,10 +18,11 @@ from epibench.errors import InputError
 from epibench.files import read_json, write_bytes, write_json
 from epibench.progress import Reporter
 from epibench.report import tidy
+from epibench.report.charts.matplotlib import check_matplotlib
 from epibench.report.runs import Run, older_runs, read_runs
 from epibench.results import load_results
 
-Kind = Literal["csv", "latex", "svg", "pdf"]
+Kind = Literal["csv", "latex", "svg", "pdf", "png"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LIST, INDEX = "export.json", "index.md"
 
@@ -45,10 +46,8 @@ def read_subjects(paths: Sequence[Path]) -> list[Run]:
 
 def export(kind: Kind, subjects: Sequence[Run], folder: Path, only: str | None, reporter: Reporter) -> list[Path]:
     """Write one kind of files into a folder; only: those whose names, without their endings, match a pattern."""
-    if kind == "pdf":
-        from epibench.report.pdf import check_pdf
-
-        check_pdf()
+    if kind in ("svg", "pdf", "png"):
+        check_matplotlib()
     files, known = list(_files(kind, subjects, only)), _known(folder)
     if not files:
         what = "there is nothing to export" if only is None else f"nothing matches --only {only}"
@@ -87,12 +86,10 @@ def _files(kind: Kind, subjects: Sequence[Run], only: str | None) -> Iterator[Ex
                 yield Exported(f"{one.name}.tex", one.about, _constant(one.text))
     else:
         from epibench.report.figure_files import figures_of
-        from epibench.report.pdf import pdf_bytes
 
         for figure in figures_of(subjects):
             if wanted(figure.name):
-                make = partial(pdf_bytes, figure.drawing) if kind == "pdf" else _constant(f"{figure.drawing.svg}\n")
-                yield Exported(f"{figure.name}.{kind}", figure.about, make)
+                yield Exported(f"{figure.name}.{kind}", figure.about, partial(figure.content, kind))
     if names:
         from epibench.report.latex import preview
 

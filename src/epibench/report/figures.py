@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
-
-from markupsafe import Markup
+from dataclasses import replace
 
 from epibench.published import PublishedCell
-from epibench.report.charts.lines import Decor, Layer, Look, Remark, Series, line_chart
-from epibench.report.charts.svg import Axis, log_axis, member_axis, nice_axis
+from epibench.report.chart import Axis, Chart, Layer, LookName, Remark, Series, Size, log_axis, member_axis, nice_axis
 from epibench.report.entries import Entry, in_words, several_members, title_with_unit
 from epibench.report.judge import compared_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
@@ -18,118 +14,116 @@ from epibench.report.numbers import count, m_equals, measured, significant
 from epibench.report.runs import DIRECTIONS, EvalDomain, RunMethod, View, entries_on
 from epibench.report.verdicts import value_bars
 
-Size = tuple[float, float]
-
 LARGE, SMALL, PANEL = (360.0, 240.0), (300.0, 180.0), (340.0, 240.0)
 WIDE = (460.0, 270.0)  # for two in a row
 FOURTH = (262.0, 200.0)  # for four in a row
 PUBLISHED = (300.0, 200.0)
 KL_WIDTH, KL_LEAST_HEIGHT = 460.0, 335.0
-MARGIN = 60  # what the frame of a chart takes of its width, about
-FAR = 1.5  # a level that is farther off than so many times the range of the lines is named, not drawn
-FAR_ON_LOG = 30.0  # or, on a logarithmic axis, so many times as large as all lines
+MARGIN = 60  # of the width of a chart, taken by its frame
+FAR = 1.5  # ranges of the lines; a level that is farther off is named, not drawn
+FAR_ON_LOG = 30.0  # the same as a factor, on a logarithmic axis
 FARTHEST_BELOW = 100.0  # a floor that is smaller than the smallest KL by more than this is named, not drawn
 LEAST_SEVERITIES = 3
 MOST_READ_OUT = 8  # lines whose numbers fit beside the pointer
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A chart, or bars where there is only one M, with its caption; one of a method has its style."""
-
-    title: str
-    meaning: str
-    better: str = ""
-    chart: Markup | None = None
-    bars: list[dict[str, Any]] = field(default_factory=list)
-    style: int | None = None
+def metric_chart(name: str, entries: Sequence[Entry], size: Size) -> Chart:
+    """A chart of a metric, still without lines."""
+    return Chart(title_with_unit(name, entries), size=size, better=BETTER_TEXT[metric_info(name).better], markers=True)
 
 
-def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequence[float] = ()) -> Figure:
+def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequence[float] = ()) -> Chart:
     """A metric over M: a line with a band per entry, or bars if there is only one M.
 
     include: values that the axis must show, so that several charts can have the same one.
     """
     info, members = metric_info(name), several_members(entries)
-    title, better, meaning = title_with_unit(name, entries), BETTER_TEXT[info.better], in_words(info.meaning, entries)
     having = [entry for entry in entries if name in entry.metrics]
+    chart = replace(metric_chart(name, entries, size), meaning=in_words(info.meaning, entries))
     if len(members) == 1:
-        bars = value_bars(name, having, {entry.label: members[0] for entry in having})
-        return Figure(title, meaning, better, bars=bars)
+        chart = replace(chart, bars=value_bars(name, having, {entry.label: members[0] for entry in having}))
+        known = [entry for entry in having if any(entry.mean(name, m) is not None for m in entry.members)]
+        dots = [series_at(name, [(i, entry, entry.members[-1])], entry.label) for i, entry in enumerate(known)]
+        if not (ends := band_ends(dots)):
+            return chart
+        x_axis = Axis(-0.5, len(known) - 0.5, [], m_equals(known[0].members[-1]))
+        layer = Layer([replace(one, hollow=()) for one in dots], {})
+        return replace(
+            chart, x_axis=x_axis, y_axis=nice_axis(min(ends), max(ends)), layers=[layer], description=info.title
+        )
+    zero = [0.0] if info.better == "zero" else []
     series = [_over_members(name, entry, members) for entry in having]
-    ends = [*band_ends(_axis_lines(series)), *([0.0] if info.better == "zero" else [])]
+    ends = [*band_ends(_axis_lines(series)), *zero]
     if not ends:
-        return Figure(title, f"{meaning} There is no finite value.", better)
+        return replace(chart, meaning=f"{chart.meaning} There is no finite value.")
     ends += include
     room = FAR * (max(ends) - min(ends))
     drawn, remarks = _within_reach(series, min(ends) - room, max(ends) + room)
     ends += band_ends(drawn)
-    decor = Decor(zero=info.better == "zero", markers=True, remarks=remarks)
     description = f"{info.title} over {m_equals(members[0])} to {members[-1]}: {_described(series)}"
-    chart = over_m(drawn, members, nice_axis(min(ends), max(ends)), description, size, decor)
-    return Figure(title, meaning, better, chart)
+    chart = replace(chart, y_axis=nice_axis(min(ends), max(ends)), zero=bool(zero), remarks=remarks)
+    return over_m(replace(chart, description=description), drawn, members)
 
 
-def kl_chart(entries: Sequence[Entry], view: View, floors: Sequence[tuple[float, str]]) -> Markup | None:
+def kl_chart(entries: Sequence[Entry], view: View, floors: Sequence[tuple[float, str]]) -> Chart | None:
     """KL over M on logarithmic axes, ± std as bands, noise floors as shaded zones; None without any KL.
 
     floors: each with its name.
     """
     members = several_members(entries)
     series = [_over_members("kl", entry, members) for entry in entries]
-    ends = list(_log_ends(_axis_lines(series)))
+    ends = band_ends(_axis_lines(series), log=True)
     if not ends:
         return None
     drawn, remarks = _within_reach(series, min(ends) / FAR_ON_LOG, max(ends) * FAR_ON_LOG)
-    ends += _log_ends(drawn)
+    ends += band_ends(drawn, log=True)
     near = [floor for floor in floors if floor[0] * FARTHEST_BELOW >= min(ends)]
-    below: list[Remark] = [
+    far: list[Remark] = [
         (0.02, 0.03, "start", f"{name}, below this chart") for floor, name in floors if (floor, name) not in near
     ]
     lower = min([min(ends) / 1.25, *(floor / 1.9 for floor, _ in near)])
     description = "; ".join([_described(series), *(name for _, name in floors)])
-    return over_m(
-        drawn,
-        members,
-        log_axis(lower, max(ends) * 1.15, DIRECTIONS[view.direction]),
-        f"{view.name}, over {m_equals(members[0])} to {members[-1]}: {description}",
+    chart = Chart(
+        view.name,
+        y_axis=log_axis(lower, max(ends) * 1.15, DIRECTIONS[view.direction]),
+        description=f"{view.name}, over {m_equals(members[0])} to {members[-1]}: {description}",
         # As tall as the list of methods beside it.
-        (KL_WIDTH, max(KL_LEAST_HEIGHT, 240.0 + 26 * len(series))),
-        Decor(markers=True, floors=near, remarks=[*remarks, *below[:1]]),
+        size=(KL_WIDTH, max(KL_LEAST_HEIGHT, 240.0 + 26 * len(series))),
+        floors=near,
+        remarks=[*remarks, *far[:1]],
     )
+    return over_m(chart, drawn, members)
 
 
-def published_figure(method: RunMethod, cells: Sequence[PublishedCell], metric: str = "") -> Figure:
-    """A method's numbers over M, and the published line in grey; those of a metric are named after it."""
-    title = f"{method.label}: {metric}" if metric else method.label
-    x = [cell.row.members for cell in cells]
-    texts = [measured(cell.row.mean, cell.row.std) for cell in cells]
-    means, stds = [cell.row.mean for cell in cells], [cell.row.std for cell in cells]
-    theirs = Series("published", method.index, x, means, stds, texts, look="published")
-    texts = [measured(cell.mean, cell.std) for cell in cells]
+def published_figure(method: RunMethod, cells: Sequence[PublishedCell], metric: str = "") -> Chart:
+    """A method's numbers over M and the published line in grey, named after their metric."""
+    title, x = f"{method.label}: {metric}" if metric else method.label, [cell.row.members for cell in cells]
+    theirs = [cell.row.mean for cell in cells], [cell.row.std for cell in cells]
     # Zero is not on a logarithmic axis.
-    ours = Series("ours", method.index, x, [cell.mean or None for cell in cells], [cell.std for cell in cells], texts)
-    both = [theirs, ours]
-    ends = band_ends(both) if metric else list(_log_ends(both))
+    ours = [cell.mean or None for cell in cells], [cell.std for cell in cells]
+    their_texts = [measured(cell.row.mean, cell.row.std) for cell in cells]
+    our_texts = [measured(cell.mean, cell.std) for cell in cells]
+    both = [
+        Series("published", method.index, x, *theirs, their_texts, look="published"),
+        Series("ours", method.index, x, *ours, our_texts),
+    ]
+    ends = band_ends(both, log=not metric)
     y_axis = nice_axis(min(ends), max(ends)) if metric else log_axis(min(ends) / 1.15, max(ends) * 1.15)
-    chart = over_m(both, x, y_axis, f"{title}, ours and published over M", PUBLISHED, Decor(markers=True))
-    return Figure(title, "", chart=chart, style=method.index)
+    description = f"{title}, ours and published over M"
+    return over_m(Chart(title, y_axis=y_axis, description=description, size=PUBLISHED, style=method.index), both, x)
 
 
-def over_m(
-    series: list[Series], members: Sequence[int], y_axis: Axis, description: str, size: Size, decor: Decor
-) -> Markup:
-    """A chart over M."""
+def over_m(chart: Chart, series: list[Series], members: Sequence[int]) -> Chart:
+    """The chart with lines over M, with markers."""
     heads: dict[float, str] = {m: m_equals(m) for m in members}
-    x_axis = member_axis(members, size[0] - MARGIN)
-    return line_chart([Layer(series, heads)], x_axis, y_axis, description, size=size, decor=decor)
+    x_axis = member_axis(members, chart.size[0] - MARGIN)
+    return replace(chart, x_axis=x_axis, layers=[Layer(series, heads)], markers=True)
 
 
 def series_at(
-    name: str, points: Sequence[tuple[float, Entry, int]], label: str, look: Look = "file", named: bool = False
+    name: str, points: Sequence[tuple[float, Entry, int]], label: str, look: LookName = "file", named: bool = False
 ) -> Series:
-    """A metric of an entry and an M at each x. named: whether the chart and the read-out say the M of each point."""
-    quiet = look in ("level", "faint")
+    """A metric of an entry and an M at each x. named: whether each point shows its M."""
     means = [entry.mean(name, m) for _, entry, m in points]
     return Series(
         label,
@@ -137,7 +131,7 @@ def series_at(
         [x for x, _, _ in points],
         # Zero is not on a logarithmic axis.
         [mean or None for mean in means] if name == "kl" else means,
-        [None if quiet else entry.stat(name, m).std for _, entry, m in points],
+        [] if look in ("level", "faint", "trail") else [entry.stat(name, m).std for _, entry, m in points],
         [entry.text(name, m) + (f" at {m_equals(m)}" if named else "") for _, entry, m in points],
         [look == "faint" or entry.overlaps_much(m) for _, entry, m in points],
         look=look,
@@ -147,7 +141,7 @@ def series_at(
 
 
 def _over_members(name: str, entry: Entry, axis: Sequence[int]) -> Series:
-    """A metric over M; that of a point estimate is a level, if its M = 1 is not on the axis."""
+    """A metric over M; a point estimate is a level, if its M = 1 is not on the axis."""
     only = entry.members[0]
     if not set(entry.members) & set(axis):
         return series_at(name, [(m, entry, only) for m in axis], f"{entry.label} ({m_equals(only)})", "level")
@@ -159,13 +153,13 @@ def _described(series: Sequence[Series]) -> str:
 
 
 def _axis_lines(series: Sequence[Series]) -> list[Series]:
-    """The series that run over M, by which an axis is chosen; the levels if there are no others with a value."""
+    """The series that run over M, by which an axis is chosen; the levels if no other has a value."""
     lines = [one for one in series if one.look != "level"]
     return lines if any(y is not None for one in lines for y in one.y) else list(series)
 
 
 def _within_reach(series: Sequence[Series], lower: float, upper: float) -> tuple[list[Series], list[Remark]]:
-    """The series without the levels that lie so far off that the axis would show nothing else, and remarks on these."""
+    """The series without levels so far off that the axis would show nothing else, and remarks that name these."""
     drawn: list[Series] = []
     remarks: list[Remark] = []
     for one in series:
@@ -180,122 +174,95 @@ def _within_reach(series: Sequence[Series], lower: float, upper: float) -> tuple
     return drawn, remarks
 
 
-def band_ends(series: Iterable[Series]) -> list[float]:
-    """All ends of bands, for the range of an axis."""
+def band_ends(series: Iterable[Series], log: bool = False) -> list[float]:
+    """All ends of bands, for the range of an axis. log: they are at least a third of their mean."""
     pairs = [(y, std or 0.0) for one in series for y, std in zip(one.y, one.std, strict=True) if y is not None]
-    return [y + sign * std for y, std in pairs for sign in (-1, 1)]
+    return [end for y, std in pairs for end in (max(y - std, y / 3) if log else y - std, y + std)]
 
 
-def _log_ends(series: Iterable[Series]) -> Iterable[float]:
-    """Ends of bands; those near zero would stretch a logarithmic axis and are cut at a third of their mean."""
-    for one in series:
-        for y, std in zip(one.y, one.std, strict=True):
-            if y is not None:
-                yield from (max(y - (std or 0.0), y / 3), y + (std or 0.0))
-
-
-def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Figure]:
+def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Chart]:
     """A chart for each metric; none where fewer than three domains have a severity of their own."""
     by_severity = {domain.severity: domain for domain in reversed(domains) if domain.severity is not None}
     if len(by_severity) < LEAST_SEVERITIES:
         return []
     ladder = {severity: entries_on(methods, by_severity[severity].name) for severity in sorted(by_severity)}
-    return [figure for name in names if (figure := _severity_figure(name, ladder, methods)) is not None]
-
-
-def _severity_figure(name: str, ladder: dict[float, list[Entry]], methods: Sequence[RunMethod]) -> Figure | None:
-    info, severities = metric_info(name), list(ladder)
-    series = [one for method in methods for one in _over_severity(name, method.label, ladder)]
-    ends = band_ends(series)
-    if not ends:
-        return None
-    ticks = [(severity, f"{severity:g}") for severity in severities]
-    chart = line_chart(
-        [Layer(series, {severity: f"severity {severity:g}" for severity in severities})],
-        Axis(severities[0], severities[-1], ticks, "severity of the shift"),
-        nice_axis(min(ends), max(ends)),
-        f"{info.title} over severity {severities[0]:g} to {severities[-1]:g}",
-        size=LARGE,
-        decor=Decor(markers=True),
-    )
-    entries = [entry for of_domain in ladder.values() for entry in of_domain]
-    return Figure(title_with_unit(name, entries), "", BETTER_TEXT[info.better], chart)
+    severities = list(ladder)
+    everywhere = [entry for entries in ladder.values() for entry in entries]
+    x_axis = Axis(severities[0], severities[-1], [(one, f"{one:g}") for one in severities], "severity of the shift")
+    heads = {severity: f"severity {severity:g}" for severity in severities}
+    figures = []
+    for name in names:
+        series = [one for method in methods for one in _over_severity(name, method.label, ladder)]
+        if ends := band_ends(series):
+            description = f"{metric_info(name).title} over severity {severities[0]:g} to {severities[-1]:g}"
+            chart = replace(metric_chart(name, everywhere, LARGE), x_axis=x_axis, description=description)
+            figures.append(replace(chart, y_axis=nice_axis(min(ends), max(ends)), layers=[Layer(series, heads)]))
+    return figures
 
 
 def _over_severity(name: str, label: str, ladder: dict[float, list[Entry]]) -> list[Series]:
-    """A method's lines: at the M where methods are compared, and at its smallest, where that is another."""
-    steps = {severity: entry for severity, entries in ladder.items() for entry in entries if entry.label == label}
+    """A method's lines: at the M where methods are compared, and at its smallest, if that differs."""
+    steps = [(x, entry) for x, entries in ladder.items() for entry in entries if entry.label == label]
     if not steps:
         return []
-    m_of = compared_at(ladder[next(iter(steps))])[1]
-    sizes = sorted({m_of[label], next(iter(steps.values())).members[0]}, reverse=True)
+    at, least = compared_at(ladder[steps[0][0]])[1][label], steps[0][1].members[0]
+    looks: list[tuple[int, LookName]] = [(at, "file"), (least, "faint")]
     return [
-        series_at(
-            name,
-            [(severity, entry, m) for severity, entry in steps.items()],
-            f"{label}, {m_equals(m)}",
-            "file" if number == 0 else "faint",
-        )
-        for number, m in enumerate(sizes)
+        series_at(name, [(x, entry, m) for x, entry in steps], f"{label}, {m_equals(m)}", look)
+        for m, look in looks[: 1 if least == at else 2]
     ]
 
 
 def shift_figure(
     name: str, inside: EvalDomain, outside: EvalDomain, entries: Sequence[tuple[Entry, Entry]]
-) -> Figure | None:
+) -> Chart | None:
     """A metric on a shifted domain against that in-domain: each method at its smallest M, hollow, and at its largest.
 
     entries: of each method on either domain. The y axis shows the range of the x axis, too, so that the diagonal is
     seen, on which a shift costs nothing. None where no method has both values.
     """
-    series = [line for before, after in entries if (line := _shifted(name, before, after)) is not None]
+    series = []
+    for before, after in entries:
+        common = [m for m in before.members if before.mean(name, m) is not None and after.mean(name, m) is not None]
+        sizes = dict.fromkeys(common[:1] + common[-1:])
+        if points := [(x, after, m) for m in sizes if (x := before.mean(name, m)) is not None]:
+            line = series_at(name, points, after.label, "trail", named=True)
+            series.append(replace(line, hollow=[len(points) > 1 and i == 0 for i in range(len(points))]))
     if not series:
         return None
-    x = [value for line in series for value in line.x]
+    across = [value for line in series for value in line.x]
     y = [value for line in series for value in line.y if value is not None]
-    x_axis = nice_axis(min(x), max(x), inside.label)
-    info = metric_info(name)
-    chart = line_chart(
-        [Layer(series, {value: f"{inside.label}: {significant(value)}" for value in x})],
-        x_axis,
-        nice_axis(min(*y, x_axis.lower), max(*y, x_axis.upper), outside.label),
-        f"{info.title} on {outside.label} against {inside.label}: {_described(series)}",
-        size=WIDE,
-        decor=Decor(markers=True, diagonal=True),
+    x_axis = nice_axis(min(across), max(across), inside.label)
+    return replace(
+        metric_chart(name, [after for _, after in entries], WIDE),
+        x_axis=x_axis,
+        y_axis=nice_axis(min(*y, x_axis.lower), max(*y, x_axis.upper), outside.label),
+        layers=[Layer(series, {value: f"{inside.label}: {significant(value)}" for value in across})],
+        description=f"{metric_info(name).title} on {outside.label} against {inside.label}: {_described(series)}",
+        diagonal=True,
     )
-    return Figure(title_with_unit(name, [after for _, after in entries]), "", BETTER_TEXT[info.better], chart)
 
 
-def _shifted(name: str, before: Entry, after: Entry) -> Series | None:
-    """A method's line from its smallest to its largest M; None without a value on both domains."""
-    common = [m for m in before.members if before.mean(name, m) is not None and after.mean(name, m) is not None]
-    points = [(x, after, m) for m in dict.fromkeys(common[:1] + common[-1:]) if (x := before.mean(name, m)) is not None]
-    if not points:
-        return None
-    line = series_at(name, points, after.label, "trail", named=True)
-    return replace(line, std=[None] * len(points), hollow=[len(points) > 1 and i == 0 for i in range(len(points))])
-
-
-def training_figures(methods: Sequence[RunMethod]) -> list[Figure]:
+def training_figures(methods: Sequence[RunMethod]) -> list[Chart]:
     """For each method with logged losses: a line per network over steps, which shows whether any failed to train."""
     figures = []
     for method in methods:
-        series = []
-        for log in method.facts.training:
-            if log.steps:
-                label, texts = f"network {log.network}", [significant(value) for value in log.loss]
-                stds = [None] * len(texts)
-                series.append(Series(label, method.index, log.steps, log.loss, stds, texts, look="thin"))
+        logs = [log for log in method.facts.training if log.steps]
+        texts = [[significant(value) for value in log.loss] for log in logs]
+        series = [
+            Series(f"network {log.network}", method.index, log.steps, log.loss, texts=text, look="thin")
+            for log, text in zip(logs, texts, strict=True)
+        ]
         if ends := band_ends(series):
             steps = sorted({step for line in series for step in line.x})
-            heads = {step: f"step {count(step)}" for step in steps} if len(series) <= MOST_READ_OUT else {}
-            chart = line_chart(
-                [Layer(series, heads)],
+            chart = Chart(
+                method.label,
                 nice_axis(0.0, max(steps), "steps", pad=0.0),
                 nice_axis(min(ends), max(ends)),
+                [Layer(series, {x: f"step {count(x)}" for x in steps} if len(series) <= MOST_READ_OUT else {})],
                 f"Training loss of {len(series)} networks of {method.label} over steps",
                 size=SMALL,
-                decor=Decor(),
+                style=method.index,
             )
-            figures.append(Figure(method.label, "", chart=chart, style=method.index))
+            figures.append(chart)
     return figures

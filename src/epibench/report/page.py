@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from epibench.report.charts.lines import class_swatch, swatch
-from epibench.report.charts.svg import style_class
+from epibench.report.charts.svg import style_class, style_sheet
 
 SCRIPT = "page.js"
 
@@ -64,7 +64,7 @@ def render(template: str, styles: Sequence[str], switch_rules: Sequence[str], **
     environment = _environment()
     script = _source(environment, SCRIPT)
     return environment.get_template(template).render(
-        style=Markup("".join(_source(environment, name) for name in styles)),
+        style=Markup(style_sheet() + "".join(_source(environment, name) for name in styles)),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         switch_rules=[Markup(rule) for rule in switch_rules],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from epibench.oklab import from_oklab, in_bytes, to_oklab
-from epibench.report.charts.svg import element, tick_text
+from epibench.report.chart import tick_text
+from epibench.report.charts.svg import element
 from epibench.report.numbers import magnitude
 
 # From sure of class 1 over undecided to sure of class 0: as light at equal distance from the middle.
@@ -73,9 +75,9 @@ def shares_uri(shares: Shares, anchors: Anchors) -> str:
 
 @dataclass(frozen=True)
 class ColourScale:
-    """Colours from zero to an upper end; they follow the square root, as most numbers are small and a few are large.
+    """Colours from zero to an upper end. They follow the square root, as most numbers are small.
 
-    lower: another lower end, for numbers that are negative; then the colours follow the numbers themselves.
+    lower: another lower end, for negative numbers. Then the colours follow the numbers themselves.
     """
 
     upper: float
@@ -95,6 +97,19 @@ class ColourScale:
     def place(self, value: float) -> float:
         """Where a number lies on the bar, from 0 to 1."""
         return float(self.shares(np.array([value], dtype=np.float32))[0])
+
+    @property
+    def bar_uri(self) -> str:
+        """All colours in a row, as a picture."""
+        return shares_uri(np.linspace(0.0, 1.0, NUM_COLOURS - 1, dtype=np.float32)[None, :], self.anchors)
+
+    def labels(self, width: float) -> Iterator[tuple[float, str, str]]:
+        """What stands below a bar: where, the words, and which end of them is there."""
+        for value, text in self.ticks(width):
+            last = value == self.upper
+            anchor = "start" if value == self.lower else "end" if last else "middle"
+            words = f"≥ {text} {self.unit}".rstrip() if last else f"≤ {text}" if value == self.lower != 0 else text
+            yield width * self.place(value), words, anchor
 
     def ticks(self, width: float) -> list[tuple[float, str]]:
         """Round numbers with their texts, from zero to the upper end, as many as there is room for."""
@@ -123,12 +138,7 @@ def scale_end(values: GridValues, share: float) -> float:
 
 def draw_bar(parent: Element, scale: ColourScale, width: float, top: float) -> None:
     """The scale below a picture: its colours, and ticks with the unit at the last."""
-    shades = np.linspace(0.0, 1.0, NUM_COLOURS - 1, dtype=np.float32)[None, :]
-    uri = shares_uri(shades, scale.anchors)
+    uri = scale.bar_uri
     element(parent, "image", href=uri, preserveAspectRatio="none", x=0, y=top, width=width, height=BAR_HEIGHT)
-    for value, text in scale.ticks(width):
-        last = value == scale.upper
-        anchor = "start" if value == scale.lower else "end" if last else "middle"
-        words = f"≥ {text} {scale.unit}".rstrip() if last else f"≤ {text}" if value == scale.lower != 0 else text
-        x = width * scale.place(value)
+    for x, words, anchor in scale.labels(width):
         element(parent, "text", words, x=x, y=top + BAR_HEIGHT + 11, text_anchor=anchor)

@@ -11,20 +11,22 @@ import binascii
 import io
 from collections.abc import Iterator, Sequence
 from typing import Any
-from xml.etree.ElementTree import Element
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
-from epibench.report.charts.lines import STRIPES, class_swatch
+from epibench.report.chart import LIGHT
+from epibench.report.charts.lines import STRIPES, class_swatch, hex_colour
+from epibench.report.charts.matplotlib import ANCHORS, LETTER, LINE, MARGIN, draw_image, empty_figure, settings
 from epibench.report.charts.svg import element, markup
 from epibench.report.entries import ClassStyles
 from epibench.report.numbers import m_equals, percent
-from epibench.report.pictures import Panel, PanelRow
+from epibench.report.pictures import Drawing, Panel, PanelRow
 from epibench.report.pictures.colours import (
     AMOUNT,
+    BAR_HEIGHT,
     DEPTH,
     NUM_COLOURS,
     ColourScale,
@@ -41,6 +43,9 @@ ClassMap = NDArray[np.uint8]  # (height, width)
 
 WIDTH = 380.0  # about as wide as three in a row are on a screen, so that text has its usual size
 BAR_ROOM = 26.0
+PANEL_GAP, PANEL_TITLE = 16.0, 16.0
+KEY_COLUMNS, KEY_ROOM = 3, 32.0  # of classes; of a square and the gap to the next column
+UNKNOWN = "#c9ccd1"
 MOST_COLUMNS = 640  # of a picture; larger ones are shrunk, as the page has no room to show more
 MOST_SPARSE_COLUMNS = 320  # where pixels are single points, which must be seen
 SPARSE = 0.12  # where less of a picture is known than this, single pixels are enlarged
@@ -108,7 +113,7 @@ def known_values(grids: Sequence[GridValues | None]) -> GridValues:
 
 
 def shrunk(values: GridValues, most: int, sparse: bool = False) -> GridValues:
-    """A grid of at most so many columns: the mean of each block's numbers, or where these are sparse the smallest."""
+    """A grid of at most `most` columns: the mean of each block, or the smallest number of sparse grids."""
     factor = -(-values.shape[1] // most)
     if factor <= 1:
         return values
@@ -132,29 +137,39 @@ def enlarged(values: GridValues) -> GridValues:
     return np.where(np.isfinite(filled), filled, np.nan).astype(np.float32)
 
 
-def _image_chart(description: str, uri: str, height: float) -> Markup:
-    root = _canvas(description, height)
-    _draw_image(root, uri, height)
-    return markup(root)
-
-
-def _canvas(description: str, height: float, room: float = 0.0) -> Element:
-    """An empty drawing for a picture of some height, with room for a colour bar below."""
-    box = f"0 0 {WIDTH:g} {height + room:.1f}"
-    return element(None, "svg", viewBox=box, role="img", aria_label=description, class_="picture")
-
-
-def _draw_image(root: Element, uri: str, height: float) -> None:
+def _drawing(
+    description: str, uri: str, height: float, scale: ColourScale | None = None, known: bool = True
+) -> Drawing:
+    """A picture, perhaps with the bar of its colours below; what is not known is grey."""
+    size = WIDTH, height + (BAR_ROOM if scale else 0.0)
+    box = f"0 0 {WIDTH:g} {size[1]:.1f}"
+    root = element(None, "svg", viewBox=box, role="img", aria_label=description, class_="picture")
+    if not known:
+        element(root, "rect", class_="unknown", width=WIDTH, height=height)
     element(root, "image", href=uri, preserveAspectRatio="none", x=0, y=0, width=WIDTH, height=height)
+    if scale:
+        draw_bar(root, scale, WIDTH, height + 5)
+
+    def draw(axes: Any, x: float, y: float) -> None:
+        if not known:
+            axes.fill_between([x, x + WIDTH], y, y + height, color=UNKNOWN, linewidth=0, zorder=-1)
+        draw_image(axes, uri, (x, y, x + WIDTH, y + height))
+        if scale:
+            top, bottom = y + height + 5, y + height + 5 + BAR_HEIGHT
+            draw_image(axes, scale.bar_uri, (x, top, x + WIDTH, bottom))
+            for at, words, anchor in scale.labels(WIDTH):
+                axes.text(x + at, bottom + 11, words, ha=ANCHORS[anchor])
+
+    return Drawing(markup(root), description, size, draw)
 
 
-def photo_chart(picture: ShownPicture) -> Markup | None:
+def photo_chart(picture: ShownPicture) -> Drawing | None:
     """The photo of a picture; None where it cannot be read."""
     uri = photo_uri(picture.photo)
-    return _image_chart(f"Image {picture.image}", uri, WIDTH * picture.height / picture.width) if uri else None
+    return _drawing(f"Image {picture.image}", uri, WIDTH * picture.height / picture.width) if uri else None
 
 
-def grid_chart(description: str, values: GridValues | None, scale: ColourScale) -> Markup | None:
+def grid_chart(description: str, values: GridValues | None, scale: ColourScale) -> Drawing | None:
     """A grid in colours with its bar; None where there is no grid."""
     if values is None:
         return None
@@ -164,12 +179,7 @@ def grid_chart(description: str, values: GridValues | None, scale: ColourScale) 
         small = enlarged(small)
     height = WIDTH * values.shape[0] / values.shape[1]
     ends = f"{description}, from {scale.lower:g} to {scale.upper:g} {scale.unit}"
-    root = _canvas(ends.rstrip(), height, BAR_ROOM)
-    if not np.isfinite(small).all():
-        element(root, "rect", class_="unknown", width=WIDTH, height=height)
-    _draw_image(root, scale.uri(small), height)
-    draw_bar(root, scale, WIDTH, height + 5)
-    return markup(root)
+    return _drawing(ends.rstrip(), scale.uri(small), height, scale, bool(np.isfinite(small).all()))
 
 
 class DepthPanels:
@@ -247,24 +257,24 @@ class ClassPanels:
 
 
 def wrong_pixels(predicted: ClassMap | None, target: ClassMap | None) -> GridValues | None:
-    """1 where a prediction is wrong, NaN where there is no label; None where there is no truth of the same size."""
+    """1 where a prediction is wrong, NaN without a label; None without a truth of the same size."""
     if predicted is None or target is None or predicted.shape != target.shape:
         return None
     return np.where(target == UNLABELLED, np.nan, predicted != target).astype(np.float32)
 
 
-def classes_chart(description: str, classes: ClassMap | None, styles: ClassStyles) -> Markup | None:
+def classes_chart(description: str, classes: ClassMap | None, styles: ClassStyles) -> Drawing | None:
     """A map of classes in their colours; None where there is no map."""
     if classes is None:
         return None
     small = _every(classes)
     colours = [styles.of(number).colour for number in range(NUM_COLOURS - 2)]
-    # The last two colours are those of the stripes: there are never so many classes.
+    # The last two colours belong to the stripes. There are fewer classes.
     indices = np.where(small == UNLABELLED, NUM_COLOURS - 2 + _stripes(small.shape), np.minimum(small, NUM_COLOURS - 3))
     return _indexed_chart(description, indices, bytes(part for colour in (*colours, *STRIPES) for part in colour))
 
 
-def errors_chart(description: str, wrong: GridValues | None) -> Markup | None:
+def errors_chart(description: str, wrong: GridValues | None) -> Drawing | None:
     """Where a prediction is wrong, in the colours of uncertainty; None where that is not known."""
     if wrong is None:
         return None
@@ -275,21 +285,65 @@ def errors_chart(description: str, wrong: GridValues | None) -> Markup | None:
     return _indexed_chart(description, indices, b"".join((*shades, stripes)))
 
 
-def class_key(maps: Sequence[ClassMap | None], styles: ClassStyles) -> Markup | None:
+def class_key(maps: Sequence[ClassMap | None], styles: ClassStyles) -> Drawing | None:
     """The classes that occur in any of some maps, with their colours; None where there are none."""
     numbers = sorted({int(number) for classes in maps if classes is not None for number in np.unique(classes)})
     if not numbers:
         return None
-    items = Markup("")
-    for number in numbers:
-        style = None if number == UNLABELLED else styles.of(number)
-        name = "not labelled" if style is None else style.name
-        items += Markup("<li>{} <span>{}</span></li>").format(class_swatch(style), name)
-    return Markup('<ul class="class-key">{}</ul>').format(items)
+    named = [
+        (None, "not labelled") if number == UNLABELLED else (styles.of(number), styles.of(number).name)
+        for number in numbers
+    ]
+    items = [Markup("<li>{} <span>{}</span></li>").format(class_swatch(style), name) for style, name in named]
+    rows = -(-len(named) // KEY_COLUMNS)
+    columns = [named[first : first + rows] for first in range(0, len(named), rows)]
+    widths = [KEY_ROOM + max(LETTER * len(name) for _, name in column) for column in columns]
+
+    def draw(axes: Any, x: float, y: float) -> None:
+        for column, width in zip(columns, widths, strict=True):
+            for row, (style, name) in enumerate(column):
+                top = y + 4 + LINE * row
+                colour = hex_colour(STRIPES[0] if style is None else style.colour)
+                hatch = {"hatch": "////", "edgecolor": hex_colour(STRIPES[1])} if style is None else {}
+                axes.fill_between([x, x + 12], top, top + 12, facecolor=colour, linewidth=0, **hatch)
+                axes.text(x + 18, top + 10, name)
+            x += width
+
+    html = Markup('<ul class="class-key">{}</ul>').format(Markup("").join(items))
+    return Drawing(html, "Classes in these pictures", (sum(widths), LINE * rows + 8), draw)
+
+
+def draw_rows(rows: Sequence[PanelRow]) -> Any:
+    """Draw the pictures of one image on one matplotlib figure: a row for each method, with titles."""
+    with settings():
+        places: list[tuple[Panel, float, float]] = []
+        titles: list[tuple[str, float]] = []
+        widest, y = 0.0, MARGIN
+        for row in rows:
+            titles.append((row.title, y + 10))
+            y, x = y + LINE + PANEL_TITLE, MARGIN
+            for panel in row.panels:
+                places.append((panel, x, y))
+                x += (panel.chart.size[0] if panel.chart else WIDTH) + PANEL_GAP
+            widest = max(widest, x - PANEL_GAP)
+            y += max((panel.chart.size[1] for panel in row.panels if panel.chart), default=LINE) + PANEL_GAP
+        size = widest + MARGIN, y - PANEL_GAP + MARGIN
+        axes = empty_figure(size).add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        for title, baseline in titles:
+            axes.text(MARGIN, baseline, title, fontweight="bold", color=LIGHT["ink"])
+        for panel, x, top in places:
+            axes.text(x, top - 6, panel.title)
+            if panel.chart:
+                panel.chart.draw(axes, x, top)
+            else:
+                axes.text(x, top + 24, "no picture")
+        axes.set(xlim=(0, size[0]), ylim=(size[1], 0), aspect="auto")
+        return axes
 
 
 def _every(values: NDArray[Any]) -> NDArray[Any]:
-    """A map of at most so many columns as a page has room for: every so many-th pixel."""
+    """A map of at most MOST_COLUMNS columns, made of every n-th pixel."""
     step = -(-values.shape[1] // MOST_COLUMNS)
     return values[::step, ::step]
 
@@ -301,5 +355,5 @@ def _stripes(shape: tuple[int, ...]) -> NDArray[Any]:
     return stripes
 
 
-def _indexed_chart(description: str, indices: NDArray[Any], colours: bytes) -> Markup:
-    return _image_chart(description, indexed_uri(indices, colours), WIDTH * indices.shape[0] / indices.shape[1])
+def _indexed_chart(description: str, indices: NDArray[Any], colours: bytes) -> Drawing:
+    return _drawing(description, indexed_uri(indices, colours), WIDTH * indices.shape[0] / indices.shape[1])

@@ -6,6 +6,7 @@ Classification with two inputs: maps of the probability of class 0, with the dat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -13,22 +14,25 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from markupsafe import Markup
 
-from epibench.report.charts.lines import Layer, Look, Series, layer_group
-from epibench.report.charts.svg import (
+from epibench.report.chart import (
+    COLOURS,
+    LIGHT,
     Axis,
+    Chart,
+    Layer,
+    LookName,
     Plot,
     Point,
-    canvas,
-    element,
-    frame,
-    markup,
-    polyline,
-    simplified,
-    style_class,
+    Series,
+    colour_of,
+    plot_of,
 )
+from epibench.report.charts.lines import layer_group
+from epibench.report.charts.matplotlib import POINT, draw_image, framed, settings
+from epibench.report.charts.svg import canvas, element, frame, markup, polyline, simplified, style_class
 from epibench.report.numbers import m_equals, significant
 from epibench.report.page import Option, Switch
-from epibench.report.pictures import Panel, PanelRow
+from epibench.report.pictures import Drawing, Panel, PanelRow
 from epibench.report.pictures.colours import NUM_COLOURS, probabilities_uri
 from epibench.report.runs import Run, RunMethod
 from epibench.results import RADIUS, TRAIN_REGION, Columns, ToyPictures, Values
@@ -80,7 +84,7 @@ def _panels(
 
 
 class BandPanels:
-    """Draws the bands of one run; what they share is drawn once and referred to."""
+    """The bands of one run. Shared parts are drawn once and referred to."""
 
     def __init__(self, pictures: ToyPictures, identity: str) -> None:
         self.pictures, self.identity = pictures, identity
@@ -103,7 +107,7 @@ class BandPanels:
     def shared(self) -> Markup:
         """Data, truth with its bands and the reference's outline, to be referred to by every picture."""
         root = element(None, "svg", class_="shared", width=0, height=0, aria_hidden="true")
-        plot = frame(element(None, "svg"), *BAND_SIZE, self.x_axis, self.y_axis)
+        plot = plot_of(BAND_SIZE, self.x_axis, self.y_axis)
         data, truth, reference = self.pictures.data, self.pictures.truth, self.pictures.reference or {}
         points = zip(data["x"], data["y"], strict=True)
         dots = "".join(f"M{plot.x(x or 0.0):.1f} {_y(plot, y or 0.0):.1f}h0" for x, y in points)
@@ -116,10 +120,11 @@ class BandPanels:
         element(group, "path", class_="truth", d=polyline(self._line(plot, truth)))
         return markup(root)
 
-    def panel(self, description: str, examples: Sequence[Columns], style: int | None = None) -> Markup:
-        """A picture with a layer for each example; the reference has an outline in those of others alone."""
-        root = canvas(*BAND_SIZE, f"Predictive mean ± 1 and 2 std of {description}, over x from −7 to 7")
-        plot = frame(root, *BAND_SIZE, self.x_axis, self.y_axis)
+    def panel(self, description: str, examples: Sequence[Columns], style: int | None = None) -> Drawing:
+        """A picture with a layer for each example; pictures of methods outline the reference."""
+        description = f"Predictive mean ± 1 and 2 std of {description}, over x from −7 to 7"
+        root = canvas(*BAND_SIZE, description)
+        plot = frame(root, plot_of(BAND_SIZE, self.x_axis, self.y_axis), BAND_SIZE)
         left, right = (plot.x(x) for x in TRAIN_REGION["toy-regression"][0])
         element(root, "rect", class_="region", x=left, y=plot.top, width=right - left, height=plot.bottom - plot.top)
         element(_window(root, plot), "use", href=f"#{self.identity}-data")
@@ -133,7 +138,44 @@ class BandPanels:
         outlined = bool(reference and examples) and reference not in examples
         for name in ("truth", *(["outline"] if outlined else [])):
             element(above, "use", href=f"#{self.identity}-{name}")
-        return markup(root)
+        keys = [str(number) for number in range(1, len(examples) + 1)] if len(examples) > 1 else [""]
+
+        def draw(title: str, key: str) -> Any:
+            chart = Chart(title, self.x_axis, self.y_axis, size=BAND_SIZE)
+            with settings():
+                axes = framed(chart, title)
+                axes.axvspan(*TRAIN_REGION["toy-regression"][0], color=LIGHT["hover"], linewidth=0, zorder=0)
+                self._plot(axes, examples[int(key or 1) - 1] if examples else {}, style, outlined)
+                return axes
+
+        return Drawing(markup(root), description, BAND_SIZE, draw, keys)
+
+    def _plot(self, axes: Any, example: Columns, style: int | None, outlined: bool) -> None:
+        """A predictive over the data, below the truth and the outline of the reference, on matplotlib axes."""
+        ink, colour = LIGHT["ink"], LIGHT["soft"] if style is None else colour_of(style)
+        data, reference = self.pictures.data, self.pictures.reference or {}
+        axes.plot(data["x"], data["y"], "o", color=ink, alpha=0.3, markersize=1.5 * POINT, markeredgewidth=0)
+        looks: list[tuple[Columns, dict[str, Any], dict[str, Any]]] = [
+            (example, {"color": colour, "alpha": 0.22}, {"color": colour, "linewidth": 1.8 * POINT}),
+            (
+                self.pictures.truth,
+                {"color": ink, "alpha": 0.2},
+                {"color": ink, "linewidth": 1.1 * POINT, "linestyle": (0, (2.7, 2.3)), "alpha": 0.8},
+            ),
+        ]
+        for columns, band, line in looks:
+            for width in (2, 1) if "std" in columns else ():
+                axes.fill_between(self.x, *(self._at(columns, sign * width) for sign in (1, -1)), linewidth=0, **band)
+            if "mean" in columns:
+                axes.plot(self.x, self._at(columns), **line)
+        for width in (-2, 2) if outlined else ():
+            axes.plot(self.x, self._at(reference, width), color=ink, linewidth=0.8 * POINT, alpha=0.6)
+
+    def _at(self, columns: Columns, width: float = 0.0) -> list[float]:
+        """Mean + width · std at every x; NaN where either is unknown."""
+        means, stds = columns["mean"], columns["std"] if width else [0.0] * len(self.x)
+        pairs = zip(means, stds, strict=False)
+        return [math.nan if mean is None or std is None else mean + width * std for mean, std in pairs]
 
     def _draw(self, parent: Element, plot: Plot, example: Columns, style: int | None) -> None:
         look = "neutral" if style is None else style_class(style)
@@ -148,7 +190,7 @@ class BandPanels:
             element(group, "path", class_=look, d=polyline([*upper, *reversed(lower)]) + "Z")
 
     def _line(self, plot: Plot, columns: Columns, width: float = 0.0) -> list[Point]:
-        """Points of mean + width · std in pixels, as many as are needed; those without a number are left out."""
+        """Points of mean + width · std in pixels, as few as possible, without gaps."""
         means = columns.get("mean", [])
         stds: Values = columns.get("std", []) if width else [0.0] * len(means)
         return simplified(
@@ -162,12 +204,12 @@ class BandPanels:
     def _readout(self, example: Columns, style: int | None) -> list[Series]:
         """Numbers for the pointer at some x; nothing of this is drawn."""
         x, series = self.x[::READOUT_STEP], []
-        look: Look = "oracle" if style is None else "file"
+        look: LookName = "oracle" if style is None else "file"
         for name, label in (("mean", "mean"), ("std", "std"), ("aleatoric_std", "of it aleatoric")):
             if name in example:
                 values = example[name][::READOUT_STEP]
                 texts = [significant(value, 2) for value in values]
-                series.append(Series(label, style or 0, x, values, [None] * len(x), texts, look=look))
+                series.append(Series(label, style or 0, x, values, texts=texts, look=look))
         return series
 
 
@@ -201,7 +243,7 @@ class MapPanels:
     def shared(self) -> Markup:
         """The training data of each class, to be referred to by every map."""
         root = element(None, "svg", class_="shared", width=0, height=0, aria_hidden="true")
-        plot = frame(element(None, "svg"), *MAP_SIZE, self.x_axis, self.y_axis)
+        plot = plot_of(MAP_SIZE, self.x_axis, self.y_axis)
         data = self.pictures.data
         points = list(zip(data["x1"], data["x2"], data["class"], strict=True))
         group = element(root, "g", id=f"{self.identity}-data")
@@ -210,22 +252,51 @@ class MapPanels:
             element(group, "path", class_=f"dots class{number}", d=dots)
         return markup(root)
 
-    def panel(self, description: str, examples: Sequence[Columns], style: int | None = None) -> Markup:
+    def panel(self, description: str, examples: Sequence[Columns], style: int | None = None) -> Drawing:
         """A map with a layer for each example; maps keep their colours, whatever the style."""
-        root = canvas(*MAP_SIZE, f"Probability of class 0 by {description}, over x₁ and x₂ from −6 to 6")
-        plot = frame(root, *MAP_SIZE, self.x_axis, self.y_axis)
+        description = f"Probability of class 0 by {description}, over x₁ and x₂ from −6 to 6"
+        root = canvas(*MAP_SIZE, description)
+        plot = frame(root, plot_of(MAP_SIZE, self.x_axis, self.y_axis), MAP_SIZE)
+        images: list[str] = []
         for number, example in enumerate(examples, start=1):
             group = layer_group(root, plot, Layer([], {}, str(number) if len(examples) > 1 else "", number == 1))
-            # Rows of a picture go down, those of the grid go up.
+            # Rows of a picture go down, rows of the grid go up.
             probs = np.array(example["probs"], dtype=float).reshape(self.shape)[::-1]
             image = element(group, "image", href=probabilities_uri(probs), preserveAspectRatio="none")
             size = {"x": plot.left, "y": plot.top, "width": plot.right - plot.left, "height": plot.bottom - plot.top}
             for side, value in size.items():
                 image.set(side, f"{value:.4g}")
+            images.append(image.attrib["href"])
         over = element(root, "g", class_="over" if examples else "over alone")
         element(over, "use", href=f"#{self.identity}-data")
         _draw_truth(over, plot)
-        return markup(root)
+        keys = [str(number) for number in range(1, len(examples) + 1)] if len(examples) > 1 else [""]
+
+        def draw(title: str, key: str) -> Any:
+            with settings():
+                axes = framed(Chart(title, self.x_axis, self.y_axis, size=MAP_SIZE), title)
+                self._plot(axes, images[int(key or 1) - 1] if images else None)
+                return axes
+
+        return Drawing(markup(root), description, MAP_SIZE, draw, keys)
+
+    def _plot(self, axes: Any, uri: str | None) -> None:
+        """A map below the data, the true boundary and the training region, on matplotlib axes."""
+        x, y, data = self.x_axis, self.y_axis, self.pictures.data
+        if uri:
+            draw_image(axes, uri, (x.lower, y.upper, x.upper, y.lower), zorder=0.5)
+        ink, opacity = ("#14161a", 0.4) if uri else (LIGHT["ink"], 0.8)
+        for number, colour in enumerate(("#06213f", "#3d1700") if uri else COLOURS[:2]):
+            rows = zip(data["x1"], data["x2"], data["class"], strict=True)
+            points = [(a, b) for a, b, label in rows if label == number]
+            style = {"color": colour, "alpha": opacity, "markersize": 1.5 * POINT, "markeredgewidth": 0}
+            axes.plot([a for a, _ in points], [b for _, b in points], "o", **style)
+        turns = np.linspace(0.0, 2.0 * np.pi, 181)
+        axes.plot(RADIUS * np.cos(turns), RADIUS * np.sin(turns), color=ink, linewidth=1.2 * POINT)
+        (left, right), (low, high) = TRAIN_REGION["toy-classification"]
+        edge = {"color": ink, "linewidth": 0.9 * POINT, "linestyle": (0, (3.3, 2.8))}
+        axes.plot([left, right, right, left, left], [low, low, high, high, low], **edge)
+        axes.grid(visible=uri is None, axis="y")
 
 
 def _map_axis(values: Values, label: str) -> Axis:

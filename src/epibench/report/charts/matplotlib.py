@@ -1,0 +1,331 @@
+"""Charts on matplotlib axes: in notebooks, and in PDF, PNG and SVG files that look as on the page.
+
+Lengths are pixels of the page, 1/96 inch. matplotlib is imported only where something is drawn.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import textwrap
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any, Literal
+
+from epibench.errors import InputError
+from epibench.report.chart import (
+    COUNTS_HEIGHT,
+    DASHES,
+    LIGHT,
+    LOOKS,
+    Axis,
+    Box,
+    Chart,
+    Series,
+    Size,
+    colour_of,
+    mark_places,
+    marker_of,
+    runs,
+)
+
+FileKind = Literal["svg", "pdf", "png"]
+POINT = 72 / 96  # of a pixel
+PER_INCH = 96
+PNG_PER_INCH = 300
+MARGIN, LINE, TITLE_ROOM, KEY_GAP = 10.0, 16.0, 19.0, 6.0
+LETTER = 6.2  # the width of a letter of 11 px, on the generous side
+TEXT, SMALL_TEXT = 11 * POINT, 9.5 * POINT
+SWATCH, GAP = 26.0, 14.0  # of the key
+FONTS = ("Arial", "Helvetica", "Liberation Sans", "Nimbus Sans", "DejaVu Sans")  # the last comes with matplotlib
+MARKERS: tuple[Any, ...] = (
+    *("o", "s", "^", "D", "v", "P", "p"),
+    ((-4.2, -2.4), (4.2, -2.4), (4.2, 2.4), (-4.2, 2.4), (-4.2, -2.4)),
+)
+ANCHORS = {"start": "left", "middle": "center", "end": "right"}
+
+
+def check_matplotlib() -> None:
+    """Raise InputError where figures cannot be drawn."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise InputError("figures: matplotlib is not installed. Fix: pip install 'epibench[figures]'") from None
+
+
+@cache
+def _fonts() -> list[str]:
+    from matplotlib.font_manager import fontManager
+
+    installed = {font.name for font in fontManager.ttflist}
+    return [name for name in FONTS if name in installed]
+
+
+def settings(page_style: bool = True) -> AbstractContextManager[None]:
+    """The settings of figures and files: names are never read as formulas. page_style: colours, sizes and fonts."""
+    check_matplotlib()
+    import matplotlib
+
+    soft, line, ink, grid = (LIGHT[name] for name in ("soft", "line", "ink", "grid"))
+    plain: Any = {"text.parse_math": False, "text.usetex": False}
+    own: Any = {
+        **{"font.family": _fonts(), "font.size": TEXT},
+        **{"text.color": soft, "axes.labelcolor": soft, "xtick.labelcolor": soft, "ytick.labelcolor": soft},
+        **{"xtick.labelsize": TEXT, "ytick.labelsize": TEXT, "legend.fontsize": TEXT},
+        **{"axes.labelsize": TEXT, "axes.labelpad": 4 * POINT},
+        **{"axes.titlesize": TEXT, "axes.titleweight": "bold", "axes.titlecolor": ink, "axes.titlelocation": "left"},
+        **{"axes.spines.left": False, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": line},
+        **{"axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "axes.facecolor": "none"},
+        **{"grid.color": grid, "grid.linestyle": "-", "grid.linewidth": POINT, "axes.linewidth": POINT},
+        **{"xtick.color": line, "xtick.major.size": 4 * POINT, "xtick.major.width": POINT, "ytick.major.size": 0},
+        **{"legend.frameon": False, "legend.borderpad": 0, "legend.borderaxespad": 0, "legend.labelcolor": soft},
+        **{"legend.handlelength": SWATCH / 11, "legend.handletextpad": 6 / 11, "legend.columnspacing": GAP / 11},
+        **{"figure.facecolor": "white", "savefig.facecolor": "auto"},
+        **{"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "epibench"},
+    }
+    return matplotlib.rc_context({**plain, **own} if page_style else plain)
+
+
+def empty_figure(size: Size, in_notebook: bool = False) -> Any:
+    """A white figure; one for a notebook is known to pyplot, and so is shown."""
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    make: Any = Figure
+    if in_notebook:
+        from matplotlib import pyplot
+
+        make = pyplot.figure
+    return make(figsize=(size[0] / PER_INCH, size[1] / PER_INCH))
+
+
+def file_bytes(figure: Any, kind: FileKind, title: str = "", description: str = "") -> bytes:
+    """A figure as the content of a file; the same figure gives the same bytes, as there are no dates."""
+    about: dict[FileKind, dict[str, str | None]] = {
+        "svg": {"Creator": "epibench", "Date": None, "Title": title, "Description": description},
+        "pdf": {"Creator": "epibench", "Producer": None, "CreationDate": None, "Title": title, "Subject": description},
+        "png": {"Software": "epibench", "Title": title, "Description": description},
+    }
+    stream = io.BytesIO()
+    with settings(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # names may have letters that no font has
+        figure.savefig(stream, format=kind, dpi=PNG_PER_INCH if kind == "png" else PER_INCH, metadata=about[kind])
+    if kind != "svg":
+        return stream.getvalue()
+    # Readers may have other fonts than this machine.
+    here, everywhere = (", ".join(f"'{name}'" for name in names) for names in (_fonts(), FONTS))
+    return stream.getvalue().replace(here.encode(), f"{everywhere}, sans-serif".encode())
+
+
+def draw_image(axes: Any, uri: str, box: Box, **style: Any) -> None:
+    """A picture from a data URI: its left, top, right and bottom."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))) as image:
+        pixels = image.convert("RGBA" if "transparency" in image.info else "RGB")
+    left, top, right, bottom = box
+    axes.imshow(pixels, extent=(left, right, bottom, top), aspect="auto", interpolation="none", **style)
+
+
+def draw_chart(chart: Chart, title: str, key: str = "", axes: Any = None, in_notebook: bool = False) -> Any:
+    """Draw a layer of a chart and return its axes.
+
+    Args:
+        chart: The chart.
+        title: The text above, which names the y axis.
+        key: Of the layer, where there are several.
+        axes: Axes of the caller, whose style they keep; by default a new figure as large as the chart on the page.
+        in_notebook: Whether a new figure shows itself in notebooks.
+    """
+    layer = next((layer for layer in chart.layers if layer.key == key), chart.layers[0])
+    # The first of a name is the one at the largest M.
+    shown = [one for one in reversed(layer.series) if one.look != "thin" and not one.bins]
+    named = dict(reversed({one.name or one.label: one for one in shown}.items()))
+    with settings(page_style=axes is None):
+        if axes is None:
+            axes = framed(chart, title, list(named.items()), in_notebook)
+        else:
+            _draw_frame(axes, chart)
+            # Texts wider than the axes would make a constrained layout shrink them.
+            letters = max(int(axes.bbox.width / axes.figure.dpi * 72 / (0.65 * axes.title.get_fontsize())), 12)
+            axes.set_title("\n".join(textwrap.wrap(title, letters)), loc="left")
+            axes.set_xlabel("\n".join(textwrap.wrap(chart.x_axis.label, letters)))
+            if named:
+                axes.legend([_line(one) for one in named.values()], [*named])
+        _draw_guides(axes, chart)
+        if not layer.series:
+            _write(axes, 0.5, 0.75, "not scored at this M", "middle")
+        if chart.between and len(layer.series) == 2:
+            upper, lower = layer.series
+            for run in runs(upper.y, lower.y):
+                edges = ([one.y[i] for i in run] for one in (upper, lower))
+                axes.fill_between([upper.x[i] for i in run], *edges, color=colour_of(upper.style), alpha=0.13, lw=0)
+        for one in layer.series:
+            _draw_series(axes, chart, one)
+        for number, i, (x, y), text in mark_places(chart.plot, layer.series):
+            one, value = layer.series[number], layer.series[number].y[i] or 0.0
+            off = ((x - chart.plot.x(one.x[i])) * POINT, (chart.plot.y(value) - y) * POINT)
+            style = {"fontsize": SMALL_TEXT, "color": colour_of(one.style), "ha": "center", "annotation_clip": False}
+            axes.annotate(text, (one.x[i], value), off, textcoords="offset points", **style)
+        if layer.note:
+            _write(axes, 0.985, 0.04 if chart.diagonal else 0.95, layer.note, "end")
+    return axes
+
+
+def framed(chart: Chart, title: str, named: Sequence[tuple[str, Series]] = (), in_notebook: bool = False) -> Any:
+    """The empty axes of a chart on a new figure, with a title above and a key below."""
+    plot, (width, height) = chart.plot, chart.size
+    lines = textwrap.wrap(title, int(width / LETTER), break_long_words=False) or [""]
+    head = MARGIN + LINE * (len(lines) - 1) + (TITLE_ROOM if title else 0.0)
+    rows: list[list[tuple[str, Series]]] = []
+    room = 0.0
+    for label, one in named:
+        needed = SWATCH + 6 + GAP + LETTER * len(label)
+        if needed > room + GAP:
+            rows.append([])
+            room = width
+        rows[-1].append((label, one))
+        room -= needed
+    whole = width + 2 * MARGIN, head + height + (KEY_GAP + LINE * len(rows) if rows else 0.0) + MARGIN
+    figure = empty_figure(whole, in_notebook)
+    left, right = MARGIN + plot.left - chart.inset, MARGIN + plot.right + chart.inset
+    top, bottom = head + plot.top, head + plot.bottom
+    box = left / whole[0], 1 - bottom / whole[1], (right - left) / whole[0], (bottom - top) / whole[1]
+    axes = figure.add_axes(box)
+    _draw_frame(axes, chart)
+
+    def place(x: float, y: float) -> tuple[float, float]:  # as shares of the axes
+        return (x - left) / (right - left), (bottom - y) / (bottom - top)
+
+    x, y = place(MARGIN, MARGIN)
+    axes.set_title("\n".join(lines), loc="left", x=x, y=y, va="top", pad=0)
+    axes.yaxis.label.set(rotation=0, ha="left", va="baseline")
+    axes.yaxis.set_label_coords(*place(MARGIN + 2, head + 11))
+    for number, row in enumerate(rows):
+        down = head + height + KEY_GAP + LINE * (number + 0.5)
+        # Labels that begin with _ would be left out.
+        labels = [f" {label}" if label.startswith("_") else label for label, _ in row]
+        corner = MARGIN / whole[0], 1 - down / whole[1]
+        figure.legend([_line(one) for _, one in row], labels, loc="center left", bbox_to_anchor=corner, ncols=len(row))
+    return axes
+
+
+def _draw_frame(axes: Any, chart: Chart) -> None:
+    """Scales, ticks and labels."""
+    plot = chart.plot
+    for name, axis, room in (("x", chart.x_axis, chart.inset / (plot.right - plot.left)), ("y", chart.y_axis, 0.0)):
+        scale, limits = ("log" if axis.log else "linear"), (_value(axis, -room), _value(axis, 1 + room))
+        axes.set(**{f"{name}scale": scale, f"{name}lim": limits, f"{name}label": axis.label})
+        own = getattr(axes, f"{name}axis")
+        own.set_ticks([value for value, _ in axis.ticks], [text for _, text in axis.ticks])
+        own.set_ticks([], minor=True)
+    if chart.counts:
+        axes.xaxis.set_label_coords(0.5, -(COUNTS_HEIGHT + 16) / (plot.bottom - plot.top))
+
+
+def _value(axis: Axis, share: float) -> float:
+    """The value at a share of the way along an axis."""
+    if axis.upper <= axis.lower:
+        return float(axis.lower * 2.0 ** (share - 0.5))
+    if axis.log:
+        return math.exp(math.log(axis.lower) + share * math.log(axis.upper / axis.lower))
+    return float(axis.lower + share * (axis.upper - axis.lower))
+
+
+def _draw_guides(axes: Any, chart: Chart) -> None:
+    """Diagonal, zero, floors and remarks."""
+    guide = {"color": LIGHT["soft"], "linewidth": POINT, "alpha": 0.55, "zorder": 1.5}
+    if chart.diagonal:
+        ends = max(chart.x_axis.lower, chart.y_axis.lower), min(chart.x_axis.upper, chart.y_axis.upper)
+        axes.plot(ends, ends, **guide)
+    if chart.zero:
+        axes.axhline(0, **guide)
+    for number, (floor, name) in enumerate(chart.floors):
+        axes.axhspan(chart.y_axis.lower, floor, color=LIGHT["soft"], alpha=0.13, linewidth=0)
+        axes.axhline(floor, color=LIGHT["soft"], linewidth=POINT, linestyle=(0, (3, 2)))
+        beneath = chart.plot.bottom - chart.plot.y(floor) >= 14
+        off, where = (6 + 150 * number) * POINT, ("axes fraction", "data")
+        axes.annotate(name, (0, floor), (off, (-11 if beneath else 4) * POINT), xycoords=where,
+                      textcoords="offset points")  # fmt: skip
+    for x, y, anchor, text in chart.remarks:
+        _write(axes, x, y, text, anchor)
+
+
+def _write(axes: Any, x: float, y: float, text: str, anchor: str) -> None:
+    """A remark at shares of the axes."""
+    axes.text(x, y, text, ha=ANCHORS[anchor], transform=axes.transAxes, fontsize=10.5 * POINT, alpha=0.85)
+
+
+def _line(series: Series, **more: Any) -> Any:
+    """A line with the look of a series and its marker."""
+    from matplotlib.colors import to_rgba
+    from matplotlib.lines import Line2D
+
+    look, colour, published = LOOKS[series.look], colour_of(series.style), series.look == "published"
+    dashes = DASHES[series.style % len(DASHES)] if look.dash is None else look.dash
+    pattern = [float(length) / look.width for length in dashes.split()]
+    faint = look.opacity if series.look == "faint" else 1.0
+    shown = {
+        "color": to_rgba(LIGHT["soft"] if look.grey else colour, look.opacity),
+        "linewidth": look.width * POINT,
+        "linestyle": (0, pattern) if pattern else "-",
+        "solid_joinstyle": "round",
+        "marker": "" if series.look == "oracle" else MARKERS[marker_of(series.style)],
+        "markersize": 7.2 * POINT,
+        "markerfacecolor": "white" if published else to_rgba(colour, faint),
+        "markeredgecolor": LIGHT["soft"] if published else "white",
+        "markeredgewidth": POINT * (1.3 if published else 1.0),
+    }
+    return Line2D([], [], **{**shown, **more})
+
+
+def _draw_series(axes: Any, chart: Chart, series: Series) -> None:
+    """A line with its band, its whiskers and its markers."""
+    colour, bounds = colour_of(series.style), (chart.y_axis.lower, chart.y_axis.upper)
+    if series.bins:
+        _draw_bins(axes, chart, series)
+    elif series.look != "oracle":
+        for run in runs(series.y, series.std):
+            edges = [
+                [min(max((series.y[i] or 0.0) + sign * (series.std[i] or 0.0), bounds[0]), bounds[1]) for i in run]
+                for sign in (-1, 1)
+            ]
+            axes.fill_between([series.x[i] for i in run], *edges, color=colour, alpha=0.16, linewidth=0)
+    values = [float("nan") if y is None else min(max(y, bounds[0]), bounds[1]) for y in series.y]
+    line = _line(series, marker="")
+    line.set_data(list(series.x), values)
+    axes.add_line(line)
+    if not chart.markers:
+        return
+    for x, low, high in series.whiskers:
+        axes.plot([x, x], [max(low, bounds[0]), min(high, bounds[1])], color=colour, linewidth=1.5 * POINT)
+    shown = range(1 if series.look == "level" else len(values))
+    for hollow in (False, True):
+        those = [i for i in shown if bool(series.hollow and series.hollow[i]) == hollow]
+        if not those:
+            continue  # a line without points would count as one at the corner of the figure
+        edge = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 1.6 * POINT} if hollow else {}
+        markers = _line(series, linestyle="none", clip_on=False, zorder=3, **edge)
+        markers.set_data([series.x[i] for i in those], [values[i] for i in those])
+        axes.add_line(markers)
+
+
+def _draw_bins(axes: Any, chart: Chart, series: Series) -> None:
+    """Bars of accuracy, and below the axes bars of shares with their digits."""
+
+    bins, plot, colour = series.bins, chart.plot, colour_of(series.style)
+    assert bins is not None
+    width, tall = 2 * bins.half - 2 / (plot.right - plot.left), plot.bottom - plot.top
+    heights = [height or 0.0 for height in bins.heights]
+    axes.bar(bins.middles, heights, width, color=colour, alpha=0.24, linewidth=0)
+    # The base lies below the labels of the x axis.
+    base, below = (plot.bottom - chart.size[1] + 30) / tall, axes.get_xaxis_transform()
+    tops = [(COUNTS_HEIGHT - 26) / tall * share for share in bins.shares]
+    style = {"color": colour, "alpha": 0.55, "linewidth": 0}
+    axes.bar(bins.middles, tops, width, base, transform=below, clip_on=False, **style)
+    for middle, share in zip(bins.middles, bins.shares, strict=True):
+        y = base - 11 / tall
+        axes.text(middle, y, bins.share_text(share), transform=below, fontsize=SMALL_TEXT, ha="center")
