@@ -20,10 +20,9 @@ from epibench.report.equivalent import (
 )
 from epibench.report.equivalent_section import BETTER, ensembles_of, equivalents_on, scores_of
 from epibench.report.export import Subjects
-from epibench.report.latex import tables_of
-from epibench.report.markdown import render_markdown
 from epibench.report.metric_info import HEADLINES, metric_info
 from epibench.report.runs import methods_of, read_runs
+from epibench.report.table_files import render_markdown, tables_of
 from epibench.results import RunResults
 from epibench.standard_errors import PoolSize
 

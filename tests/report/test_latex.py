@@ -12,8 +12,9 @@ import pytest
 
 from epibench.report.entries import Entry
 from epibench.report.judge import judge_at
-from epibench.report.latex import TableFile, escaped, preview, tables_of
 from epibench.report.runs import entries_on, methods_of, read_runs
+from epibench.report.table import escaped
+from epibench.report.table_files import TableFile, preview, tables_of
 from epibench.results import RunResults, ScoreResults
 
 SUBJECTS: dict[str, list[RunResults] | ScoreResults] = {
@@ -113,7 +114,7 @@ def test_the_caption_says_convention_draws_spread_unit_and_direction() -> None:
 
 def test_a_point_estimate_says_its_m() -> None:
     table = next(table for table in tables([fake_run.regression()]) if table.name.startswith("kl"))
-    assert re.search(r"\\quad MAP & \\multicolumn\{\d\}\{l@\{\}\}\{.* at M~=~1\}", table.text)
+    assert re.search(r"  MAP & \\multicolumn\{\d\}\{l@\{\}\}\{.* at M~=~1\}", table.text)
     assert "noise floor of the reference is 0.018" in table.text
 
 

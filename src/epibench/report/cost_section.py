@@ -14,6 +14,7 @@ from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import MISSING, count, duration, m_equals, significant
 from epibench.report.page import Option, Switch
 from epibench.report.runs import EvalDomain, RunMethod
+from epibench.report.table import Block, Cell, Column, Name, Row, Table
 from epibench.results import Cost
 
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -187,8 +188,8 @@ def cost_axis(lower: float, upper: float, label: str) -> Axis:
     return replace(axis, ticks=ticks)
 
 
-def cost_table(methods: Sequence[RunMethod]) -> list[tuple[RunMethod, dict[str, str]]]:
-    """Members and cost of every method, by the title of the column; columns of which nothing is known are left out."""
+def cost_table(methods: Sequence[RunMethod]) -> Table:
+    """Members and cost of every method; columns of which nothing is known are left out."""
     rows = []
     for method in methods:
         cost, facts = method.cost, method.facts
@@ -204,8 +205,9 @@ def cost_table(methods: Sequence[RunMethod]) -> list[tuple[RunMethod, dict[str, 
             "Prediction": duration(cost.predict_seconds if cost else None),
         }
         rows.append((method, costs))
-    known = {title for _, costs in rows for title, text in costs.items() if text != MISSING}
-    return [(method, {title: text for title, text in costs.items() if title in known}) for method, costs in rows]
+    known = [title for title in rows[0][1] if any(costs[title] != MISSING for _, costs in rows)] if rows else []
+    shown = [Row(Name(method.label, method.index), [Cell(costs[title]) for title in known]) for method, costs in rows]
+    return Table("Members and cost", [Column(Name(title)) for title in known], [Block(rows=shown)])
 
 
 def _steps(cost: Cost | None) -> str:

@@ -116,7 +116,7 @@ def _files(kind: Kind, subjects: Subjects, only: str | None) -> Iterator[Exporte
     for number, part in enumerate(subjects.parts, start=1):
         prefix = f"scores-{number}-" if several and isinstance(part, ScoreResults) else ""
         if kind == "latex":
-            from epibench.report.latex import tables_of
+            from epibench.report.table_files import tables_of
 
             for one in tables_of(part):
                 if wanted(name := prefix + one.name):
@@ -131,7 +131,7 @@ def _files(kind: Kind, subjects: Subjects, only: str | None) -> Iterator[Exporte
                 make = partial(pdf_bytes, figure.drawing) if kind == "pdf" else _constant(f"{figure.drawing.svg}\n")
                 yield Exported(f"{name}.{kind}", figure.about, make)
     if names:
-        from epibench.report.latex import preview
+        from epibench.report.table_files import preview
 
         yield Exported("preview.tex", "a document that shows all tables", _constant(preview(names)))
 

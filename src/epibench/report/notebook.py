@@ -9,10 +9,9 @@ from markupsafe import Markup
 
 from epibench.errors import InputError
 from epibench.report.curve_figures import calibration_figures, reliability_together, sparsification_figures
-from epibench.report.entries import Entry, metric_names, scored_entries, several_members, title_with_unit
+from epibench.report.entries import Entry, metric_names, scored_entries, several_members
 from epibench.report.figure_files import comparable_kinds, metric_drawing
 from epibench.report.figures import kl_chart
-from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import listed, m_equals
 from epibench.report.page import Option, fragment
 from epibench.report.run_page import distinct_floors
@@ -27,7 +26,7 @@ from epibench.report.runs import (
     read_runs,
 )
 from epibench.report.standalone import Drawing, standalone
-from epibench.report.tables import rows_over_members
+from epibench.report.tables import metric_part, metric_table
 from epibench.results import RunResults, ScoreResults
 
 LEFT = "text-align: left; white-space: nowrap; padding: 0.1em 0.8em 0.1em 0"
@@ -53,12 +52,13 @@ def html(results: RunResults | ScoreResults) -> Markup:
         run = read_runs([results])[0]
         title = f"{PROBLEMS.get(results.problem, results.problem)}: {run.name}"
         if entries := kl_entries(methods_of([run]), VIEWS[0]):
-            tables.append(_table(VIEWS[0].name, ["kl"], entries))
+            tables.append(metric_table(VIEWS[0].name, [metric_part("kl", entries)], several_members(entries)))
     else:
         title = f"{len(results.files)} scored {'file' if len(results.files) == 1 else 'files'}"
     labels = _labels(results)
     for name, entries in groups_of(results).items():
-        tables.append(_table(labels.get(name, name), headline_names(entries), entries))
+        parts = [metric_part(metric, entries) for metric in headline_names(entries)]
+        tables.append(metric_table(labels.get(name, name), parts, several_members(entries)))
     about = f"convention {results.convention}"
     return fragment("notebook.html", title=title, about=about, tables=tables, note=NOTE, left=LEFT, right=RIGHT)
 
@@ -66,19 +66,6 @@ def html(results: RunResults | ScoreResults) -> Markup:
 def _labels(results: RunResults | ScoreResults) -> dict[str, str]:
     domains = domains_of(read_runs([results])) if isinstance(results, RunResults) else []
     return {domain.name: f"{domain.label} ({domain.role})" for domain in domains}
-
-
-def _table(title: str, metrics: Sequence[str], entries: Sequence[Entry]) -> dict[str, object]:
-    columns = several_members(entries)
-    blocks = [
-        {
-            "title": title_with_unit(metric, entries),
-            "better": BETTER_TEXT[metric_info(metric).better][:1],
-            "rows": rows_over_members(metric, entries, columns),
-        }
-        for metric in metrics
-    ]
-    return {"title": title, "columns": columns, "blocks": blocks}
 
 
 def groups_of(results: RunResults | ScoreResults) -> Groups:

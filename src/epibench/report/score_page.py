@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from epibench.files import write_text
+from epibench.report.class_section import class_tables
 from epibench.report.curve_figures import curve_parts, curve_switch
 from epibench.report.dense_section import dense_section, picture_books
 from epibench.report.entries import (
@@ -25,7 +26,7 @@ from epibench.report.page import render, switch_rules
 from epibench.report.run_page import plain
 from epibench.report.runs import Run, domains_of, headline_names, methods_of, read_runs
 from epibench.report.scored import as_runs
-from epibench.report.tables import class_tables, metric_tables
+from epibench.report.tables import gain_table, metric_tables
 from epibench.report.verdicts import cards, confidence_sentence, member_gains
 from epibench.results import FileResults, ScoreResults
 
@@ -87,7 +88,6 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
     headlines, overlaps = headline_names(entries), overlap_warnings(entries)
     several = len(all_members(entries)) > 1
     files = [_file_facts(entry, entry.file) for entry in entries if entry.file]
-    gains = member_gains(entries, headlines)
     return {
         "id": f"kind{number}",
         "kind": kind,
@@ -98,9 +98,12 @@ def _section(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
         "groups": [
             {"title": _group_title(group), "cards": cards(headlines, group)} for group in _ranked_groups(entries)
         ],
-        "headlines": [title_with_unit(name, entries) for name in headlines],
         "several_members": several,
-        "gains": [{"title": "", "rows": gains}] if gains else [],
+        "gains": gain_table(
+            "What more members bought",
+            [title_with_unit(name, entries) for name in headlines],
+            [("", member_gains(entries, headlines))],
+        ),
         "confidence": [(entry, text) for entry in entries if (text := confidence_sentence(entry))],
         "main_figures": [metric_figure(name, entries, LARGE) for name in headlines] if several else [],
         "more_figures": [metric_figure(name, entries, SMALL) for name in names if name not in headlines],
