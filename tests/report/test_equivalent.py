@@ -196,8 +196,8 @@ def test_tables_for_papers_have_it(tmp_path) -> None:
     plain = found[4].text.replace("\u00a0", " ")
     assert f"{plain} ({found[4].interval})".replace("\u00a0", " ") in render_markdown(runs).replace("\u00a0", " ")
     (table,) = [each for each in tables_of(Subjects(runs, []).runs) if each.name == "clean-equivalents"]
-    assert f"${plain}$" in table.text
-    assert "Deep-ensemble equivalent by NLL" in table.text
+    assert f"${plain}$" in table.latex
+    assert "Deep-ensemble equivalent by NLL" in table.latex
 
 
 def test_a_frame_has_every_number_and_its_bounds() -> None:

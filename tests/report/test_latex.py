@@ -58,7 +58,7 @@ def check_bold(text: str, metric: str, title: str, entries: list[Entry]) -> int:
 
 def test_bold_is_what_the_judge_calls_a_lead_and_nothing_else() -> None:
     runs = read_runs([fake_dense_run.depth()])
-    found = {table.name: table.text for table in tables_of(runs)}
+    found = {table.name: table.latex for table in tables_of(runs)}
     bold = 0
     for domain in ("clean", "wild"):
         entries = entries_on(methods_of(runs), domain)
@@ -70,8 +70,8 @@ def test_bold_is_what_the_judge_calls_a_lead_and_nothing_else() -> None:
 def test_methods_that_cannot_be_told_apart_have_no_bold() -> None:
     same = [fake_results.scored_file("same.npz", method=name) for name in ("one", "other")]
     (table,) = tables(fake_results.results(*same))
-    assert r"\mathbf" not in table.text
-    assert r"\approx" in table.text
+    assert r"\mathbf" not in table.latex
+    assert r"\approx" in table.latex
 
 
 def test_one_draw_leads_nothing() -> None:
@@ -80,14 +80,14 @@ def test_one_draw_leads_nothing() -> None:
         for name, quality in (("good", 0.0), ("bad", 1.0))
     ]
     (table,) = tables(fake_results.results(*files))
-    assert r"\mathbf" not in table.text
-    assert "One draw of $M$ members" in table.text
+    assert r"\mathbf" not in table.latex
+    assert "One draw of $M$ members" in table.latex
 
 
 def test_numbers_are_those_of_the_page() -> None:
     results = fake_dense_run.depth()
     runs = read_runs([results])
-    found = {table.name: table.text for table in tables_of(runs)}
+    found = {table.name: table.latex for table in tables_of(runs)}
     entry = entries_on(methods_of(runs), "clean")[0]
     cell = lines_of(found["clean"])[r"RMSE (m) $\downarrow$"][0][1]
     value, spread = entry.texts("rmse", entry.members[0])
@@ -97,7 +97,7 @@ def test_numbers_are_those_of_the_page() -> None:
 
 def test_the_caption_says_convention_draws_spread_unit_and_direction() -> None:
     table = next(table for table in tables([fake_dense_run.segmentation()]) if table.name == "clean")
-    caption = re.search(r"\\caption\{(.*)\}$", table.text, re.MULTILINE)
+    caption = re.search(r"\\caption\{(.*)\}$", table.latex, re.MULTILINE)
     assert caption is not None
     for words in (
         r"convention \texttt{pooled}",
@@ -108,26 +108,26 @@ def test_the_caption_says_convention_draws_spread_unit_and_direction() -> None:
         "at least one standard error",
     ):
         assert words in caption[1]
-    assert r"mIoU $\uparrow$" in table.text
-    assert r"\label{tab:clean}" in table.text
+    assert r"mIoU $\uparrow$" in table.latex
+    assert r"\label{tab:clean}" in table.latex
 
 
 def test_a_point_estimate_says_its_m() -> None:
     table = next(table for table in tables([fake_run.regression()]) if table.name.startswith("kl"))
-    assert re.search(r"  MAP & \\multicolumn\{\d\}\{l@\{\}\}\{.* at M~=~1\}", table.text)
-    assert "noise floor of the reference is 0.018" in table.text
+    assert re.search(r"  MAP & \\multicolumn\{\d\}\{l@\{\}\}\{.* at M~=~1\}", table.latex)
+    assert "noise floor of the reference is 0.018" in table.latex
 
 
 def test_the_caption_names_a_reference_that_has_not_converged() -> None:
     table = next(table for table in tables([fake_run.regression()]) if table.name.startswith("kl"))
-    assert r"Reference: NOT converged: R-hat $\le$ 1.05 at 33 \% of points" in table.text
+    assert r"Reference: NOT converged: R-hat $\le$ 1.05 at 33 \% of points" in table.latex
 
 
 def test_many_m_go_below_each_other() -> None:
     (table,) = tables(fake_results.crowded())
-    parts = table.text.split(r"\begin{tabular}")[1:]
+    parts = table.latex.split(r"\begin{tabular}")[1:]
     assert len(parts) > 2
-    members = [int(m) for m in re.findall(r"\$M = (\d+)\$", table.text)]
+    members = [int(m) for m in re.findall(r"\$M = (\d+)\$", table.latex)]
     assert members == sorted(set(members))
     assert members[-1] == 33
 
@@ -150,7 +150,7 @@ def test_names_are_escaped(text: str, wanted: str) -> None:
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_braces_and_environments_are_balanced(name: str) -> None:
     for table in tables(SUBJECTS[name]):
-        text = re.sub(r"^%.*$|\\textbackslash|\\[{}]", "", table.text, flags=re.MULTILINE)
+        text = re.sub(r"^%.*$|\\textbackslash|\\[{}]", "", table.latex, flags=re.MULTILINE)
         assert text.count("{") == text.count("}")
         assert text.count("$") % 2 == text.count(r"\$") % 2
         for environment in ("table", "tabular"):
@@ -168,7 +168,7 @@ def test_latex_sets_them_without_a_complaint(name: str, tmp_path: Path) -> None:
         pytest.skip("pdflatex is not installed")
     made = tables(SUBJECTS[name])
     for table in made:
-        (tmp_path / f"{table.name}.tex").write_text(table.text, encoding="utf-8")
+        (tmp_path / f"{table.name}.tex").write_text(table.latex, encoding="utf-8")
     (tmp_path / "preview.tex").write_text(preview([table.name for table in made]), encoding="utf-8")
     command = [latex, "-interaction=nonstopmode", "-halt-on-error", "preview.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", errors="replace")

@@ -200,7 +200,7 @@ def test_a_point_estimate_is_compared_at_its_only_m() -> None:
     assert found["where"].replace("\u00a0", " ") == "At M = 16"
     assert [one["verdict"].replace("\u00a0", " ") for one in found["standings"]] == ["closest", "farther, at M = 1"]
     (row, _) = kl_table("", [kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})]).blocks[0].rows
-    assert (row.cells[-1].text, row.only) == ("2.000 ± 0.010", "M = 1")
+    assert (row.cells[-1].value, row.cells[-1].spread, row.only) == ("2.000", "± 0.010", "M = 1")
 
 
 def test_another_leader_at_another_m_is_named() -> None:

@@ -1,23 +1,23 @@
-"""Metrics of every class: tables of them, and what a shift takes from each class."""
+"""Tables of the metrics of every class, and the loss of each class under a shift."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from epibench.metrics.info import MetricInfo
 from epibench.report.entries import ClassStyles, Entry, counted_in, in_words
 from epibench.report.judge import compared_at, judge
 from epibench.report.metric_info import BETTER_TEXT, PER_CLASS, metric_info, ordered, sort_key
-from epibench.report.numbers import change, fixed, listed, m_equals, percent, significant
+from epibench.report.numbers import MISSING, change, fixed, listed, m_equals, percent, significant
 from epibench.report.page import Option, Switch
 from epibench.report.runs import EvalDomain
 from epibench.report.table import Block, Cell, Column, Name, Row, Table, Tone
-from epibench.results import Stat
 
 SHARE = "share_per_class"
 UP_TO_ONE = ("iou_per_class", "accuracy_per_class")  # their bars end at 1, those of the others at the largest value
 MOST_NAMED = 3  # classes in a sentence
+Value = float | None
 Scored = tuple[EvalDomain, Sequence[Entry]]  # a domain, and the entries on it
 
 
@@ -34,39 +34,36 @@ def class_tables(entries: Sequence[Entry]) -> list[Table]:
     where = f"at {m_equals(m)}" if m is not None else "at the largest M of each"
     styles, tables = _styles(entries), []
     for name in per_class_names(entries):
-        columns = _columns(name, entries)
-        end, rows = _bar_end(name, columns), []
-        for k in range(max(map(len, columns))):
-            parts = [entry.of_class(name, k) for entry in entries]
+        values = [[stat.mean for stat in entry.per_class(name, m_of[entry.label])] for entry in entries]
+        rows = {}
+        for k in range(max(map(len, values))):
+            parts, style = [entry.of_class(name, k) for entry in entries], styles.of(k)
             ranking, cells = judge(name, parts, m_of), []
             for entry in parts:
                 value, spread = entry.texts(name, m_of[entry.label])
-                share = _bar_share(entry.mean(name, m_of[entry.label]), end)
-                bar = None if share is None else (share, share)
+                bar = _bar(name, values, [entry.mean(name, m_of[entry.label])])
                 best, tied = entry.label in ranking.best, entry.label in ranking.tied
                 cells.append(Cell(value, spread, best, tied=tied, bar=bar))
-            style = styles.of(k)
-            rows.append((k, Row(Name(style.name, colour=style.colour if styles.colours else None), cells)))
+            rows[k] = Row(Name(style.name, colour=style.colour if styles.colours else None), cells)
         if rows:
-            tables.append(_table(f"{metric_info(name).title} {where}", entries, rows))
+            tables.append(_table(f"{metric_info(name).title} {where}", entries, rows, _shares(entries)))
     return tables
 
 
-def _table(title: str, entries: Sequence[Entry], rows: Sequence[tuple[int, Row]]) -> Table:
-    """A column for each entry, after the share of pixels of each class where any entry has it."""
-    shares = next((stats for entry in entries if (stats := entry.per_class(SHARE, entry.members[-1]))), [])
+def _table(title: str, entries: Sequence[Entry], rows: Mapping[int, Row], shares: Sequence[float | None]) -> Table:
+    """Rows by the number of the class; a column for each entry, after shares of pixels where these are known."""
     columns = [Column(Name(entry.label, entry.index), points=True) for entry in entries]
-    shown = [row for _, row in rows]
     if shares:
         columns.insert(0, Column(Name(f"share of {counted_in(entries)}"), soft=True))
-        texts = ["–" if k >= len(shares) or (mean := shares[k].mean) is None else percent(mean) for k, _ in rows]
-        shown = [Row(row.name, [Cell(text), *row.cells]) for text, row in zip(texts, shown, strict=True)]
-    return Table(title, columns, [Block(rows=shown)], "class")
+        texts = {k: MISSING if k >= len(shares) or (share := shares[k]) is None else percent(share) for k in rows}
+        rows = {k: replace(row, cells=[Cell(texts[k]), *row.cells]) for k, row in rows.items()}
+    return Table(title, columns, [Block(rows=list(rows.values()))], "class")
 
 
-def _columns(name: str, entries: Sequence[Entry]) -> list[list[Stat]]:
-    m_of = compared_at(entries)[1]
-    return [entry.per_class(name, m_of[entry.label]) for entry in entries]
+def _shares(entries: Sequence[Entry]) -> list[float | None]:
+    """The share of pixels of each class, from the first entry that has it."""
+    found = (entry.per_class(SHARE, entry.members[-1]) for entry in entries)
+    return [stat.mean for stat in next(filter(None, found), [])]
 
 
 def _styles(entries: Sequence[Entry]) -> ClassStyles:
@@ -74,15 +71,12 @@ def _styles(entries: Sequence[Entry]) -> ClassStyles:
     return next((entry.classes for entry in entries if entry.classes.names), ClassStyles())
 
 
-def _bar_end(name: str, columns: Sequence[Sequence[Stat]]) -> float:
-    """The value at which bars are full."""
-    values = [abs(stat.mean) for column in columns for stat in column if stat.mean is not None]
-    return 1.0 if name in UP_TO_ONE else max(values, default=0.0) or 1.0
-
-
-def _bar_share(value: float | None, end: float) -> float | None:
-    """How long the bar of a value is; None where there is none."""
-    return None if value is None else min(max(value / end, 0.0), 1.0)
+def _bar(name: str, columns: Sequence[Sequence[Value]], values: Sequence[Value]) -> tuple[float, float] | None:
+    """Both ends of some values on a bar, which ends at 1 or at the largest value of all columns."""
+    sizes = [abs(value) for column in columns for value in column if value is not None]
+    end = 1.0 if name in UP_TO_ONE else max(sizes, default=0.0) or 1.0
+    ends = [min(max(value / end, 0.0), 1.0) for value in values if value is not None]
+    return (min(ends), max(ends)) if ends else None
 
 
 def class_section(first: Sequence[Scored], others: Sequence[Scored]) -> dict[str, Any] | None:
@@ -112,64 +106,53 @@ def class_section(first: Sequence[Scored], others: Sequence[Scored]) -> dict[str
 def shift_table(name: str, before: Scored | None, after: Scored) -> dict[str, Any] | None:
     """A metric of every class of one domain beside classes of the same name of another one; the worst first."""
     domain, entries = after
-    info, styles, columns = metric_info(name), _styles(entries), _columns(name, entries)
+    info, styles, shares, m_of = metric_info(name), _styles(entries), _shares(entries), compared_at(entries)[1]
+    columns = [[stat.mean for stat in entry.per_class(name, m_of[entry.label])] for entry in entries]
     if not any(columns):
         return None
-    m_of, starts = compared_at(entries)[1], []
     others = {entry.label: entry for entry in before[1]} if before else {}
-    for entry in entries:  # the value of each class on the other domain, by the name of the class, at the same M
-        other = others.get(entry.label)
-        stats = other.per_class(name, m_of[entry.label]) if other else []
-        starts.append({other.classes.of(k).name: stat for k, stat in enumerate(stats)} if other else {})
-    end = _bar_end(name, [*columns, *(list(start.values()) for start in starts)])
-    shares = next((stats for entry in entries if (stats := entry.per_class(SHARE, entry.members[-1]))), [])
+    starts: list[dict[str, Value]] = []  # by the name of the class, at the same M
+    for entry in entries:
+        other = others.get(entry.label, Entry(0, "", "", {}, entry.pool))
+        stats = other.per_class(name, m_of[entry.label])
+        starts.append({other.classes.of(k).name: stat.mean for k, stat in enumerate(stats)})
+    beside, bars = any(starts), [*columns, *(list(start.values()) for start in starts)]
     found = []
     for k in range(max(map(len, columns))):
-        style = styles.of(k)
-        values = [column[k].mean if k < len(column) else None for column in columns]
-        olds = [start[style.name].mean if style.name in start else None for start in starts]
-        cells = [_shift_cell(info, old, value, end) for old, value in zip(olds, values, strict=True)]
-        lost, nothing = _lost(info, olds, values, any(starts)), info.better == "higher" and set(olds) == {0.0}
-        share = shares[k].mean if k < len(shares) else None
-        key = lost is None, nothing, -(lost or 0.0), -(share or 0.0)
-        found.append((key, lost, nothing, k, Row(Name(style.name, colour=style.colour), cells)))
-    found.sort(key=lambda one: one[0])
-    shown = before[0] if before and any(starts) else None
-    sentence = ""
-    known = [(lost, row.name.label) for _, lost, nothing, _, row in found if lost is not None and not nothing]
-    worse = [label for lost, label in known if lost > 0][:MOST_NAMED]
-    title = info.title.removesuffix(" per class")
+        style, cells, losses = styles.of(k), [], []
+        olds = [start.get(style.name) for start in starts]
+        for old, column in zip(olds, columns, strict=True):
+            value = column[k] if k < len(column) else None
+            start = old if beside else 0.0  # beside nothing, a class is as bad as its value
+            if start is not None and value is not None and info.better != "neither":
+                losses.append(sort_key(info.better, value) - sort_key(info.better, start))
+            if old is None or value is None:
+                cells.append(Cell(_digits(value), tone="same", bar=_bar(name, bars, [value]) or (0.0, 0.0)))
+                continue
+            lost = sort_key(info.better, value) - sort_key(info.better, old)
+            tone: Tone = "same" if lost == 0 else "bad" if lost > 0 else "good"
+            changed = change(old, value) if old != value else ""
+            text = f"{_digits(old)} → {_digits(value)}"
+            cells.append(Cell(text, changed, tone=tone, bar=_bar(name, bars, [old, value])))
+        lost_by_all = sum(losses) / len(losses) if losses else None
+        nothing = info.better == "higher" and set(olds) == {0.0}
+        share = shares[k] if k < len(shares) else None
+        key = lost_by_all is None, nothing, -(lost_by_all or 0.0), -(share or 0.0)
+        found.append((key, k, lost_by_all, nothing, Row(Name(style.name, colour=style.colour), cells)))
+    found.sort(key=lambda one: one[:2])
+    title, sentence = info.title.removesuffix(" per class"), ""
+    losers = [(lost, row.name.label) for _, _, lost, nothing, row in found if lost is not None and not nothing]
+    worse = [label for lost, label in losers if lost > 0][:MOST_NAMED]
+    shown = before[0] if before and beside else None
     if shown and worse:
-        rest = f", {known[-1][1]} least" if known[-1][1] not in worse else ""
-        number = sum(nothing for _, _, nothing, _, _ in found)
+        rest = f", {losers[-1][1]} least" if losers[-1][1] not in worse else ""
+        number = sum(nothing for _, _, _, nothing, _ in found)
         none = f" {number} of {len(found)} classes have {title} 0 on {shown.label} already." if number else ""
         sentence = f"By {title}, {listed(worse)} {'suffers' if len(worse) == 1 else 'suffer'} most{rest}.{none}"
-    table = _table(f"{title} of every class on {domain.label}", entries, [(k, row) for _, _, _, k, row in found])
+    rows = {k: row for _, k, _, _, row in found}
+    table = _table(f"{title} of every class on {domain.label}", entries, rows, shares)
     return {"domain": domain, "before": shown, "finding": sentence, "table": table}
 
 
-def _shift_cell(info: MetricInfo, old: float | None, value: float | None, end: float) -> Cell:
-    """What a shift does to one class of a method: both values, and what lies between them on a bar."""
-    share = _bar_share(value, end) or 0.0
-    if value is None or old is None:
-        return Cell(_digits(value), tone="same", bar=(share, share))
-    low, high = sorted((_bar_share(old, end) or 0.0, share))
-    lost = sort_key(info.better, value) - sort_key(info.better, old)
-    tone: Tone = "same" if info.better == "neither" or lost == 0 else "bad" if lost > 0 else "good"
-    changed = change(old, value) if old != value else ""
-    return Cell(f"{_digits(old)} → {_digits(value)}", changed, tone=tone, bar=(low, high))
-
-
-def _digits(value: float | None) -> str:
+def _digits(value: Value) -> str:
     return fixed(value, 3) if value is not None and abs(value) < 10 else significant(value, 3)
-
-
-def _lost(info: MetricInfo, olds: Sequence[float | None], values: Sequence[float | None], beside: bool) -> float | None:
-    """How much worse a class is than before, in the mean over methods; beside nothing, how bad it is."""
-    if info.better == "neither":
-        return None
-    if not beside:
-        olds = [0.0] * len(values)
-    pairs = [(old, value) for old, value in zip(olds, values, strict=True) if old is not None and value is not None]
-    losses = [sort_key(info.better, value) - sort_key(info.better, old) for old, value in pairs]
-    return sum(losses) / len(losses) if losses else None

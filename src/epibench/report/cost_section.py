@@ -24,7 +24,7 @@ Costs = Sequence[tuple[RunMethod, dict[int, float]]]  # by M
 
 @dataclass(frozen=True)
 class CostKind:
-    """One thing that members cost. at: how much with M members, by M; scale: to the unit; text: of a cost in words."""
+    """One kind of cost. at: the cost of M members, by M; scale: to the unit; text: a cost in words."""
 
     key: str
     name: str
@@ -49,7 +49,7 @@ class CostKind:
 
 
 def _flops(cost: Cost) -> dict[int, float | None]:
-    """Operations of M members; an earlier version counted those of one member alone."""
+    """Operations of M members; an earlier version counted one member alone."""
     each = cost.flops
     return {m: one.flops or (None if each is None else m * each) for m, one in cost.per_image.items()}
 
@@ -156,7 +156,7 @@ def quality_figures(names: Sequence[str], domain: EvalDomain, kind: CostKind, co
 
 
 def quality_figure(name: str, domain: EvalDomain, kind: CostKind, costs: Costs) -> Figure | None:
-    """A metric against a cost, a line for each method over its M; None where fewer than two costs are known."""
+    """A metric against a cost, a line for each method; None where fewer than two costs are known."""
     entries = [(entry, values) for method, values in costs if (entry := method.on(domain.name)).members]
     points = [[(values[m], entry, m) for m in entry.members if m in values] for entry, values in entries]
     series = [series_at(name, of_one, of_one[0][1].label, named=True) for of_one in points if of_one]

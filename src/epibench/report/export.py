@@ -121,7 +121,7 @@ def _files(kind: Kind, subjects: Subjects, only: str | None) -> Iterator[Exporte
             for one in tables_of(part):
                 if wanted(name := prefix + one.name):
                     names.append(name)
-                    yield Exported(f"{name}.tex", one.about, _constant(one.text))
+                    yield Exported(f"{name}.tex", one.about, _constant(one.latex))
             continue
         from epibench.report.figure_files import figures_of
         from epibench.report.pdf import pdf_bytes

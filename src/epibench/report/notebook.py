@@ -111,7 +111,7 @@ def curve_names(entries: Sequence[Entry]) -> list[str]:
 
 
 def _chosen(groups: Groups, domain: str | None) -> list[Entry]:
-    """The entries on a domain; it must be named where there are several."""
+    """The entries on a domain, which must be named where results have several."""
     if not groups:
         raise InputError("plot(): there are no metrics on any domain")
     if domain is None and len(groups) == 1:

@@ -35,11 +35,10 @@ TONES: dict[bool, tuple[Tone, str]] = {True: ("good", "agrees"), False: ("bad", 
 
 
 def published_table(blocks: Sequence[tuple[Block, Sequence[PublishedCell]]]) -> Table:
-    """A row for each published cell: both means ± std and their independent draws, our median and both judgements.
+    """A row for each published cell, with our values and both judgements.
 
-    "In published stds" is the difference in published stds, which agrees up to 1; p is how probable it is by chance,
-    which agrees from 0.05. "Told apart": by how much the published draws would have to be lower or higher than ours to
-    come out with p < 0.05 in 80 of 100 cases.
+    Means have their std and their number of independent draws. A difference agrees up to 1 published std, and from
+    p = 0.05. The last column has the smallest differences, below and above, that give p < 0.05 in 80 of 100 cases.
     """
     made = []
     for block, cells in blocks:
@@ -79,7 +78,7 @@ def _series(cell: PublishedCell) -> str:
 
 
 def series_table(series: Iterable[SeriesComparison]) -> Table:
-    """A row for each series: by how much its cells differ, how many have a small p, and p of all of them together."""
+    """A row for each series: differences of its cells, the number of small p, and p of the series."""
     rows = []
     for one in series:
         shares = [(cell.difference or 0.0) / cell.row.mean for cell in one.cells]

@@ -1,4 +1,4 @@
-"""The page of `epibench run`: one HTML file that needs nothing else, made from the results of one run or several."""
+"""The page of `epibench run`: one HTML file without other files, from the results of one run or several."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def failures(runs: Sequence[Run]) -> list[str]:
 
 
 def nothing_to_show(runs: Sequence[Run]) -> str:
-    """Why there is no answer to the question of a page: every method failed, or there was nothing to compare with."""
+    """Why a page has no answer: every method failed, or the run has no reference."""
     if all(run.results.failed and not set(run.results.methods) - set(run.results.failed) for run in runs):
         return "No method was finished, so there are no numbers."
     if any(run.results.domains for run in runs):
@@ -170,7 +170,7 @@ def _view(methods: Sequence[RunMethod], view: View) -> dict[str, Any]:
         "chart": kl_chart(entries, view, distinct_floors(methods, view)),
         "verdict": found,
         "standings": Table("Ranks", columns, [Block(rows=standings)], found["where"]) if standings else None,
-        "table": kl_table(view.name, entries),
+        "table": kl_table(view.name, entries, "noise floor"),
     }
 
 
@@ -343,7 +343,7 @@ def _published_blocks(method: RunMethod, cells: Sequence[PublishedCell]) -> list
 
 
 def _said_of(say: Callable[[RunResults], list[str]], runs: Sequence[Run]) -> list[str]:
-    """What there is to say on runs; each is named where there are several and they do not all share it."""
+    """Sentences on runs, with the names of their runs where several runs do not share a sentence."""
     names: dict[str, list[str]] = {}
     for run in runs:
         for text in say(run.results):

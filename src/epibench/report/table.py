@@ -5,10 +5,9 @@ A builder fills a `Table` once (`report/tables.py`, sections of pages); every re
 
 from __future__ import annotations
 
-import itertools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -24,7 +23,7 @@ Tone = Literal["", "good", "bad", "same"]
 
 @dataclass(frozen=True)
 class Name:
-    """The head of a row, column or block: a text, with the style of a method or the colour of a class."""
+    """The head of a row, column or block, with the style of a method or the colour of a class."""
 
     label: str
     index: int | None = None
@@ -33,7 +32,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value with its spread. tone: whether `spread` is a gain or a loss, named by `word`; bar: from low to high."""
+    """A value with its spread. tone: whether the spread is a gain, in words `word`; bar: its ends."""
 
     value: str = ""
     spread: str = ""
@@ -50,30 +49,29 @@ class Cell:
         """The spread with the marks of overlapping draws and of ties."""
         return f"{self.spread}{OVERLAP if self.overlaps else ''}{TIE if self.tied else ''}"
 
-    @property
-    def text(self) -> str:
-        """The value with its spread and the mark of a tie."""
-        return f"{self.value} {self.spread}".strip() + (TIE if self.tied else "")
-
 
 @dataclass(frozen=True)
 class Column:
-    """A column. soft: less important than others; kept: not left out of narrow terminals; points: to be aligned."""
+    """A column. soft: less important than others, and not in LaTeX; points: with decimal points in line."""
 
     name: Name
     soft: bool = False
-    kept: bool = False
     points: bool = False
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row. only: the place of a last cell that belongs to no column, such as M = 1."""
+    """A row. only: the place of its last cell where this belongs to no column, such as M = 1."""
 
     name: Name
     cells: Sequence[Cell]
     remark: str = ""
     only: str = ""
+
+    def filled(self, number: int) -> list[Cell]:
+        """A cell for each column; a cell that belongs to no column comes last."""
+        missing, cells = [Cell()] * (number - len(self.cells)), list(self.cells)
+        return [*cells[:-1], *missing, *cells[-1:]] if self.only else [*cells, *missing]
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. corner: the header of the names of rows; over: of the titles of blocks; notes: how to read it."""
+    """A table. corner: the header of row names; over: the header of block titles; notes: how to read it."""
 
     title: str
     columns: Sequence[Column]
@@ -126,39 +124,43 @@ class Table:
 
 
 def terminal_text(table: Table, width: int, drop_first: bool = False) -> Text:
-    """Lines for a terminal: never a cut number; the first or last columns beyond the width are left out and named."""
+    """Lines for a terminal, without a cut number.
+
+    The first or last columns that do not fit are left out, and named; a soft first column stays.
+    """
     from rich.text import Text
 
-    heads: list[tuple[str, str]] = []
-    lines: list[Sequence[Cell]] = []
+    lines: list[tuple[str, str, Sequence[Cell]]] = []
     for block in table.blocks:
-        title = block.title
-        if title.label:
-            heads.append((title.label, "" if title.index is None else "cyan"))
-            lines.append(())
+        if block.title.label:
+            lines.append((block.title.label, "" if block.title.index is None else "cyan", ()))
         for row in block.rows:
-            place = f" ({row.only})" if row.only else ""
             method = row.name.index is not None
-            heads.append((f"{'  ' if title.label and method else ''}{row.name.label}{place}", "cyan" if method else ""))
-            lines.append(_filled(row, len(table.columns)))
-    indent = max((len(head) for (head, _), cells in zip(heads, lines, strict=True) if cells), default=0)
-    texts = [[plain_powers(cells[i].text) if cells else "" for cells in lines] for i in range(len(table.columns))]
-    for column in texts:
-        if any(text.endswith(TIE) for text in column):  # others have room for the mark, so that numbers line up
-            column[:] = [text if not text or text.endswith(TIE) else text + " " * len(TIE) for text in column]
-    widths = [2 + max(len(column.name.label), *map(len, texts[i]), 0) for i, column in enumerate(table.columns)]
-    kept = list(range(len(table.columns)))
+            head = (
+                f"{'  ' if block.title.label and method else ''}{row.name.label}{f' ({row.only})' if row.only else ''}"
+            )
+            lines.append((head, "cyan" if method else "", row.filled(len(table.columns))))
+    indent = max((len(head) for head, _, cells in lines if cells), default=0)
+    columns, widths = [], []
+    for i, column in enumerate(table.columns):
+        texts = [plain_powers(f"{cells[i].value} {cells[i].spread}".strip()) if cells else "" for *_, cells in lines]
+        if any(cells[i].tied for *_, cells in lines if cells):  # numbers line up beside the mark
+            marks = [TIE if cells and cells[i].tied else " " * len(TIE) for *_, cells in lines]
+            texts = [text and text + mark for text, mark in zip(texts, marks, strict=True)]
+        columns.append(texts)
+        widths.append(2 + max(len(column.name.label), *map(len, texts), 0))
+    kept = list(range(len(columns)))
     while indent + sum(widths[i] for i in kept) > width:
-        spare = [i for i in kept if not table.columns[i].kept]
+        spare = kept[1:] if table.columns[0].soft else kept
         if len(spare) < 2:
             break
         kept.remove(spare[0] if drop_first else spare[-1])
     shown = [Text(" " * indent + "".join(table.columns[i].name.label.rjust(widths[i]) for i in kept))]
-    for number, ((head, style), cells) in enumerate(zip(heads, lines, strict=True)):
+    for number, (head, style, cells) in enumerate(lines):
         line = Text(head.ljust(indent) if cells else head, style=style)
         for i in kept if cells else ():
             style = "bold green" if cells[i].best else "dim" if table.columns[i].soft else ""
-            line.append(Text(texts[i][number].rjust(widths[i]), style=style))
+            line.append(Text(columns[i][number].rjust(widths[i]), style=style))
         line.rstrip()
         shown.append(line)
     if out := [column.name.label for i, column in enumerate(table.columns) if i not in kept]:
@@ -166,29 +168,19 @@ def terminal_text(table: Table, width: int, drop_first: bool = False) -> Text:
     return Text("\n").join(shown)
 
 
-def _filled(row: Row, number: int) -> list[Cell]:
-    """A cell for each column; one of no column comes last."""
-    missing, cells = [Cell()] * (number - len(row.cells)), list(row.cells)
-    return [*cells[:-1], *missing, *cells[-1:]] if row.only else [*cells, *missing]
-
-
 def markdown_text(table: Table) -> str:
     """Lines of Markdown; what leads, or differs, is bold."""
-    over = [table.over] if any(block.title.label for block in table.blocks) else []
-    head = [*over, table.corner, *(column.name.label for column in table.columns)]
-    number = len(table.columns)
-    lines = [head, ["---"] * (len(over) + 1) + ["--:"] * number]
+    number, over = len(table.columns), [table.over] if any(block.title.label for block in table.blocks) else []
+    lines = [[*over, table.corner, *(column.name.label for column in table.columns)]]
+    lines.append(["---"] * (len(over) + 1) + ["--:"] * number)
     for block in table.blocks:
         for row in block.rows:
-            names = [*([block.heading] if over else []), row.name.label + (f" ({row.only})" if row.only else "")]
-            cells = [(_markdown(f"{cell.value} {cell.marked_spread}".strip()), cell) for cell in _filled(row, number)]
-            texts = [f"**{text}**" if cell.best or cell.tone == "bad" else text for text, cell in cells]
-            lines.append([*map(_markdown, names), *texts])
+            texts = [*([block.heading] if over else []), row.name.label + (f" ({row.only})" if row.only else "")]
+            for cell in row.filled(number):
+                text = f"{cell.value} {cell.marked_spread}".strip()
+                texts.append(f"**{text}**" if cell.best or cell.tone == "bad" else text)
+            lines.append([text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|") for text in texts])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _markdown(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
 
 
 TEXT_WIDTH, LETTER, SEPARATION = 345.0, 4.3, 8.0  # of an article, in points: what does not fit goes below
@@ -210,69 +202,52 @@ SPECIAL = {
 
 
 def latex_text(table: Table, label: str) -> str:
-    """A float with a booktabs table, its notes in the caption; columns that do not fit side by side go below.
-
-    Soft columns are left out: what they say is in the notes, where it matters.
-    """
+    """A float with a booktabs table and its notes in the caption; columns beyond the width go below."""
     title = " ".join("".join(letter if letter.isprintable() else " " for letter in table.title).split())
     notes = re.sub(r"\\textasciigrave\{\}(\w+)\\textasciigrave\{\}", r"\\texttt{\1}", escaped(" ".join(table.notes)))
-    columns, blocks = [column for column in table.columns if not column.soft], []
-    for block in table.blocks:
-        hard = []
-        for row in block.aligned(table.columns):
-            cells = [cell for cell, column in zip(row.cells, table.columns, strict=False) if not column.soft]
-            hard.append(replace(row, cells=cells))
-        blocks.append(replace(block, rows=hard))
-    rows = [row for block in blocks for row in block.rows]
-    names = LETTER * (3 + max(len(row.name.label) for row in rows))
-    widest = max((len(cell.value + cell.spread) for row in rows if not row.only for cell in row.cells), default=1)
-    most = max(2, int((TEXT_WIDTH - names) / (LETTER * widest + SEPARATION)))
+    soft = sum(column.soft for column in table.columns)  # these come first, and the notes name their values
+    blocks = [(block, block.aligned(table.columns)) for block in table.blocks]
+    cells = [cell for _, rows in blocks for row in rows if not row.only for cell in row.cells[soft:]]
+    names = LETTER * (3 + max(len(row.name.label) for _, rows in blocks for row in rows))
+    widest = LETTER * max((len(cell.value + cell.spread) for cell in cells), default=1)
+    most = max(2, int((TEXT_WIDTH - names) / (widest + SEPARATION)))
     lines = [f"% {title}; needs \\usepackage{{booktabs}}", r"\begin{table}", r"  \centering", r"  \footnotesize"]
     lines += [r"  \setlength{\tabcolsep}{4pt}", f"  \\caption{{{escaped(table.title)}. {_with_m(notes)}}}"]
     lines.append(f"  \\label{{tab:{label}}}")
-    for start in range(0, len(columns), most):
-        lines += [r"  \par\medskip"] if start else []
-        lines += [f"  {line}" for line in _tabular(blocks, columns[start : start + most], start)]
+    for start in range(soft, len(table.columns), most):
+        heads = [_with_m(escaped(column.name.label)) for column in table.columns[start : start + most]]
+        lines += [r"  \par\medskip"] if start > soft else []
+        lines += [rf"  \begin{{tabular}}{{@{{}}l{'r' * len(heads)}@{{}}}}", r"    \toprule"]
+        lines.append(f"    {' & '.join(['', *heads])} \\\\")
+        for block, rows in blocks:
+            lines.append(r"    \midrule")
+            if block.title.label:
+                lines.append(rf"    \multicolumn{{{len(heads) + 1}}}{{@{{}}l}}{{{escaped(block.heading)}}} \\")
+            for row in rows:
+                name = ("\\quad " if block.title.label else "") + escaped(row.name.label)
+                if not row.only:
+                    lines.append(f"    {' & '.join([name, *map(_latex_cell, row.cells[start : start + most])])} \\\\")
+                elif start == soft:
+                    cell = f"{_latex_cell(row.cells[-1])} at {row.only.replace(' ', '~')}"
+                    lines.append(rf"    {name} & \multicolumn{{{len(heads)}}}{{l@{{}}}}{{{cell}}} \\")
+        lines += [r"    \bottomrule", r"  \end{tabular}"]
     return "\n".join([*lines, r"\end{table}", ""])
 
 
 def escaped(text: str) -> str:
     """Any text, so that LaTeX prints it; letters that pdfLaTeX cannot print are named by their number."""
-    return "".join(SPECIAL.get(letter) or _letter(letter) for letter in text)
-
-
-def _letter(letter: str) -> str:
-    if letter.isascii() and letter.isprintable():
-        return letter
-    if "\u00c0" <= letter <= "\u017f" and letter.isalpha():
-        return letter  # Latin letters with marks, which every LaTeX knows
-    plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
-    return plain if plain.isalnum() else f"[U+{ord(letter):04X}]"
+    letters = []
+    for letter in text:
+        plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+        latin = "\u00c0" <= letter <= "\u017f" and letter.isalpha()  # with marks, which every LaTeX knows
+        kept = latin or (letter.isascii() and letter.isprintable())
+        other = letter if kept else plain if plain.isalnum() else f"[U+{ord(letter):04X}]"
+        letters.append(SPECIAL.get(letter, other))
+    return "".join(letters)
 
 
 def _with_m(text: str) -> str:
     return re.sub(r"\bM( = \d+)?\b", r"$\g<0>$", text)
-
-
-def _tabular(blocks: Sequence[Block], columns: Sequence[Column], start: int) -> Iterator[str]:
-    """The lines of one tabular. start: the first of its columns."""
-    yield rf"\begin{{tabular}}{{@{{}}l{'r' * len(columns)}@{{}}}}"
-    yield r"  \toprule"
-    yield "  " + " & ".join(["", *(_with_m(escaped(column.name.label)) for column in columns)]) + r" \\"
-    for block in blocks:
-        yield r"  \midrule"
-        if block.title.label:
-            yield rf"  \multicolumn{{{len(columns) + 1}}}{{@{{}}l}}{{{escaped(block.heading)}}} \\"
-        for row in block.rows:
-            name = ("\\quad " if block.title.label else "") + escaped(row.name.label)
-            if not row.only:
-                cells = itertools.islice(row.cells, start, start + len(columns))
-                yield "  " + " & ".join([name, *map(_latex_cell, cells)]) + r" \\"
-            elif start == 0:
-                cell = f"{_latex_cell(row.cells[-1])} at {row.only.replace(' ', '~')}"
-                yield rf"  {name} & \multicolumn{{{len(columns)}}}{{l@{{}}}}{{{cell}}} \\"
-    yield r"  \bottomrule"
-    yield r"\end{tabular}"
 
 
 def _latex_cell(cell: Cell) -> str:

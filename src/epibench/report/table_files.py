@@ -1,10 +1,11 @@
-"""Tables of results for documents: LaTeX files, each with all that a reader has to know in its caption, and Markdown.
+"""Tables of results for documents: LaTeX files and Markdown, each with notes on how to read it.
 
-Bold is what the judge calls a lead, and nothing else; beside published cells, what differs from them.
+Bold marks a lead of the judge, and nothing else; beside published cells, bold marks a difference.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,7 +29,7 @@ from epibench.report.runs import (
     methods_of,
     scored_domains,
 )
-from epibench.report.table import OVERLAP, TIE, Block, Table, latex_text, markdown_text
+from epibench.report.table import Block, Table, latex_text, markdown_text
 from epibench.report.tables import kl_table, metric_part, metric_table
 from epibench.results import ScoreResults
 
@@ -41,27 +42,38 @@ PREVIEW = r"""\documentclass{article}
 %s
 \end{document}
 """
-
-
-@dataclass(frozen=True)
-class ResultTable:
-    """A table of one domain or one view of the KL: the name of a file for it, and what it is of."""
-
-    name: str
-    about: str
-    table: Table
+EQUIVALENT = (
+    "How many members an ensemble needs to score as a method does with M, by interpolation in the mean curve of the "
+    "ensemble, linear in log M; bounds beyond its ends. In brackets, the 5 to 95\u00a0% interval of resampled draws."
+)
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table: the name of its file without an ending, what it shows, and its text."""
+    """A table for a document. name: of its file, without an ending; of: its domain or view of the KL."""
 
     name: str
-    about: str
-    text: str
+    of: str
+    table: Table
+
+    @property
+    def title(self) -> str:
+        """What it is of, and what it shows of that."""
+        return self.of if self.table.title == self.of else f"{self.of}. {self.table.title}"
+
+    @property
+    def about(self) -> str:
+        """What the file shows, in a line."""
+        titles = [block.title.label for block in self.table.blocks if block.title.label]
+        return f"{self.title}{f': {listed(titles)}' if titles else ''} over M"
+
+    @property
+    def latex(self) -> str:
+        """The table as a float, labelled `tab:` and its name."""
+        return latex_text(replace(self.table, title=self.title), self.name)
 
 
-def run_tables(runs: Sequence[Run]) -> Iterator[ResultTable]:
+def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
     """Tables of each domain of each problem, and of each way to measure the KL of toy problems."""
     groups = by_problem(runs)
     for group in groups:
@@ -72,11 +84,11 @@ def run_tables(runs: Sequence[Run]) -> Iterator[ResultTable]:
         doubts = [text for text, converged in convergence_of(group) if not converged]
         for view in VIEWS:
             if entries := kl_entries(methods, view):
-                about = f"{title}: {view.name}"
                 floors = [significant(one, 2) for one in sorted({e.floor for e in entries if e.floor is not None})]
-                floor = [f"The noise floor of the reference is {listed(floors)}."] if floors else []
-                table = with_notes(kl_table(about, entries), ["kl"], entries, "", [*floor, *doubts])
-                yield ResultTable(slug(prefix, "kl", view.direction, view.region, view.convention), about, table)
+                more = [*([f"The noise floor of the reference is {listed(floors)}."] if floors else []), *doubts]
+                table = with_notes(kl_table(f"{title}: {view.name}", entries), ["kl"], entries, "", more)
+                name = slug(prefix, "kl", view.direction, view.region, view.convention)
+                yield TableFile(name, table.title, table)
         labels = {}
         for domain in scored_domains(group, methods):
             sizes = ((domain.num_images, "images"), (domain.num_pixels, "valid pixels"))
@@ -86,32 +98,27 @@ def run_tables(runs: Sequence[Run]) -> Iterator[ResultTable]:
             summaries = [method.run.results.summary.get(method.name, {}) for method in methods]
             labels = {name: f"{name} of the training region" for summary in summaries for name in summary}
         convention = listed(sorted({run.results.convention for run in group}))
-        for name, label in labels.items():
-            if not (entries := entries_on(methods, name)):
+        for domain_name, label in labels.items():
+            if not (entries := entries_on(methods, domain_name)):
                 continue
-            about = f"{title}, {label}"
-            yield ResultTable(slug(prefix, name), about, headline_table(about, entries, convention))
+            name, of = slug(prefix, domain_name), f"{title}, {label}"
+            yield TableFile(name, of, headline_table(of, entries, convention))
             for one in class_tables(entries)[:1]:
-                yield ResultTable(slug(prefix, name, "classes"), about, one)
+                yield TableFile(slug(name, "classes"), of, one)
             for metric in equivalent_names(entries)[:1]:
-                by = metric_info(metric).title
-                if found := equivalents_on(name, methods, metric):
-                    table = equivalent_table(f"In ensemble members, by {by}", [(Block(), found)])
-                    note = (
-                        f"Deep-ensemble equivalent by {by}: how many members an ensemble needs to score as a method "
-                        "does with M, by interpolation in the mean curve of the ensemble, linear in log M; bounds "
-                        "beyond its ends. In brackets, the 5 to 95\u00a0% interval of resampled draws."
-                    )
-                    yield ResultTable(slug(prefix, name, "equivalents"), about, replace(table, notes=[note]))
+                if found := equivalents_on(domain_name, methods, metric):
+                    by = metric_info(metric).title
+                    table = equivalent_table(f"Deep-ensemble equivalent by {by}", [(Block(), found)])
+                    yield TableFile(slug(name, "equivalents"), of, replace(table, notes=[EQUIVALENT]))
 
 
-def score_tables(results: ScoreResults) -> Iterator[ResultTable]:
+def score_tables(results: ScoreResults) -> Iterator[TableFile]:
     """A table for each kind, domain and unit of scored files."""
     for entries in comparable_kinds(scored_entries(results)):
         where = entries[0].domain or "scores"
         pixels = listed(sorted({count(entry.file.pixels.valid) for entry in entries if entry.file}))
-        about = f"{where} ({pixels} valid pixels)"
-        yield ResultTable(slug(where, entries[0].kind), about, headline_table(about, entries, results.convention))
+        of = f"{where} ({pixels} valid pixels)"
+        yield TableFile(slug(where, entries[0].kind), of, headline_table(of, entries, results.convention))
 
 
 def headline_table(title: str, entries: Sequence[Entry], convention: str) -> Table:
@@ -131,34 +138,27 @@ def with_notes(
         draws.append(f"{entry.label} {' to '.join(map(count, dict.fromkeys((numbers[0], numbers[-1]))))}")
     spread = any(entry.stat(name, m).std is not None for entry in entries for name in metrics for m in entry.members)
     what = "Mean ± standard deviation (of the population) over draws" if spread else "One draw"
-    notes = [f"{what} of M members; draws: {listed(draws)}."]
-    if convention:
-        notes.append(f"Metrics follow the convention `{convention}`.")
     better = dict.fromkeys(block.better for block in table.blocks if block.better[:1] in ("↓", "↑"))
-    directions = [f"{text[0]}: {text[2:]}" for text in better if text]
-    notes.append(f"{', '.join(directions) or 'Lower is better'}.")
-    if len(entries) > 1:
-        notes.append("Bold: leads by at least one standard error of the difference of independent draws.")
-    if any(cell.tied for cell in table.cells):
-        notes.append(f"{TIE.strip()}: the leaders cannot be told apart.")
-    if any(cell.overlaps for cell in table.cells):
-        notes.append(f"{OVERLAP}: draws share most of their members, so that their standard deviation says little.")
-    return replace(table, notes=[*notes, *more])
+    notes = {
+        f"{what} of M members; draws: {listed(draws)}.": True,
+        f"Metrics follow the convention `{convention}`.": bool(convention),
+        f"{', '.join(f'{text[0]}: {text[2:]}' for text in better) or 'Lower is better'}.": True,
+        "Bold: leads by at least one standard error of the difference of independent draws.": len(entries) > 1,
+        "≈: the leaders cannot be told apart.": any(cell.tied for cell in table.cells),
+        "°: draws share most of their members, so that their standard deviation says little.": any(
+            cell.overlaps for cell in table.cells
+        ),
+    }
+    return replace(table, notes=[*(text for text, needed in notes.items() if needed), *more])
 
 
 def tables_of(subject: Sequence[Run] | ScoreResults) -> Iterator[TableFile]:
-    """Every table of runs, or of scored files, in LaTeX, with names that differ."""
-    seen: dict[str, int] = {}
+    """The tables of runs or scored files that are short enough for a page of LaTeX, with distinct names."""
+    seen: Counter[str] = Counter()
     for one in score_tables(subject) if isinstance(subject, ScoreResults) else run_tables(subject):
-        if one.table.corner == "class":  # too long for a float
-            continue
-        seen[one.name] = number = seen.get(one.name, 0) + 1
-        name = f"{one.name}-{number}" if number > 1 else one.name
-        titles = [block.title.label for block in one.table.blocks if block.title.label]
-        what = f"{one.table.title}{f': {listed(titles)}' if titles else ''} over M"
-        if one.table.title != one.about:
-            what = f"{one.about}: {what}"
-        yield TableFile(name, what, latex_text(replace(one.table, title=one.about), name))
+        if one.table.corner != "class":
+            seen[one.name] += 1
+            yield replace(one, name=f"{one.name}-{seen[one.name]}") if seen[one.name] > 1 else one
 
 
 def preview(names: Sequence[str]) -> str:
@@ -168,11 +168,11 @@ def preview(names: Sequence[str]) -> str:
 
 def render_markdown(runs: Sequence[Run]) -> str:
     """All tables of some runs in Markdown, and what was published beside them."""
-    parts, about = [], ""
+    parts, of = [], ""
     for one in run_tables(runs):
-        heading = f"### {one.about}\n\n" if one.about != about else ""
-        heading += f"#### {one.table.title}\n\n" if one.table.title != one.about else ""
+        headings = [f"### {one.of}"] if one.of != of else []
+        headings += [f"#### {one.table.title}"] if one.table.title != one.of else []
         notes = " ".join(one.table.notes).replace("<", "&lt;")
-        parts.append(heading + markdown_text(one.table) + (f"\n{notes}\n" if notes else ""))
-        about = one.about
+        parts.append("\n\n".join([*headings, markdown_text(one.table)]) + (f"\n{notes}\n" if notes else ""))
+        of = one.of
     return "\n".join([*parts, *published_part(runs)])

@@ -50,26 +50,28 @@ def metric_table(title: str, parts: Sequence[Part], members: Sequence[int], asid
         members: the columns; an entry that was scored at no such M has one cell beside them.
         aside: the header of a column with the noise floor, or chance; empty for chance below the labels.
     """
-    blocks, asides = [], []
+    shown = bool(aside) and any(_beside(name, entry) for _, name, entries in parts for entry in entries)
+    blocks = []
     for block, name, entries in parts:
         columns, rows = [metric_cells(name, entries, m) for m in members], []
         for i, entry in enumerate(entries):
-            last = entry.members[-1]
-            beside = entry.floor if name == "kl" else entry.chance(name, last)
-            asides.append("" if beside is None else significant(beside, 2))
-            row = Row(Name(entry.label, entry.index), [Cell(asides[-1]), *(column[i] for column in columns)])
-            if not set(entry.members) & set(members):
-                row = replace(row, cells=[row.cells[0], *metric_cells(name, [entry], last)], only=f"M = {last}")
-            rows.append(replace(row, remark="" if aside else entry.chance_text(name)))
+            inside, last = bool(set(entry.members) & set(members)), entry.members[-1]
+            cells = [column[i] for column in columns] if inside else metric_cells(name, [entry], last)
+            first = [Cell(_beside(name, entry))] if shown else []
+            remark, only = "" if aside else entry.chance_text(name), "" if inside else f"M = {last}"
+            rows.append(Row(Name(entry.label, entry.index), [*first, *cells], remark, only))
         blocks.append(replace(block, rows=rows))
-    if aside and any(asides):
-        return Table(title, [Column(Name(aside), soft=True, kept=True), *member_columns(members)], blocks)
-    blocks = [replace(block, rows=[replace(row, cells=row.cells[1:]) for row in block.rows]) for block in blocks]
-    return Table(title, member_columns(members), blocks)
+    return Table(title, [*([Column(Name(aside), soft=True)] if shown else []), *member_columns(members)], blocks)
+
+
+def _beside(name: str, entry: Entry) -> str:
+    """The noise floor of a KL; of other metrics, chance at the largest M."""
+    value = entry.floor if name == "kl" else entry.chance(name, entry.members[-1])
+    return "" if value is None else significant(value, 2)
 
 
 def metric_cells(name: str, entries: Sequence[Entry], m: int) -> list[Cell]:
-    """A metric of entries at an M: one that can be told from the others is best, those that cannot are tied."""
+    """A metric of entries at an M; the leader is best, leaders that cannot be distinguished are tied."""
     rankings = [judge_at(name, group, m) for group in comparable(entries)]
     best = {label for ranking in rankings for label in ranking.best}
     tied = {label for ranking in rankings for label in ranking.tied}
@@ -101,13 +103,13 @@ def metric_tables(entries: Sequence[Entry]) -> list[Table]:
     return tables
 
 
-def kl_table(title: str, entries: Sequence[Entry]) -> Table:
+def kl_table(title: str, entries: Sequence[Entry], aside: str = "floor") -> Table:
     """Every KL of one view, beside the noise floor."""
-    return metric_table(title, [metric_part("kl", entries, "")], several_members(entries), "floor")
+    return metric_table(title, [metric_part("kl", entries, "")], several_members(entries), aside)
 
 
 def _numerical_error(name: str, entries: Sequence[Entry]) -> str:
-    """The largest error that streaming may have added, in words; empty if there is none."""
+    """The largest numerical error of streaming, in words; empty if it is zero."""
     texts = []
     for suffix, words in (("_bound", "at most"), ("_standard_error", "standard error")):
         values = [entry.mean(name + suffix, m) for entry in entries for m in entry.members]
@@ -118,27 +120,27 @@ def _numerical_error(name: str, entries: Sequence[Entry]) -> str:
 
 
 def score_table(title: str, entries: Sequence[Entry], names: Sequence[str]) -> Table:
-    """A block for each entry, a row for each M, a column for each metric, with chance beside it where known."""
-    names = [name for name in names if any(name in entry.metrics for entry in entries)]
-    rows: dict[str, dict[int, list[Cell]]] = {entry.label: {m: [] for m in entry.members} for entry in entries}
-    columns = []
+    """A block for each entry, a row for each M, and a column for each metric, beside chance where known."""
+    columns: list[Column] = []
+    rows: dict[tuple[str, int], list[Cell]] = {(entry.label, m): [] for entry in entries for m in entry.members}
     for name in names:
-        arrow = BETTER_TEXT[metric_info(name).better][:1]
-        columns.append(Column(Name(f"{title_with_unit(name, entries)}{f' {arrow}' if arrow in '↓↑' else ''}".rstrip())))
+        if not any(name in entry.metrics for entry in entries):
+            continue
+        columns.append(Column(Name(metric_part(name, entries)[0].heading)))
         for m in all_members(entries):
             for entry, cell in zip(entries, metric_cells(name, entries, m), strict=True):
                 if m in entry.members:
-                    rows[entry.label][m].append(cell)
+                    rows[entry.label, m].append(cell)
         chances = {(entry.label, m): entry.chance(name, m) for entry in entries for m in entry.members}
         if any(chance is not None for chance in chances.values()):
             columns.append(Column(Name("chance"), soft=True))
-            for (label, m), chance in chances.items():
-                rows[label][m].append(Cell("" if chance is None else significant(chance, 2)))
+            for key, chance in chances.items():
+                rows[key].append(Cell("" if chance is None else significant(chance, 2)))
     blocks = []
     for entry in entries:
         draws = {m: entry.num_draws(m) for m in entry.members}
         heads = {m: Name(f"M = {m:<4} {draws[m]} draw{'s' if draws[m] > 1 else ''}") for m in draws}
-        blocks.append(Block(Name(entry.label, entry.index), rows=[Row(heads[m], rows[entry.label][m]) for m in draws]))
+        blocks.append(Block(Name(entry.label, entry.index), rows=[Row(heads[m], rows[entry.label, m]) for m in draws]))
     return Table(title, columns, blocks)
 
 
