@@ -10,10 +10,7 @@ import fake_results
 import fake_run
 import pytest
 
-from epibench.report.entries import Entry
-from epibench.report.judge import judge_at
-from epibench.report.runs import entries_on, methods_of, read_runs
-from epibench.report.table import escaped
+from epibench.report.runs import read_runs
 from epibench.report.table_files import TableFile, preview, tables_of
 from epibench.results import RunResults, ScoreResults
 
@@ -32,48 +29,6 @@ def tables(subject: list[RunResults] | ScoreResults) -> list[TableFile]:
     return list(tables_of(subject if isinstance(subject, ScoreResults) else read_runs(subject)))
 
 
-def lines_of(text: str) -> dict[str, list[list[str]]]:
-    """The cells of every row by the title of the metric; the first is the method."""
-    found: dict[str, list[list[str]]] = {}
-    title = ""
-    for line in text.splitlines():
-        if heading := re.search(r"\\multicolumn\{\d+\}\{@\{\}l\}\{(.*)\} \\\\$", line):
-            title = heading[1]
-        elif r"\quad " in line:
-            found.setdefault(title, []).append([cell.strip() for cell in line.removesuffix(r"\\").split(" & ")])
-    return found
-
-
-def check_bold(text: str, metric: str, title: str, entries: list[Entry]) -> int:
-    """Bold is exactly what the judge calls best; returns how often it is."""
-    rows, number = lines_of(text)[title], 0
-    for entry, (label, *cells) in zip(entries, rows, strict=True):
-        assert entry.label in label
-        for m, cell in zip(entry.members, cells, strict=True):
-            best = entry.label in judge_at(metric, entries, m).best
-            assert (r"\mathbf" in cell) is best, (metric, m, cell)
-            number += best
-    return number
-
-
-def test_bold_is_what_the_judge_calls_a_lead_and_nothing_else() -> None:
-    runs = read_runs([fake_dense_run.depth()])
-    found = {table.name: table.latex for table in tables_of(runs)}
-    bold = 0
-    for domain in ("clean", "wild"):
-        entries = entries_on(methods_of(runs), domain)
-        for metric, title in (("ause", "AUSE"), ("auce", "AUCE"), ("rmse", "RMSE (m)")):
-            bold += check_bold(found[domain], metric, rf"{title} $\downarrow$", entries)
-    assert bold, "a test without any lead tells nothing"
-
-
-def test_methods_that_cannot_be_told_apart_have_no_bold() -> None:
-    same = [fake_results.scored_file("same.npz", method=name) for name in ("one", "other")]
-    (table,) = tables(fake_results.results(*same))
-    assert r"\mathbf" not in table.latex
-    assert r"\approx" in table.latex
-
-
 def test_one_draw_leads_nothing() -> None:
     files = [
         fake_results.scored_file(f"{name}.npz", method=name, quality=quality, members=(4,), draws=1, pool=4)
@@ -82,17 +37,6 @@ def test_one_draw_leads_nothing() -> None:
     (table,) = tables(fake_results.results(*files))
     assert r"\mathbf" not in table.latex
     assert "One draw of $M$ members" in table.latex
-
-
-def test_numbers_are_those_of_the_page() -> None:
-    results = fake_dense_run.depth()
-    runs = read_runs([results])
-    found = {table.name: table.latex for table in tables_of(runs)}
-    entry = entries_on(methods_of(runs), "clean")[0]
-    cell = lines_of(found["clean"])[r"RMSE (m) $\downarrow$"][0][1]
-    value, spread = entry.texts("rmse", entry.members[0])
-    assert value.strip() in cell
-    assert spread.removeprefix("± ") in cell
 
 
 def test_the_caption_says_convention_draws_spread_unit_and_direction() -> None:
@@ -121,30 +65,6 @@ def test_a_point_estimate_says_its_m() -> None:
 def test_the_caption_names_a_reference_that_has_not_converged() -> None:
     table = next(table for table in tables([fake_run.regression()]) if table.name.startswith("kl"))
     assert r"Reference: NOT converged: R-hat $\le$ 1.05 at 33 \% of points" in table.latex
-
-
-def test_many_m_go_below_each_other() -> None:
-    (table,) = tables(fake_results.crowded())
-    parts = table.latex.split(r"\begin{tabular}")[1:]
-    assert len(parts) > 2
-    members = [int(m) for m in re.findall(r"\$M = (\d+)\$", table.latex)]
-    assert members == sorted(set(members))
-    assert members[-1] == 33
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("mc_dropout & 50 % {x}", r"mc\_dropout \& 50 \% \{x\}"),
-        ("a\\b ~ ^", r"a\textbackslash{}b \textasciitilde{} \textasciicircum{}"),
-        ("σ² → λ", r"$\sigma$$^2$ $\to$ $\lambda$"),
-        ("Müller, Ł", "Müller, Ł"),
-        ("ﬁt", "fit"),
-        ("驾", "[U+9A7E]"),
-    ],
-)
-def test_names_are_escaped(text: str, wanted: str) -> None:
-    assert escaped(text) == wanted
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
