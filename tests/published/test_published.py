@@ -7,7 +7,8 @@ import pytest
 
 from epibench import published
 from epibench.published import CONVENTION, DIRECTION, REGION, PublishedCell, Totals, compare, published_draws
-from epibench.report.markdown import published_table, series_table
+from epibench.report.published_tables import published_blocks, published_table, series_table
+from epibench.report.table import markdown_text
 from epibench.results import RunResults, Stat
 from epibench.standard_errors import PoolSize
 
@@ -226,15 +227,18 @@ def test_sets_of_an_ensemble_hang_together_though_they_differ_in_number(run_of: 
 
 def test_the_table_has_a_row_per_cell(run_of: RunOf) -> None:
     run = run_of("toy-regression", **kl({8: spread(0.45, 0.2, 128), 16: spread(0.5, 0.1, 64)}))
-    lines = published_table(compare(run)).splitlines()
+    text = markdown_text(published_table(published_blocks(compare(run)))).replace("\N{NO-BREAK SPACE}", " ")
+    lines = text.splitlines()
     assert len(lines) == 2 + 24
-    start = "| regression | Ensembling | 8 | 0.442 ± 0.22 | 128 | 0.45 ± 0.2 | 0.45 | 128 | +0.00773 | 0.03 | 0.7"
+    start = (
+        "| regression, Ensembling | 8 | 0.44 ± 0.22 | 128 | 0.45 ± 0.20 | 0.45 | 128 | +0.00773 | +1.7 % | 0.03 | 0.7"
+    )
     assert lines[2].startswith(start)
-    assert "| +0.164 | **1.66** | **< 0.001** | −10\N{NO-BREAK SPACE}%, +10\N{NO-BREAK SPACE}% |" in lines[3]
-    assert lines[4].endswith("| no finite value |  |  |  |  |  |  |")
+    assert "| +0.164 | +49 % | **1.66** | **&lt; 0.001** | −10 %, +10 % |" in lines[3]
+    assert lines[4].endswith("| no finite value |  |  |  |  |  |  |  |")
 
 
 def test_a_row_per_series_says_how_many_differ(run_of: RunOf) -> None:
     run = run_of("toy-regression", **kl({8: spread(0.45, 0.2, 128), 16: spread(0.336318 * 1.5, 0.1, 64)}))
-    (line,) = series_table(published.by_series(compare(run))).splitlines()[2:]
-    assert line.startswith("| regression | Ensembling | 2 | +2\N{NO-BREAK SPACE}% … +50\N{NO-BREAK SPACE}% | 1 | ")
+    (line,) = markdown_text(series_table(published.by_series(compare(run)))).splitlines()[2:]
+    assert line.startswith("| regression, Ensembling | 2 | +2\N{NO-BREAK SPACE}% … +50\N{NO-BREAK SPACE}% | 1 | ")

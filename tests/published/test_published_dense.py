@@ -15,7 +15,8 @@ from epibench.published import (
     grounds_of,
     warnings_of,
 )
-from epibench.report.markdown import published_table
+from epibench.report.published_tables import published_blocks, published_table
+from epibench.report.table import markdown_text
 from epibench.results import Draw, RunResults, Stat
 
 RunOf = Callable[..., RunResults]
@@ -115,7 +116,7 @@ def test_published_draws_follow_the_protocol(figure: DenseFigure, series: str, m
 
 
 def test_large_numbers_are_written_in_full(compared: Compared) -> None:
-    table = published_table(compared("kitti-depth", "kitti", "rmse", 2.2))
+    table = markdown_text(published_table(published_blocks(compared("kitti-depth", "kitti", "rmse", 2.2))))
     assert table.splitlines()[-1].startswith(
-        "| RMSE [mm] | Ensembling | 4 | 2188 ± 32 | 8 | 2200 ± 10 | 2200 | 8 | +12.1 |"
+        "| RMSE [mm], Ensembling | 4 | 2,188 ± 32 | 8 | 2,200 ± 10 | 2,200 | 8 | +12.1 |"
     )

@@ -8,11 +8,12 @@ import fake_run
 import pytest
 from html_tree import Node
 
+from epibench.report.class_section import class_section, class_tables, per_class_names
 from epibench.report.entries import ClassStyles, Entry
-from epibench.report.markdown import render_markdown
 from epibench.report.metric_info import PER_CLASS, known_metrics
 from epibench.report.runs import entries_on, featured, methods_of, read_runs, scored_domains
-from epibench.report.tables import class_section, class_tables, per_class_names
+from epibench.report.table import Row
+from epibench.report.table_files import render_markdown
 from epibench.results import ClassStat, DomainFacts, RunResults, ScoreResults
 from epibench.standard_errors import PoolSize
 
@@ -62,45 +63,52 @@ def table_of(results: RunResults) -> dict[str, Any]:
     return table
 
 
+def rows_of(results: RunResults) -> list[Row]:
+    (block,) = table_of(results)["table"].blocks
+    return list(block.rows)
+
+
 def test_the_class_that_loses_most_comes_first_and_one_without_values_last() -> None:
-    table = table_of(small([0.9, None, 0.7], [0.8, None, 0.2]))
-    assert [row["style"].name for row in table["rows"]] == ["car", "road", "sky"]
-    assert plain(table["rows"][0]["cells"][0]["text"]) == "0.700 → 0.200"
-    assert [row["cells"][0]["tone"] for row in table["rows"]] == ["bad", "bad", "same"]
+    results = small([0.9, None, 0.7], [0.8, None, 0.2])
+    table, rows = table_of(results), rows_of(results)
+    assert [row.name.label for row in rows] == ["car", "road", "sky"]
+    assert plain(rows[0].cells[0].value) == "0.700 → 0.200"
+    assert [row.cells[0].tone for row in rows] == ["bad", "bad", "same"]
     assert table["finding"] == "By IoU, car and road suffer most."
 
 
 def test_where_lower_is_better_a_rise_is_a_loss() -> None:
-    table = table_of(small([0.1, 0.4, 0.3], [0.5, 0.3, 0.4], "ece_per_class"))
-    assert [row["style"].name for row in table["rows"]] == ["road", "car", "sky"]
-    assert [row["cells"][0]["tone"] for row in table["rows"]] == ["bad", "bad", "good"]
+    results = small([0.1, 0.4, 0.3], [0.5, 0.3, 0.4], "ece_per_class")
+    table, rows = table_of(results), rows_of(results)
+    assert [row.name.label for row in rows] == ["road", "car", "sky"]
+    assert [row.cells[0].tone for row in rows] == ["bad", "bad", "good"]
     assert table["finding"] == "By ECE, road and car suffer most, sky least."
 
 
 def test_a_class_that_was_never_found_has_nothing_to_lose() -> None:
-    table = table_of(small([0.9, 0.0, 0.7], [0.8, 0.0, 0.7]))
-    assert [row["style"].name for row in table["rows"]] == ["road", "car", "sky"]
+    results = small([0.9, 0.0, 0.7], [0.8, 0.0, 0.7])
+    table, rows = table_of(results), rows_of(results)
+    assert [row.name.label for row in rows] == ["road", "car", "sky"]
     assert table["finding"] == "By IoU, road suffers most, car least. 1 of 3 classes have IoU 0 on clean already."
-    assert table["rows"][2]["cells"][0]["change"] == ""
+    assert rows[2].cells[0].spread == ""
 
 
 def test_bars_go_from_the_smaller_to_the_larger_of_both_values() -> None:
-    cell = table_of(small([0.9, 0.5, 0.7], [0.8, 0.6, 0.2]))["rows"][0]["cells"][0]
-    assert (cell["low"], cell["high"]) == (0.2, 0.7)
+    assert rows_of(small([0.9, 0.5, 0.7], [0.8, 0.6, 0.2]))[0].cells[0].bar == (0.2, 0.7)
 
 
 def test_classes_are_matched_by_their_names() -> None:
     results = small([0.9, 0.5, 0.7], [0.2, 0.6])
     results.domains["wild"].class_names = ["car", "lane"]
-    rows = {row["style"].name: plain(row["cells"][0]["text"]) for row in table_of(results)["rows"]}
+    rows = {row.name.label: plain(row.cells[0].value) for row in rows_of(results)}
     assert rows == {"car": "0.700 → 0.200", "lane": "0.600"}
 
 
 def test_without_another_domain_the_worst_class_comes_first() -> None:
     results = small([0.9, 0.5, 0.7], [0.0])
     del results.domains["wild"]
-    table = table_of(results)
-    assert [row["style"].name for row in table["rows"]] == ["sky", "car", "road"]
+    table, rows = table_of(results), rows_of(results)
+    assert [row.name.label for row in rows] == ["sky", "car", "road"]
     assert table["before"] is None
     assert table["finding"] == ""
 
@@ -123,7 +131,7 @@ def test_the_section_has_a_table_for_each_shift_with_shares_and_swatches(scene_d
     assert len(first) == 1 + 19
     assert all(len(row.find_all("svg", "class-swatch")) == 1 for row in first[1:])
     assert "Share of pixels" in first[0].text
-    assert plain(first[-1].text).startswith("train0 % –")
+    assert plain(first[-1].text).startswith("train 0 % – ")
 
 
 def test_depth_has_no_word_on_classes(scene_document: SceneDocument) -> None:
@@ -161,15 +169,16 @@ def test_the_best_of_a_class_is_bold_by_the_metrics_own_direction() -> None:
     first = with_classes({"iou_per_class": [0.5, 0.2], "nll_per_class": [0.5, 0.2]}, names)
     second = with_classes({"iou_per_class": [0.4, 0.2], "nll_per_class": [0.4, 0.2]}, names, "MC-dropout")
     iou, nll = class_tables([first, second])
-    assert [[cell.best for cell in row["cells"]] for row in iou["rows"]] == [[True, False], [False, False]]
-    assert [[cell.best for cell in row["cells"]] for row in nll["rows"]] == [[False, True], [False, False]]
+    assert [cell.best for cell in iou.cells] == [True, False, False, False]
+    assert [cell.best for cell in nll.cells] == [False, True, False, False]
 
 
 def test_shares_are_a_column_and_no_metric() -> None:
     entry = with_classes({"share_per_class": [0.75, 0.25], "iou_per_class": [0.5, None]}, ["a"])
     assert per_class_names([entry]) == ["iou_per_class"]
     (table,) = class_tables([entry])
-    assert [(row["style"].name, plain(row["pixels"])) for row in table["rows"]] == [("a", "75 %"), ("class 1", "25 %")]
+    shares = [(row.name.label, plain(row.cells[0].value)) for row in table.blocks[0].rows]
+    assert shares == [("a", "75 %"), ("class 1", "25 %")]
 
 
 def test_a_metric_of_classes_that_is_new_or_undefined_breaks_nothing(run_document: RunDocument) -> None:

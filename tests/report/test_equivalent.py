@@ -20,10 +20,9 @@ from epibench.report.equivalent import (
 )
 from epibench.report.equivalent_section import BETTER, ensembles_of, equivalents_on, scores_of
 from epibench.report.export import Subjects
-from epibench.report.latex import tables_of
-from epibench.report.markdown import render_markdown
 from epibench.report.metric_info import HEADLINES, metric_info
 from epibench.report.runs import methods_of, read_runs
+from epibench.report.table_files import render_markdown, tables_of
 from epibench.results import RunResults
 from epibench.standard_errors import PoolSize
 
@@ -197,8 +196,8 @@ def test_tables_for_papers_have_it(tmp_path) -> None:
     plain = found[4].text.replace("\u00a0", " ")
     assert f"{plain} ({found[4].interval})".replace("\u00a0", " ") in render_markdown(runs).replace("\u00a0", " ")
     (table,) = [each for each in tables_of(Subjects(runs, []).runs) if each.name == "clean-equivalents"]
-    assert f"${plain}$" in table.text
-    assert "Deep-ensemble equivalent by NLL" in table.text
+    assert f"${plain}$" in table.latex
+    assert "Deep-ensemble equivalent by NLL" in table.latex
 
 
 def test_a_frame_has_every_number_and_its_bounds() -> None:

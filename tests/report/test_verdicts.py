@@ -164,10 +164,10 @@ def test_kls_at_the_floor_are_not_ranked() -> None:
 def test_ranks_are_shared_by_those_that_tie() -> None:
     found = kl_verdict([kl("a", 0.30, 0.1), kl("b", 0.32, 0.1), kl("c", 0.9, 0.1)])
     assert [standing["rank"].replace("\u00a0", " ") for standing in found["standings"]] == ["1 =", "1 =", "3"]
-    table = kl_table([kl("a", 0.30, 0.1), kl("b", 0.32, 0.1), kl("c", 0.9, 0.1)])
-    cells = [row["cells"][0] for row in table["rows"]]
+    table = kl_table("", [kl("a", 0.30, 0.1), kl("b", 0.32, 0.1), kl("c", 0.9, 0.1)])
+    cells = [row.cells[1] for row in table.blocks[0].rows]
     assert [cell.best for cell in cells] == [False, False, False]
-    assert ["≈" in cell.spread for cell in cells] == [True, True, False]
+    assert [cell.tied for cell in cells] == [True, True, False]
 
 
 def test_one_draw_makes_no_certain_kl_lead() -> None:
@@ -199,8 +199,8 @@ def test_a_point_estimate_is_compared_at_its_only_m() -> None:
     found = kl_verdict([kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})])
     assert found["where"].replace("\u00a0", " ") == "At M = 16"
     assert [one["verdict"].replace("\u00a0", " ") for one in found["standings"]] == ["closest", "farther, at M = 1"]
-    (row, _) = kl_table([kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})])["rows"]
-    assert row["only"].replace("\u00a0", " ") == "2.000 ± 0.010 at M = 1"
+    (row, _) = kl_table("", [kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})]).blocks[0].rows
+    assert (row.cells[-1].value, row.cells[-1].spread, row.only) == ("2.000", "± 0.010", "M = 1")
 
 
 def test_another_leader_at_another_m_is_named() -> None:
@@ -217,7 +217,8 @@ def test_the_m_up_to_which_there_is_a_gain(means: tuple[float, ...], reached: st
 
 
 def test_every_kl_stands_beside_its_floor() -> None:
-    assert [row["aside"] for row in kl_table([kl("a", 0.3), kl("b", 0.5)])["rows"]] == ["0.010", "0.010"]
+    rows = kl_table("", [kl("a", 0.3), kl("b", 0.5)]).blocks[0].rows
+    assert [row.cells[0].value for row in rows] == ["0.010", "0.010"]
 
 
 def test_a_floor_far_below_is_named_and_not_drawn() -> None:

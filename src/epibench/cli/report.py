@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from epibench.cli.console import output, say
-from epibench.cli.tables import over_members
 from epibench.errors import InputError
 from epibench.files import write_text
 from epibench.published import compare, totals, warnings_of
 from epibench.published.resampling import LEVEL
 from epibench.report import write_run_page
-from epibench.report.entries import title_with_unit
-from epibench.report.markdown import render_markdown
+from epibench.report.entries import several_members, title_with_unit
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.run_page import failures, nothing_to_show
 from epibench.report.runs import (
@@ -29,6 +27,9 @@ from epibench.report.runs import (
     read_runs,
     scored_domains,
 )
+from epibench.report.table import terminal_text
+from epibench.report.table_files import render_markdown
+from epibench.report.tables import kl_table, metric_part, metric_table
 from epibench.report.verdicts import finding, kl_verdict, verdict
 from epibench.results import RESULTS_NAME, Results, load_results
 
@@ -89,8 +90,9 @@ def print_problem(runs: Sequence[Run]) -> None:
     """Tables for the runs of one problem, and what was found."""
     problem, methods, console = runs[0].problem, methods_of(runs), output()
     if entries := kl_entries(methods, VIEWS[0]):
-        console.print(f"{problem}: {VIEWS[0].name}", style="bold", soft_wrap=True)
-        console.print(over_members("kl", [("", entries)], console.width), soft_wrap=True)
+        table = kl_table(f"{problem}: {VIEWS[0].name}", entries)
+        console.print(table.title, style="bold", soft_wrap=True)
+        console.print(terminal_text(table, console.width, drop_first=True), soft_wrap=True)
         console.print(f"{kl_verdict(entries)['finding']}.", soft_wrap=True)
         for text, _ in convergence_of(runs):
             console.print(text, soft_wrap=True)
@@ -104,10 +106,11 @@ def print_problem(runs: Sequence[Run]) -> None:
     everything = [entry for entries in scored.values() for entry in entries]
     headlines = headline_names(everything)
     for name in headlines:
-        direction = BETTER_TEXT[metric_info(name).better][2:]
-        console.print(f"{problem}: {title_with_unit(name, everything)}, {direction}", style="bold", soft_wrap=True)
-        blocks = [(domain.label, scored[domain.name]) for domain in domains]
-        console.print(over_members(name, blocks, console.width), soft_wrap=True)
+        title = f"{problem}: {title_with_unit(name, everything)}, {BETTER_TEXT[metric_info(name).better][2:]}"
+        parts = [metric_part(name, scored[domain.name], domain.label) for domain in domains]
+        table = metric_table(title, parts, several_members(everything), "chance")
+        console.print(table.title, style="bold", soft_wrap=True)
+        console.print(terminal_text(table, console.width, drop_first=True), soft_wrap=True)
         console.print()
     for domain in featured(domains, methods):
         verdicts = [verdict(name, scored[domain.name]) for name in headlines]

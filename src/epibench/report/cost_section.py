@@ -12,6 +12,7 @@ from epibench.report.metric_info import metric_info
 from epibench.report.numbers import MISSING, count, duration, m_equals, significant
 from epibench.report.page import Option, Switch
 from epibench.report.runs import EvalDomain, RunMethod
+from epibench.report.table import Block, Cell, Column, Name, Row, Table
 from epibench.results import Cost
 
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -21,7 +22,7 @@ Costs = Sequence[tuple[RunMethod, dict[int, float]]]  # by M
 
 @dataclass(frozen=True)
 class CostKind:
-    """A kind of cost. at: of M members, by M; scale: to the unit; text: a cost with its unit."""
+    """One kind of cost. at: the cost of M members, by M; scale: to the unit; text: a cost in words."""
 
     key: str
     name: str
@@ -46,7 +47,7 @@ class CostKind:
 
 
 def _flops(cost: Cost) -> dict[int, float | None]:
-    """Operations of M members; an earlier version counted those of one member alone."""
+    """Operations of M members; an earlier version counted one member alone."""
     each = cost.flops
     return {m: one.flops or (None if each is None else m * each) for m, one in cost.per_image.items()}
 
@@ -180,8 +181,8 @@ def cost_axis(lower: float, upper: float, label: str) -> Axis:
     return replace(axis, ticks=ticks)
 
 
-def cost_table(methods: Sequence[RunMethod]) -> list[tuple[RunMethod, dict[str, str]]]:
-    """Members and cost of every method, by the title of the column, without empty columns."""
+def cost_table(methods: Sequence[RunMethod]) -> Table:
+    """Members and cost of every method; columns of which nothing is known are left out."""
     rows = []
     for method in methods:
         cost = method.cost
@@ -198,8 +199,9 @@ def cost_table(methods: Sequence[RunMethod]) -> list[tuple[RunMethod, dict[str, 
             "Prediction": duration(cost.predict_seconds if cost else None),
         }
         rows.append((method, costs))
-    known = {title for _, costs in rows for title, text in costs.items() if text != MISSING}
-    return [(method, {title: text for title, text in costs.items() if title in known}) for method, costs in rows]
+    known = [title for title in rows[0][1] if any(costs[title] != MISSING for _, costs in rows)] if rows else []
+    shown = [Row(Name(method.label, method.index), [Cell(costs[title]) for title in known]) for method, costs in rows]
+    return Table("Members and cost", [Column(Name(title)) for title in known], [Block(rows=shown)])
 
 
 def _steps(cost: Cost | None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from epibench.report.chart import Chart
+from epibench.report.class_section import class_section, class_tables
 from epibench.report.cost_section import cost_section
 from epibench.report.curve_figures import curve_parts, curve_switch
 from epibench.report.entries import Entry, counted_in, metric_names, overlap_warnings, title_with_unit
@@ -36,7 +37,7 @@ from epibench.report.runs import (
     quality_names,
     scored_domains,
 )
-from epibench.report.tables import class_section, class_tables, metric_tables
+from epibench.report.tables import gain_table, metric_tables
 from epibench.report.verdicts import confidence_sentence, finding, member_gains, shift_costs, verdict
 
 SCALES = Switch("scale", "Scales", [Option("common", "common to all domains", True), Option("own", "each its own")])
@@ -71,7 +72,8 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
     ]
     equivalents = equivalent_section(methods, first, others)
     classes = class_section(*([(d, entries[d.name]) for d in of_them] for of_them in (first, others)))
-    gains = [{"title": f"{d.label} ({d.role})", "rows": member_gains(entries[d.name], names)} for d in first]
+    titles, shift = [title_with_unit(name, entries[domains[0].name]) for name in names], _shift(first, entries, names)
+    gains = [(f"{d.label} ({d.role})", member_gains(entries[d.name], names)) for d in first]
     rules = [rule for book in books for rule in switch_rules(book["identity"], [book["switch"]])]
     rules += switch_rules(f"{identity}-scales", [SCALES]) if len(layers) > 1 else []
     rules += switch_rules(f"{identity}-per-class", [classes["switch"]]) if classes else []
@@ -79,12 +81,11 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
     rules += switch_rules(f"{identity}-quality", [cost["switch"]]) if cost["layers"] else []
     rules += switch_rules(f"{identity}-worth", [equivalents["switch"]]) if equivalents and equivalents["layers"] else []
     return {
-        "headlines": [title_with_unit(name, entries[domains[0].name]) for name in names],
         "counted": counted_in(everywhere),
         "findings": [_finding(domain, entries[domain.name], names) for domain in first],
         "other_findings": [_finding(domain, entries[domain.name], names) for domain in others],
-        "shift": _shift(first, entries, names),
-        "gains": [block for block in gains if block["rows"]],
+        "shift": shift and (shift["title"], gain_table("What the shift costs", titles, [("", shift["rows"])])),
+        "gains": gain_table("What further members buy", titles, gains),
         "overlaps": overlap_warnings(entries[domains[0].name]),
         "scales": SCALES,
         "layers": layers,

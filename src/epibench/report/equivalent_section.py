@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from epibench.metrics.info import Better
@@ -12,7 +13,8 @@ from epibench.report.equivalent import EnsembleCurve, Equivalent, Scores, equiva
 from epibench.report.metric_info import HEADLINES, metric_info, sort_key
 from epibench.report.page import Option, Switch
 from epibench.report.runs import EvalDomain, RunMethod, entries_on
-from epibench.report.tables import TableCell
+from epibench.report.table import Block, Cell, Name, Row, Table
+from epibench.report.tables import member_columns
 
 REFERENCE = "ensemble"
 PROPER_SCORES = ("nll", "brier", "crps")  # the first that there is comes first
@@ -73,34 +75,18 @@ def equivalents_on(domain: str, methods: Sequence[RunMethod], name: str) -> Equi
     return found
 
 
-def equivalent_rows(found: Equivalents, columns: Sequence[int]) -> list[dict[str, Any]]:
-    """Each method's number of ensemble members with its interval, as rows of a table over M."""
-    rows = []
-    for entry, by_size in found:
-        cells = [_equivalent_cell(by_size.get(m)) for m in columns]
-        rows.append({"entry": entry, "cells": cells, "aside": "", "only": ""})
-    return rows
-
-
-def _equivalent_cell(found: Equivalent | None) -> TableCell:
-    if found is None:
-        return TableCell("", "")
-    return TableCell(found.text, f"({found.interval})" if found.interval else "")
-
-
-def equivalent_table(name: str, domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> dict[str, Any] | None:
-    """How many ensemble members every method is worth by a metric, over M, a block for each domain; None if none is."""
-    found = [(domain, of_domain) for domain in domains if (of_domain := equivalents_on(domain.name, methods, name))]
-    if not found:
-        return None
-    columns = sorted({m for _, of_domain in found for _, by_size in of_domain for m in by_size})
-    blocks: list[dict[str, Any]] = [
-        {"title": domain.label, "better": domain.role, "meaning": "", "rows": equivalent_rows(of_domain, columns)}
-        for domain, of_domain in found
-    ]
-    width = max(len(cell.spread) for block in blocks for row in block["rows"] for cell in row["cells"])
-    title = f"In ensemble members, by {metric_info(name).title}"
-    return {"title": title, "columns": columns, "spread_width": width, "blocks": blocks}
+def equivalent_table(title: str, parts: Sequence[tuple[Block, Equivalents]]) -> Table:
+    """How many ensemble members every method is worth, with the interval, over M; a block for each part."""
+    members = sorted({m for _, found in parts for _, by_size in found for m in by_size})
+    blocks = []
+    for block, found in parts:
+        rows = []
+        for entry, by_size in found:
+            worth = [by_size.get(m) for m in members]
+            cells = [Cell(one.text, f"({one.interval})" if one.interval else "") if one else Cell() for one in worth]
+            rows.append(Row(Name(entry.label, entry.index), cells))
+        blocks.append(replace(block, rows=rows))
+    return Table(title, member_columns(members), blocks)
 
 
 def equivalent_section(
@@ -115,7 +101,12 @@ def equivalent_section(
     names = equivalent_names([entry for domain in first for entry in entries_on(methods, domain.name)])
     layers: list[dict[str, Any]] = []
     for name in names:
-        shown, rest = (equivalent_table(name, domains, methods) for domains in (first, others))
+        title, tables = f"In ensemble members, by {metric_info(name).title}", []
+        for domains in (first, others):
+            found = [(Block(Name(d.label), d.role), equivalents_on(d.name, methods, name)) for d in domains]
+            found = [(block, of_domain) for block, of_domain in found if of_domain]
+            tables.append(equivalent_table(title, found) if found else None)
+        shown, rest = tables
         if shown or rest:
             option = Option(name, metric_info(name).title, not layers)
             layers.append({"option": option, "shown": shown, "others": rest})

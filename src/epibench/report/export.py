@@ -78,12 +78,12 @@ def _files(kind: Kind, subjects: Sequence[Run], only: str | None) -> Iterator[Ex
         return
     names: list[str] = []
     if kind == "latex":
-        from epibench.report.latex import tables_of
+        from epibench.report.table_files import tables_of
 
         for one in tables_of(subjects):
             if wanted(one.name):
                 names.append(one.name)
-                yield Exported(f"{one.name}.tex", one.about, _constant(one.text))
+                yield Exported(f"{one.name}.tex", one.about, _constant(one.latex))
     else:
         from epibench.report.figure_files import figures_of
 
@@ -91,7 +91,7 @@ def _files(kind: Kind, subjects: Sequence[Run], only: str | None) -> Iterator[Ex
             if wanted(figure.name):
                 yield Exported(f"{figure.name}.{kind}", figure.about, partial(figure.content, kind))
     if names:
-        from epibench.report.latex import preview
+        from epibench.report.table_files import preview
 
         yield Exported("preview.tex", "a document that shows all tables", _constant(preview(names)))
 

@@ -12,10 +12,9 @@ from epibench.errors import InputError
 from epibench.report.chart import Chart
 from epibench.report.charts.matplotlib import draw_chart
 from epibench.report.curve_figures import calibration_figures, reliability_together, sparsification_figures
-from epibench.report.entries import Entry, metric_names, several_members, title_with_unit
+from epibench.report.entries import Entry, metric_names, several_members
 from epibench.report.figure_files import at_m, titled
 from epibench.report.figures import LARGE, kl_chart, metric_figure
-from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import listed
 from epibench.report.page import Option, fragment
 from epibench.report.run_page import distinct_floors
@@ -29,7 +28,7 @@ from epibench.report.runs import (
     methods_of,
     read_runs,
 )
-from epibench.report.tables import rows_over_members
+from epibench.report.tables import metric_part, metric_table
 from epibench.results import Results
 
 LEFT = "text-align: left; white-space: nowrap; padding: 0.1em 0.8em 0.1em 0"
@@ -52,25 +51,13 @@ def html(results: Results) -> Markup:
     """The headline metrics of every method on every domain over M, in the colours of the notebook."""
     runs, tables = read_runs([results]), []
     if entries := kl_entries(methods_of(runs), VIEWS[0]):
-        tables.append(_table(VIEWS[0].name, ["kl"], entries))
+        tables.append(metric_table(VIEWS[0].name, [metric_part("kl", entries)], several_members(entries)))
     title = listed([f"{PROBLEMS.get(run.problem, run.problem)}: {run.name}" for run in runs])
     for label, entries in groups_of(results).values():
-        tables.append(_table(label, headline_names(entries), entries))
+        parts = [metric_part(metric, entries) for metric in headline_names(entries)]
+        tables.append(metric_table(label, parts, several_members(entries)))
     about = f"convention {results.convention}"
     return fragment("notebook.html", title=title, about=about, tables=tables, note=NOTE, left=LEFT, right=RIGHT)
-
-
-def _table(title: str, metrics: Sequence[str], entries: Sequence[Entry]) -> dict[str, object]:
-    columns = several_members(entries)
-    blocks = [
-        {
-            "title": title_with_unit(metric, entries),
-            "better": BETTER_TEXT[metric_info(metric).better][:1],
-            "rows": rows_over_members(metric, entries, columns),
-        }
-        for metric in metrics
-    ]
-    return {"title": title, "columns": columns, "blocks": blocks}
 
 
 def groups_of(results: Results) -> Groups:

@@ -1,4 +1,4 @@
-"""The page of `epibench run`: one HTML file that needs nothing else, made from the results of one run or several."""
+"""The page of `epibench run`: one HTML file without other files, from the results of one run or several."""
 
 from __future__ import annotations
 
@@ -13,19 +13,13 @@ from epibench.report.curve_figures import curve_switch
 from epibench.report.dense_section import dense_section, metric_section
 from epibench.report.figures import kl_chart, published_figure
 from epibench.report.numbers import (
-    MISSING,
-    change,
     duration,
-    fixed,
     listed,
-    measured,
-    probability_text,
     significant,
-    told_apart,
-    value_text,
 )
 from epibench.report.page import render, switch_rules
 from epibench.report.pictures.toy import probability_bar, toy_book
+from epibench.report.published_tables import published_table
 from epibench.report.runs import (
     PROBLEMS,
     REGIONS,
@@ -43,11 +37,22 @@ from epibench.report.runs import (
     methods_of,
     read_runs,
 )
+from epibench.report.table import Block, Cell, Column, Name, Row, Table
 from epibench.report.tables import kl_table
 from epibench.report.verdicts import kl_verdict
 from epibench.results import Results
 
 REGION_TITLES = {"inside": "Inside the training region", "outside": "Outside the training region"}
+STANDINGS = {
+    "rank": "Rank",
+    "value": "KL ± std",
+    "error": "Standard error",
+    "floors": "In noise floors",
+    "gap": "Behind the closest by",
+    "gap_errors": "in standard errors",
+    "gap_floors": "in noise floors",
+    "gain_up_to": "Gain up to M",
+}
 FIRST_METRICS = {
     "gaussian": ("nll", "auce", "ause", "rmse"),
     "categorical": ("nll", "ece", "ause", "accuracy"),
@@ -131,7 +136,7 @@ def failures(runs: Sequence[Run]) -> list[str]:
 
 
 def nothing_to_show(runs: Sequence[Run]) -> str:
-    """Why there is no answer to the question of a page: every method failed, or there was nothing to compare with."""
+    """Why a page has no answer: every method failed, or the run has no reference."""
     if all(run.results.failed and not set(run.methods) - set(run.results.failed) for run in runs):
         return "No method was finished, so there are no numbers."
     if domains_of(runs):
@@ -140,14 +145,20 @@ def nothing_to_show(runs: Sequence[Run]) -> str:
 
 
 def _view(methods: Sequence[RunMethod], view: View) -> dict[str, Any]:
-    entries = kl_entries(methods, view)
+    entries, columns = kl_entries(methods, view), [Column(Name(title)) for title in STANDINGS.values()]
+    found = kl_verdict(entries)
+    standings = [
+        Row(Name(one["entry"].label, one["entry"].index), [Cell(one[key]) for key in STANDINGS], one["verdict"])
+        for one in found["standings"]
+    ]
     return {
         "key": view.key,
         "name": view.name,
         "chosen": view == VIEWS[0],
         "chart": kl_chart(entries, view, distinct_floors(methods, view)),
-        "verdict": kl_verdict(entries),
-        "table": kl_table(entries),
+        "verdict": found,
+        "standings": Table("Ranks", columns, [Block(rows=standings)], found["where"]) if standings else None,
+        "table": kl_table(view.name, entries, "noise floor"),
     }
 
 
@@ -289,6 +300,7 @@ def published_section(runs: Sequence[Run], methods: Sequence[RunMethod]) -> dict
     """Counts, caveats and every published cell; None where the paper shows nothing like these runs."""
     compared = {run.name: compare(run.results) for run in runs}
     blocks = [block for method in methods for block in _published_blocks(method, compared[method.run.name])]
+    rows = [(block["head"], [cell for cell in block["cells"] if cell.mean is not None]) for block in blocks]
     if not blocks:
         return None
     having = [run for run in runs if compared[run.name]]
@@ -298,6 +310,7 @@ def published_section(runs: Sequence[Run], methods: Sequence[RunMethod]) -> dict
         "grounds": _said_of(grounds_of, having),
         "figures": [published_figure(block["entry"], block["cells"], block["metric"]) for block in blocks],
         "blocks": blocks,
+        "table": published_table(rows),
     }
 
 
@@ -307,42 +320,19 @@ def _published_blocks(method: RunMethod, cells: Sequence[PublishedCell]) -> list
     for cell in cells:
         if cell.method == method.name:
             by_metric.setdefault("" if cell.row.is_kl else cell.row.metric, []).append(cell)
-    return [
-        {
-            "entry": method,
-            "metric": metric,
-            "cells": of_metric,
-            "series": ", ".join(dict.fromkeys(cell.row.series.strip("*") for cell in of_metric)),
-            "rows": [_published_row(cell) for cell in of_metric if cell.mean is not None],
-        }
-        for metric, of_metric in by_metric.items()
-        if any(cell.mean is not None for cell in of_metric)
-    ]
+    blocks = []
+    for metric, of_metric in by_metric.items():
+        if any(cell.mean is not None for cell in of_metric):
+            series = ", ".join(dict.fromkeys(cell.row.series.strip("*") for cell in of_metric))
+            head = Block(Name(method.label, method.index), metric, f"published as “{series}”")
+            blocks.append({"entry": method, "metric": metric, "cells": of_metric, "head": head})
+    return blocks
 
 
 def _said_of(say: Callable[[Results], list[str]], runs: Sequence[Run]) -> list[str]:
-    """What there is to say on runs; each is named where there are several and they do not all share it."""
+    """Sentences on runs, with the names of their runs where several runs do not share a sentence."""
     names: dict[str, list[str]] = {}
     for run in runs:
         for text in say(run.results):
             names.setdefault(text, []).append(run.name)
     return [text if len(of_text) == len(runs) else f"{listed(of_text)}: {text}" for text, of_text in names.items()]
-
-
-def _published_row(cell: PublishedCell) -> dict[str, Any]:
-    difference = cell.difference or 0.0
-    return {
-        "m": cell.row.members,
-        "published": measured(cell.row.mean, cell.row.std),
-        "num_published": cell.num_published,
-        "ours": measured(cell.mean, cell.std),
-        "median": value_text(cell.median, cell.std),
-        "num_ours": cell.num_ours,
-        "difference": f"{'+' if difference > 0 else ''}{significant(difference, 2)}",
-        "relative": change(cell.row.mean, cell.mean) if cell.mean is not None and cell.mean > 0 else MISSING,
-        "stds": fixed(abs(difference) / cell.row.std, 2) if cell.row.std else MISSING,
-        "within_std": cell.within_std,
-        "p": MISSING if cell.p is None else probability_text(cell.p),
-        "agrees": cell.agrees,
-        "told_apart": told_apart(cell.detectable),
-    }
