@@ -23,7 +23,7 @@ from epibench.evaluation.cost import network_cost
 from epibench.methods.laplace import Laplace
 from epibench.methods.swag import SWA
 from epibench.recipes import DenseRecipe, read_recipe
-from epibench.results import Results, load_results
+from epibench.results import Cost, Results, load_results
 from epibench.runs.image_training import network_as_trained, open_training_data
 
 SPARE = 1.1
@@ -83,30 +83,36 @@ class Comparison:
 
     def test_flops(self, name: str, m: int) -> float:
         """Operations of a prediction with M members."""
-        flops = self.results.cost[name].per_image[m].flops
+        flops = self.cost_of(name).per_image[m].flops
         assert flops is not None
         return flops
+
+    def cost_of(self, name: str) -> Cost:
+        """The cost of a method."""
+        cost = self.results.methods[name].cost
+        assert cost is not None
+        return cost
 
     def cost(self, by: str, name: str, m: int) -> float:
         """What M members cost, in networks of the ensemble."""
         if by == "test":
             return self.test_flops(name, m) / self.test_flops("ensemble", 1)
         one = sum(self.trainings[each] for each in (name, *self.recipe.sources(name)))
-        return one * self.results.cost[name].training[m].networks / self.trainings["ensemble"]
+        return one * self.cost_of(name).training[m].networks / self.trainings["ensemble"]
 
     def affordable(self, by: str, name: str, budget: float) -> int | None:
         """The largest M that a method can afford."""
-        sizes = [m for m in self.results.cost[name].training if self.cost(by, name, m) <= SPARE * budget]
+        sizes = [m for m in self.cost_of(name).training if self.cost(by, name, m) <= SPARE * budget]
         return max(sizes, default=None)
 
     def costs(self) -> str:
         """What M members cost, at test time and in training, in networks of the ensemble; in Markdown."""
-        sizes = sorted({m for each in self.results.cost.values() for m in each.training})
+        sizes = sorted({m for name in self.results.methods for m in self.cost_of(name).training})
         titles = [f"{word}, M = {m}" for word in ("test", "training") for m in sizes]
         return self.markdown(
             titles,
             lambda name: [
-                f"{self.cost(by, name, m):.2f}" if m in self.results.cost[name].training else ""
+                f"{self.cost(by, name, m):.2f}" if m in self.cost_of(name).training else ""
                 for by in ("test", "training")
                 for m in sizes
             ],
@@ -114,7 +120,7 @@ class Comparison:
 
     def table(self, domain: str, kinds: Sequence[str], budget: float) -> str:
         """One table in Markdown: what every method reaches for a budget at test time, and for one in training."""
-        metrics = METRICS[self.results.kind]
+        metrics = METRICS[self.results.scores[0].kind]
         titles = [title for by in kinds for title in (f"{by}: M", *metrics.values())]
 
         def cells(name: str) -> Iterator[str]:
@@ -133,7 +139,9 @@ class Comparison:
 
     def value(self, name: str, domain: str, m: int, metric: str) -> str:
         """`0.123 ± 0.004`."""
-        summary = self.results.score(name, domain).summary[m][metric]
+        score = self.results.score(name, domain)
+        assert score is not None
+        summary = score.summary[m][metric]
         if not isinstance(summary.mean, float):  # it is not finite
             return "∞"
         scale = 100 if metric == "miou" else 1

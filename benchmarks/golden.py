@@ -317,7 +317,7 @@ def of_version_2(content: Mapping[str, Any], folder: Path) -> Values:
             yield from of_pictures((domain,), picture, str(picture.get("image", number)), folder)
     for score in content["scores"]:
         where = score["method"], score["domain"]
-        settings = settings_text(content["kind"], score["settings"], score["post"])
+        settings = settings_text(score["kind"], score["settings"], score["post"])
         yield from of_score((*where, settings), score)
         for number, picture in enumerate(score.get("pictures") or ()):
             yield from of_pictures(where, picture, str(picture.get("image", number)), folder)

@@ -185,18 +185,19 @@ def main() -> None:
 
 def print_evaluation(results: Results) -> None:
     """Seconds of an image for the members, and for draws and metrics, on every domain."""
-    for method, cost in results.cost.items():
-        facts = results.methods[method]
-        for domain, passed in cost.evaluation.items():
-            images = results.domains[domain].num_images or 1
-            members, scoring = passed.forward_seconds / images, passed.scoring_seconds / images
-            hours = (members + scoring) * PUBLISHED_IMAGES[domain] / 3600
-            print(
-                f"{method} on {domain}: {facts.num_members} members, {len(results.draws[method][domain])} draws, "
-                f"{images} images: members {members:.2f} s, draws and metrics {scoring:.2f} s an image; "
-                f"{PUBLISHED_IMAGES[domain]:,} images would take {hours:.2f} h (extrapolated)"
-            )
-        print(f"{method}: {cost.parameters:,} parameters, one image of {cost.image_size}: {cost.per_image}")
+    for score in results.scores:
+        assert score.cost is not None
+        images = score.num_images or 1
+        members, scoring = score.cost.forward_seconds / images, score.cost.scoring_seconds / images
+        hours = (members + scoring) * PUBLISHED_IMAGES[score.domain] / 3600
+        print(
+            f"{score.method} on {score.domain}: {score.pool.num_members} members, {len(score.draws)} draws, "
+            f"{images} images: members {members:.2f} s, draws and metrics {scoring:.2f} s an image; "
+            f"{PUBLISHED_IMAGES[score.domain]:,} images would take {hours:.2f} h (extrapolated)"
+        )
+    for method, facts in results.methods.items():
+        if (cost := facts.cost) is not None:
+            print(f"{method}: {cost.parameters:,} parameters, one image of {cost.image_size}: {cost.per_image}")
 
 
 if __name__ == "__main__":
