@@ -43,7 +43,8 @@ class Comparison:
     @cached_property
     def classes(self) -> int | None:
         """How many classes networks predict."""
-        return None if self.results.class_names is None else len(self.results.class_names)
+        names = next(iter(self.results.domains.values())).class_names
+        return None if names is None else len(names)
 
     @cached_property
     def trainings(self) -> dict[str, float]:

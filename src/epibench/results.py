@@ -257,6 +257,8 @@ class MethodFacts(Part):
 
     label: Text
     method: str
+    num_networks: int | None = None
+    plan: Text = "random"
     members: list[tuple[int, int, int]] = []
     notes: list[Text] = []
     cost: Cost | None = None

@@ -156,7 +156,7 @@ def as_dicts(samples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
 
 def test_classes_need_no_names(networks: Networks) -> None:
     results = evaluate(networks[0], OutsideData(3))
-    assert results.class_names == ["class 0", "class 1", "class 2"]
+    assert results.domains["data"].class_names == ["class 0", "class 1", "class 2"]
     assert results.methods["given"].label == "One model"
 
 
@@ -201,8 +201,8 @@ class Counted(nn.Module):
 
 def test_passes_of_dropout_vary_and_do_not_depend_on_batches(networks: Networks) -> None:
     one, other = (evaluate(networks[:2], OutsideData(5), mc_dropout=4, batch_size=size, seed=3) for size in (1, 5))
-    assert one.methods["mc_dropout"].num_members == 8
-    assert one.methods["mc_dropout"].num_groups == 2
+    assert one.score("mc_dropout", "data").pool.num_members == 8
+    assert one.score("mc_dropout", "data").pool.num_groups == 2
     assert_same(one, other, tolerance=1e-5, method="mc_dropout")  # batches are rounded differently
     briers = {size: one.score("mc_dropout", "data").summary[size]["brier"].mean for size in (1, 2, 4)}
     assert len(set(briers.values())) == 3
@@ -224,7 +224,7 @@ def test_the_first_view_is_the_image_itself_and_a_flip_is_mapped_back() -> None:
         return torch.cat([3 * image.mean(1, keepdim=True), -image.amax(1, keepdim=True), 0 * image[:, :1]], 1)
 
     results = evaluate(symmetric, OutsideData(4), views=["flip"])
-    assert results.methods["views"].num_members == 2
+    assert results.score("views", "data").pool.num_members == 2
     nll = {size: results.score("views", "data").summary[size]["nll"].mean for size in (1, 2)}
     assert nll[1] == results.score("given", "data").summary[1]["nll"].mean
     assert nll[2] == pytest.approx(nll[1], rel=1e-6)  # a function of single pixels sees the same in a mirror
@@ -232,7 +232,7 @@ def test_the_first_view_is_the_image_itself_and_a_flip_is_mapped_back() -> None:
 
 def test_views_at_other_scales_lie_on_the_same_image(networks: Networks) -> None:
     results = evaluate(networks[0], {"a": OutsideData(3)}, views=["scale", "flip"])
-    assert results.methods["views"].num_members == 6
+    assert results.score("views", "a").pool.num_members == 6
     nll = [results.score("views", "a").summary[size]["nll"].mean for size in (1, 6)]
     assert all(isinstance(each, float) and np.isfinite(each) for each in nll)
     assert nll[0] != nll[1]
@@ -240,7 +240,7 @@ def test_views_at_other_scales_lie_on_the_same_image(networks: Networks) -> None
 
 def test_views_are_named_one_by_one_and_drawn_in_their_order(networks: Networks) -> None:
     results = evaluate(networks[:2], {"a": OutsideData(3)}, views=["flip", "scale 0.5"])
-    facts = results.methods["views"]
+    facts = results.score("views", "a").pool
     assert (facts.num_members, facts.num_networks, facts.plan) == (6, 2, "prefix")
     both = evaluate(networks[:2], {"a": OutsideData(3)}, views="flip")
     for size in (1, 2):

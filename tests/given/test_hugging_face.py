@@ -72,7 +72,7 @@ def test_a_segformer_scores_as_a_loop_with_its_own_post_processing(
     assert found["nll"].mean == pytest.approx(-float(probs.gather(1, target[:, None]).log().mean()), abs=1e-6)
     assert found["ece"].mean == pytest.approx(float(ece(probs, target)), abs=1e-6)
     assert found["miou"].mean == pytest.approx(miou(probs.argmax(1), target), abs=1e-6)
-    assert results.class_names == list(NAMES)
+    assert results.domains["pictures"].class_names == list(NAMES)
 
 
 def miou(predicted: Tensor, target: Tensor) -> float:
@@ -95,9 +95,9 @@ def test_several_models_with_dropout_of_their_own_and_views_of_images(images: Pa
     folders = [save_folder(tmp_path / str(seed), seed, NAMES, None) for seed in range(2)]
     models, data = [f"hf:{folder}" for folder in folders], {"pictures": text(images)}
     results = evaluate(models, data, mc_dropout=2, views=["flip"])
-    assert results.methods["given"].num_members == 2
-    assert results.methods["mc_dropout"].num_members == 4
-    assert results.methods["views"].num_members == 4
+    assert results.score("given", "pictures").pool.num_members == 2
+    assert results.score("mc_dropout", "pictures").pool.num_members == 4
+    assert results.score("views", "pictures").pool.num_members == 4
     first, both = (results.score("views", "pictures").summary[size]["nll"].mean for size in (1, 2))
     assert first == results.score("given", "pictures").summary[1]["nll"].mean != both
 

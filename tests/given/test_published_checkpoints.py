@@ -229,7 +229,7 @@ def test_an_ensemble_and_passes_from_the_command_line(
     results = load_results(tmp_path / "out")
     assert isinstance(results, Results)
     assert results.convention == "gustafsson2020"
-    assert {name: (facts.num_members, facts.num_groups) for name, facts in results.methods.items()} == {
+    assert {one.method: (one.pool.num_members, one.pool.num_groups) for one in results.scores} == {
         "given": (2, None),
         "mc_dropout": (4, 2),
     }

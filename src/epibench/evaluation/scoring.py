@@ -174,7 +174,10 @@ def score_results(stores: Sequence[ScoredStore], settings: ScoreSettings, in_dom
         recipe={"name": "scored predictions", "stored": named | {name: given[name] for name in others}},
         problem="scored",
         convention=settings.convention,
-        methods={name: MethodFacts(label=name, method="stored", notes=of_method) for name, of_method in notes.items()},
+        methods={
+            name: MethodFacts(label=name, method="stored", plan=settings.plan, notes=of_method)
+            for name, of_method in notes.items()
+        },
         domains=dict(sorted(domains.items(), key=lambda item: item[0] != in_domain)),
         scores=scores,
     )

@@ -372,6 +372,8 @@ class GivenEvaluation:
         facts = MethodFacts(
             label=label,
             method="mc_dropout" if passes else "views" if views else "given",
+            num_networks=len(models),
+            plan=pool.plan,
             members=member_table(pool),
             notes=self.notes(models),
         )

@@ -179,7 +179,7 @@ class ImageExperiment:
         except InputError as error:
             lost = f"{len(trained.diverged)} of {method.num_trained} networks diverged; " if trained.diverged else ""
             raise InputError(f"{name}: {lost}{error}") from None
-        facts = method_facts(recipe, name, pool, self.notes_on(trained, pool, draws))
+        facts = method_facts(recipe, name, len(trained.networks), pool, self.notes_on(trained, pool, draws))
         # Any option may decide the weights of a member, also one that decides nothing in training.
         decided = method.model_dump(mode="json", exclude={"diverged"})
         return DrawnMethod(

@@ -37,7 +37,7 @@ def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
     )
 
 
-def method_facts(recipe: Recipe, name: str, pool: Pool, notes: Sequence[str] = ()) -> MethodFacts:
+def method_facts(recipe: Recipe, name: str, num_networks: int, pool: Pool, notes: Sequence[str] = ()) -> MethodFacts:
     """Label, members and notes of a method."""
     method, asked = recipe.method(name), ", ".join(map(str, recipe.members))
     alone = method.single and 1 not in recipe.members
@@ -45,6 +45,8 @@ def method_facts(recipe: Recipe, name: str, pool: Pool, notes: Sequence[str] = (
     return MethodFacts(
         label=recipe.label(name),
         method=method.name,
+        num_networks=num_networks,
+        plan=pool.plan,
         members=member_table(pool),
         notes=[*own, *recipe.left_out(name), *notes],
     )

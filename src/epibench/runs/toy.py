@@ -179,7 +179,7 @@ class ToyExperiment:
                     for region, values_of_draws in regions.items():
                         kls.setdefault(region, {})[f"{KL_NAMES[direction]}{suffix}"] = values_of_draws
             scores += [make_score(draws, values, {}, domain=region, **about) for region, values in kls.items()]
-        facts = method_facts(recipe, name, pool)
+        facts = method_facts(recipe, name, len(networks.networks), pool)
         parameters = pool.network.num_parameters
         facts.cost = Cost(parameters=parameters, train_seconds=networks.seconds, predict_seconds=predicted)
         return ToyMethodResults(facts, scores, examples=self.examples(draws, grid))
