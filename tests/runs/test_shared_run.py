@@ -68,7 +68,7 @@ image_evaluation.DomainTask.evaluate = gated(image_evaluation.DomainTask.evaluat
 if __name__ == "__main__":
     main()
 """
-SAME = ("summary", "draws", "curves", "pictures", "methods", "overlap", "training", "domains", "kl", "failed", "recipe")
+SAME = ("summary", "draws", "curves", "pictures", "methods", "training", "domains", "failed", "recipe")
 
 
 class Started:

@@ -73,7 +73,7 @@ machine.Machine.of = classmethod(lambda cls, device, jobs, *_: cls(device, machi
 if __name__ == "__main__":
     main()
 """
-SAME = ("summary", "draws", "curves", "pictures", "methods", "overlap", "training", "domains", "kl", "failed", "recipe")
+SAME = ("summary", "draws", "curves", "pictures", "methods", "training", "domains", "failed", "recipe")
 MESSAGE = "epibench: stopped by SIGTERM; where it stands is saved, the same command goes on from there"
 
 

@@ -19,7 +19,7 @@ from small_segmentation_recipe import small_segmentation
 from by_name import by_name
 from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.members.networks import NetworkPool
-from epibench.recipes import RECIPES, Recipe, apply_settings, read_recipe
+from epibench.recipes import RECIPES, DenseRecipe, Recipe, apply_settings, read_recipe
 from epibench.results import load_results
 from epibench.runs import machine, trainers
 from epibench.runs.folder import RunFolder
@@ -28,6 +28,7 @@ from epibench.street import StreetDataset
 from label_files import random_values, save, save_image
 
 Call = Callable[..., tuple[int, str]]
+SHOWN = {"null": "entropy"}  # the default in results
 NUMBERS = ("methods", "summary", "curves", "draws", "domains", "pictures", "training")
 IMAGES = {"clean": 3, "wild": 2, "fog": 2}
 FOG = "street:haze,severity=3,num_images=2,seed=1,size=[32,64]"
@@ -103,7 +104,10 @@ def equals_a_fresh_run(folder: Path, recipe: Recipe, call: Call, tmp_path: Path)
     """Whether a run has the numbers of one that had these settings from the start."""
     (tmp_path / "fresh.json").write_text(recipe.model_dump_json())
     assert call("run", tmp_path / "fresh.json", "--out", tmp_path / "fresh")[0] == 0
-    assert read_recipe(folder) == recipe
+    there = read_recipe(folder)
+    if isinstance(recipe, DenseRecipe):  # options of an evaluation belong to the command
+        there = there.model_copy(update={"evaluation": recipe.evaluation})
+    assert there == recipe
     return numbers(folder) == numbers(tmp_path / "fresh")
 
 
@@ -173,23 +177,18 @@ def test_a_new_method_is_trained_and_evaluated_alone(folder, cache, command_line
 def test_other_settings_of_evaluation_train_nothing(
     folder, cache, command_line, work, tmp_path, key: str, value: str, usual: str
 ) -> None:
-    before, first, setting = numbers(folder), load_results(folder), f"evaluation.{key}={value}"
+    before, setting = numbers(folder), f"evaluation.{key}={value}"
     assert command_line("evaluate", folder, "--set", setting)[0] == 0
     images = IMAGES["clean"] + IMAGES["wild"]
     assert (work.trained, work.passes) == ([], {"ensemble": 5 * images, "mc_dropout": 8 * images})
     assert equals_a_fresh_run(folder, segmentation(cache, setting), command_line, tmp_path)
-    # The former results are kept, and on the page beside the new ones.
-    assert [path.name for path in (folder / "evaluations").iterdir()] == ["default.json"]
-    assert load_results(folder / "evaluations" / "default.json") == first
-    page = (folder / "report.html").read_text()
-    assert f"Ensembling · {value}" in page
-    assert "Ensembling · default" in page
+    assert [each[key] for each in evaluations(folder)] == [value, SHOWN.get(usual, usual)]
     # Going back costs nothing, and they change places.
     work.again()
     assert command_line("evaluate", folder, "--set", f"evaluation.{key}={usual}")[0] == 0
     assert (work.trained, work.passes) == ([], {})
     assert numbers(folder) == before
-    assert [path.name for path in (folder / "evaluations").iterdir()] == [f"{key}={value}.json"]
+    assert [each[key] for each in evaluations(folder)] == [SHOWN.get(usual, usual), value]
 
 
 def test_a_setting_without_effect_on_a_cpu_makes_no_other_evaluation(folder, command_line, work) -> None:
@@ -197,7 +196,7 @@ def test_a_setting_without_effect_on_a_cpu_makes_no_other_evaluation(folder, com
     assert command_line("evaluate", folder, "--device", "cpu", "--set", "evaluation.cuda_graphs=true")[0] == 0
     assert (work.trained, work.passes) == ([], {})
     assert numbers(folder) == before
-    assert not (folder / "evaluations").exists()
+    assert len(evaluations(folder)) == 1
 
 
 SOURCE = {"kind": "folder", "root": "own", "classes": ["road", "sky"]}
@@ -254,7 +253,7 @@ def test_m_and_draws_are_asked_anew_of_the_same_networks(folder, cache, command_
     assert command_line("evaluate", folder, *(part for each in settings for part in ("--set", each)))[0] == 0
     images = IMAGES["clean"] + IMAGES["wild"]
     assert (work.trained, work.passes) == ([], {"ensemble": 5 * images, "mc_dropout": 8 * images})
-    assert not (folder / "evaluations").exists()  # other draws from the same predictions: the latest are shown
+    assert len(evaluations(folder)) == 1  # other draws from the same predictions replace the former ones
     assert equals_a_fresh_run(folder, segmentation(cache, *settings), command_line, tmp_path)
     work.again()
     assert command_line("evaluate", folder, "--set", "members=[1,2,4]", "--set", "draws=2")[0] == 0
@@ -299,9 +298,9 @@ def test_settings_of_an_evaluation_do_not_enter_the_recipe(folder, command_line)
 def test_a_store_is_of_the_settings_that_were_asked_for_last(folder, cache, command_line, work, tmp_path) -> None:
     store = "evaluation.store=true"
     command_line("evaluate", folder, "--set", store)
-    command_line("evaluate", folder, "--set", "evaluation.precision=bf16")
+    command_line("evaluate", folder, "--set", store, "--set", "evaluation.precision=bf16")
     work.again()
-    command_line("evaluate", folder, "--set", "evaluation.precision=32-true")
+    command_line("evaluate", folder, "--set", store)
     assert work.passes["ensemble"] == 5 * (IMAGES["clean"] + IMAGES["wild"])  # the numbers are there, the store is not
     assert equals_a_fresh_run(folder, segmentation(cache, store), command_line, tmp_path)
     for path in (folder / "predictions" / "ensemble").glob("clean.zarr/logits/c/**/*"):
@@ -348,7 +347,7 @@ def test_each_step_needs_its_own_data_alone(cache, command_line, tmp_path) -> No
     shutil.rmtree(tmp_path / "own")
     domains = f"data.domains={json.dumps({'wild': wild})}"
     assert command_line("evaluate", tmp_path / "run", "--set", domains)[0] == 0
-    assert load_results(tmp_path / "run").domains["wild"].num_images == 2
+    assert {score.num_images for score in load_results(tmp_path / "run").scores if score.domain == "wild"} == {2}
 
 
 def test_evaluate_says_which_networks_are_missing(folder, command_line) -> None:
@@ -474,7 +473,7 @@ def test_a_toy_recipe_is_trained_then_evaluated(command_line, tmp_path: Path) ->
     assert "train " not in said
     wanted = run_in(tmp_path / "fresh", apply_settings(recipe, ["draws=2"]))
     found = by_name(json.loads((tmp_path / "run" / "results.json").read_text()))
-    assert all(found[name] == wanted[name] for name in ("methods", "summary", "draws", "pictures", "kl"))
+    assert all(found[name] == wanted[name] for name in ("methods", "summary", "draws", "toy"))
     assert (
         "16 networks are not trained (missing: ensemble 16 of 24)"
         in command_line("evaluate", tmp_path / "run", "--set", "ensemble.num_members=24")[1]
