@@ -1,4 +1,4 @@
-"""Carry a training job out, from the start or where it stopped: stacked networks of a method, or one large network."""
+"""Run or resume a training job: all stacked networks of a method, or one large network."""
 
 from __future__ import annotations
 

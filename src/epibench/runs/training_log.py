@@ -1,7 +1,7 @@
 """The log of one training: losses and rates as a table beside the weights, or through a logger of Lightning.
 
-W&B and MLflow have one run for each network, which a training that was stopped goes on with: a file beside the weights
-keeps its id, and the service itself says which step it has come to. No log has a step twice.
+W&B and MLflow have one run for each network. A file beside the weights keeps its id, so that a resumed training
+continues it from the last step of the service. No log has a step twice.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ def check_log(kind: str) -> None:
 class TrainingLogger:
     """The log of one network.
 
-    rows: of the training so far, where it goes on; settings: of the training, for those who compare runs. A log gets
-    the rows that it does not have.
+    rows: of a resumed training so far, of which a log gets the missing ones; settings: of the training, for services.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ Opened = tuple[Any, int]  # a logger, and the last step that it has
 
 
 def _tensorboard(log: TrainingLogger, settings: Mapping[str, Any]) -> Opened:
-    """All rows are written anew: those that a killed process had not yet written are in no file."""
+    """Write all rows again: a killed process may not have written its last rows."""
     from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 
     version = f"{log.files.name}-tensorboard"
@@ -141,7 +140,7 @@ def _tensorboard(log: TrainingLogger, settings: Mapping[str, Any]) -> Opened:
 
 
 def _wandb(log: TrainingLogger, settings: Mapping[str, Any]) -> Opened:
-    """Offline, what a killed process has left is incomplete and made anew, unless it was uploaded meanwhile."""
+    """Continue a run; offline, the incomplete file of a killed process is replaced unless it was uploaded."""
     import wandb
     from lightning.pytorch.loggers import WandbLogger
 

@@ -49,15 +49,15 @@ ALIGNED = 16  # entries: parameters begin at multiples of 64 bytes, as if each h
 class NetworkTraining(TrainingPlan):
     """Everything that fixes how a large network is trained, besides its keys.
 
-    loss: of every pixel, given raw outputs (image, output, height, width) and targets (image, height, width); its mean
-    over valid pixels is U/N without the prior, where N is the number of images: the pixels of an image are far from
-    independent, so an image counts as one observation. What a network predicts more coarsely than the image is
-    interpolated. class_weights: how much a pixel counts, by its class. An epoch is `epoch_steps` steps, however large
-    the data is. Dropout acts after the network's `dropout_places`. whole_batches: samples are augmented on the device,
-    a batch at a time, which an `Augment` can do. start: the weights that a network begins with, given the network; None
-    for its own. A network may give outputs of several heads, (head · image, …): losses of heads are added up.
+    loss: of every pixel, given raw outputs (image, output, height, width) and targets (image, height, width). Its mean
+    over valid pixels is U/N without the prior, where N is the number of images: pixels of an image depend on each
+    other, so an image counts as one observation. Coarser outputs are interpolated to the image. Losses of several
+    heads, (head · image, …), are added up. loss_parts: the number of equal parts of a batch, see `mean_loss`.
 
-    loss_parts: the number of equal parts of a batch, see `mean_loss`. precision: of the network's passes.
+    class_weights: how much a pixel counts, by its class. An epoch is `epoch_steps` steps, for any size of the data.
+    Dropout acts after the network's `dropout_places`. whole_batches: samples are augmented on the device by an
+    `Augment`, a batch at a time. start: the weights that a network begins with, given the network; None for its own.
+    precision: of the network's passes.
     """
 
     build: Callable[[], nn.Module]
@@ -215,7 +215,7 @@ class _Run:
         self.flat.gradient.zero_()
         with self._dropout(len(batch.target)):
             raw = self._outputs(batch.inputs)
-        # Elsewhere the target may be NaN or no class, and what the network says there must not reach the gradient.
+        # Elsewhere the target may be NaN or no class, and outputs must not reach the gradient.
         target = batch.target.masked_fill(~batch.valid, 0)
         weights = batch.valid if self.class_weights is None else batch.valid * self.class_weights[target]
         heads = torch.split(raw, len(target))
@@ -354,7 +354,7 @@ class FlatParameters:
 
 
 def _room(parameter: Tensor) -> int:
-    """Entries that a parameter takes up, with a gap so that the next one is aligned; nobody reads the gaps."""
+    """Entries that a parameter takes up, with an unused gap that aligns the next one."""
     return -(-parameter.numel() // ALIGNED) * ALIGNED
 
 
