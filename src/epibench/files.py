@@ -27,6 +27,7 @@ _OWNER = re.compile(rf"\..*\.([^.]+)-(\d+)-\d+{re.escape(UNFINISHED)}")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a quota, the limit of a process
 _ABANDONED_SECONDS = 24 * 3600  # processes of other machines cannot be asked whether they live
 _NUMBERS = re.compile(r"\[\n([-+.,\deEnul\s]+)\]")  # no text of JSON holds a line break
+_CHECKSUM = re.compile(rb',\n "checksum": "([0-9a-f]{32})"\n}\n\Z')
 _NAME_BYTES = 255  # what most file systems allow
 _numbers = itertools.count()
 
@@ -36,9 +37,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A stream that becomes the file once it was written to the end; a reader sees the old file or the whole new one.
 
     Written beside `path`, with the permissions that the user's umask gives, then renamed. A device or a pipe is
-    written straight into. What the system refuses is an OSError that names `path`.
+    written straight into. A link is followed, unless it leads into a folder that does not exist: then the file takes the
+    link's place. What the system refuses is an OSError that names `path`.
     """
-    path = Path(os.path.realpath(path))
+    followed = Path(os.path.realpath(path))
+    path = followed if followed.parent.is_dir() or not path.is_symlink() else path
     if path.is_dir():
         raise InputError(f"{path}: a folder is where a file is to be written; remove it and run the command again")
     if path.exists() and not path.is_file():
@@ -169,6 +172,33 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Json) -> None:
     """Write JSON in one step; what is not finite is refused."""
     write_text(path, numbers_in_lines(json.dumps(content, indent=1, allow_nan=False)) + "\n")
+
+
+class DamagedError(InputError):
+    """A file is not as it was written."""
+
+
+def with_checksum(text: str) -> str:
+    """The text of a JSON object with a checksum of it as its last key."""
+    body = text.rstrip().removesuffix("}").rstrip()
+    return f'{body},\n "checksum": "{_text_hash(body.encode())}"\n}}\n'
+
+
+def read_verified(path: Path) -> bytes:
+    """The text of a JSON object that was written with a checksum, without it; a file that has changed is refused."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: a folder, a pipe or a device where a file belongs. Fix: remove it.")
+    content = path.read_bytes()
+    written = _CHECKSUM.search(content)
+    if written is None:
+        raise DamagedError(f"{path}: damaged: it does not end in a checksum")
+    if written[1].decode() != _text_hash(content[: written.start()]):
+        raise DamagedError(f"{path}: damaged: its checksum does not fit what it holds")
+    return content[: written.start()] + b"\n}\n"
+
+
+def _text_hash(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def numbers_in_lines(text: str) -> str:

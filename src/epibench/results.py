@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from epibench.errors import InputError
-from epibench.files import fingerprint, numbers_in_lines
+from epibench.files import DamagedError, numbers_in_lines, read_verified, with_checksum
 
 VERSION: Final = 1
 RESULTS_NAME = "results.json"
@@ -191,6 +191,10 @@ def _shown_by(function: str) -> Any:
 
 class Shown(Part):
     """Results that a notebook shows, plots and takes as a table."""
+
+    def as_json(self) -> str:
+        """The text of a file that holds them, with its checksum."""
+        return with_checksum(super().as_json())
 
     def frame(self, table: Literal["draws", "summary", "curves", "cost", "equivalents"] = "draws") -> Any:
         """A tidy table as a pandas DataFrame: one row for each method, domain, M, metric and draw.
@@ -409,7 +413,6 @@ class RunResults(GrownPart, Shown):
     cost: dict[str, Cost]
     failed: dict[Text, Text] = {}
     seconds: Finite
-    checksum: str | None = None  # of everything else; an earlier version wrote none
 
     kl: dict[str, KL] = {}
     kl_draws: dict[str, KLDraws] = {}
@@ -426,16 +429,6 @@ class RunResults(GrownPart, Shown):
     overlap: dict[str, dict[int, Number]] = {}
     training: dict[str, list[TrainingLog]] = {}
     later = ("counted",)
-
-    @property
-    def intact(self) -> bool:
-        """Whether they are as they were written, as far as their checksum tells."""
-        return self.checksum is None or self.checksum == self.with_checksum().checksum
-
-    def with_checksum(self) -> RunResults:
-        """The same results with the checksum of all that they hold."""
-        content = self.model_dump(mode="json", exclude={"checksum"})
-        return self.model_copy(update={"checksum": fingerprint(content)})
 
 
 FileResults.model_rebuild()  # pictures are described after it
@@ -465,7 +458,11 @@ def load_any_results(path: Path) -> RunResults | ScoreResults:
 
 def _read(path: Path, file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return read_verified(file)
+    except DamagedError as error:
+        if other := _other_file(file):
+            raise InputError(f"{file}: {other}") from None
+        raise DamagedError(f"{error}. Fix: make it again with the command that wrote it.") from None
     except FileNotFoundError:
         what = f"holds no {RESULTS_NAME}: has the run finished?" if path.is_dir() else "there is no such file or folder"
         raise InputError(f"{path}: {what}") from None

@@ -98,7 +98,6 @@ def _file(folder: Path, name: str) -> Path:
 def _readable(path: Path) -> RunResults | None:
     """Results, if they are there and undamaged."""
     try:
-        results = load_results(path)
+        return load_results(path)
     except InputError:
         return None
-    return results if results.intact else None

@@ -226,7 +226,7 @@ def collected(
         **own,
         failed=failed,
         seconds=time.perf_counter() - begun,
-    ).with_checksum()
+    )
 
 
 def experiment_of(run: Run) -> Experiment:
