@@ -25,9 +25,11 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # of what becomes a file: a met
 UNFINISHED = ".unfinished"
 _OWNER = re.compile(rf"\..*\.([^.]+)-(\d+)-\d+{re.escape(UNFINISHED)}")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a quota, the limit of a process
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ABANDONED_SECONDS = 24 * 3600  # processes of other machines cannot be asked whether they live
 _NUMBERS = re.compile(r"\[\n([-+.,\deEnul\s]+)\]")  # no text of JSON holds a line break
 _CHECKSUM = re.compile(rb',\n "checksum": "([0-9a-f]{32})"\n}\n\Z')
+VERIFIED_LIMIT = 2**28
 _NAME_BYTES = 255  # what most file systems allow
 _numbers = itertools.count()
 
@@ -37,8 +39,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A stream that becomes the file once it was written to the end; a reader sees the old file or the whole new one.
 
     Written beside `path`, with the permissions that the user's umask gives, then renamed. A device or a pipe is
-    written straight into. A link is followed, unless it leads into a folder that does not exist: then the file takes the
-    link's place. What the system refuses is an OSError that names `path`.
+    written straight into. A link is followed; if it leads into a folder that does not exist, the file takes its place.
+    What the system refuses is an OSError that names `path`.
     """
     followed = Path(os.path.realpath(path))
     path = followed if followed.parent.is_dir() or not path.is_symlink() else path
@@ -169,9 +171,14 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def json_text(content: Json) -> str:
+    """JSON as files hold it; numbers that are not finite are refused."""
+    return numbers_in_lines(json.dumps(content, indent=1, allow_nan=False)) + "\n"
+
+
 def write_json(path: Path, content: Json) -> None:
-    """Write JSON in one step; what is not finite is refused."""
-    write_text(path, numbers_in_lines(json.dumps(content, indent=1, allow_nan=False)) + "\n")
+    """Write JSON in one step."""
+    write_text(path, json_text(content))
 
 
 class DamagedError(InputError):
@@ -188,10 +195,12 @@ def read_verified(path: Path) -> bytes:
     """The text of a JSON object that was written with a checksum, without it; a file that has changed is refused."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: a folder, a pipe or a device where a file belongs. Fix: remove it.")
+    if path.stat().st_size > VERIFIED_LIMIT:
+        raise DamagedError(f"{path}: damaged: it has {path.stat().st_size / 2**20:,.0f} MiB")
     content = path.read_bytes()
     written = _CHECKSUM.search(content)
     if written is None:
-        raise DamagedError(f"{path}: damaged: it does not end in a checksum")
+        raise DamagedError(f"{path}: damaged, or of another version: it does not end in a checksum")
     if written[1].decode() != _text_hash(content[: written.start()]):
         raise DamagedError(f"{path}: damaged: its checksum does not fit what it holds")
     return content[: written.start()] + b"\n}\n"

@@ -460,14 +460,12 @@ def _read(path: Path, file: Path) -> bytes:
     try:
         return read_verified(file)
     except DamagedError as error:
-        if other := _other_file(file):
-            raise InputError(f"{file}: {other}") from None
         raise DamagedError(f"{error}. Fix: make it again with the command that wrote it.") from None
     except FileNotFoundError:
         what = f"holds no {RESULTS_NAME}: has the run finished?" if path.is_dir() else "there is no such file or folder"
         raise InputError(f"{path}: {what}") from None
     except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+        raise InputError(f"{file}: cannot be read ({error.strerror}). Fix: give yourself read access.") from None
 
 
 def parse_results(model: type[Results], text: bytes | str, where: str) -> Results:

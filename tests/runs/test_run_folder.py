@@ -14,6 +14,7 @@ from small_dense_recipe import small_dense
 from small_recipes import small
 
 from epibench.errors import InputError
+from epibench.recipes import read_recipe
 from epibench.recipes.toy import ToyRecipe
 from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder, holder, is_locked, locked, share_work
@@ -23,7 +24,7 @@ from epibench.training.state import TrainingState
 
 def test_a_new_folder_gets_the_recipe(tmp_path: Path) -> None:
     RunFolder(tmp_path / "a" / "run").claim(small())
-    assert json.loads((tmp_path / "a" / "run" / "recipe.json").read_text()) == small().model_dump(mode="json")
+    assert read_recipe(tmp_path / "a" / "run") == small()
 
 
 def test_the_same_recipe_may_come_again(tmp_path: Path) -> None:
@@ -51,38 +52,6 @@ def claimed(tmp_path: Path, recipe: ToyRecipe) -> RunFolder:
     return folder
 
 
-def test_networks_of_a_version_that_lacked_a_setting_are_refused_as_such(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run")
-    folder.claim(small_dense(tmp_path))
-    content = json.loads(folder.recipe_file.read_text())
-    del content["network"]["dropout_places"]
-    folder.recipe_file.write_text(json.dumps(content))
-    folder.claim(small_dense(tmp_path))  # nothing was trained yet
-    folder.recipe_file.write_text(json.dumps(content))
-    (folder.members / "mc_dropout").mkdir(parents=True)
-    (folder.members / "mc_dropout" / "0000.safetensors").touch()
-    with pytest.raises(InputError, match=r"recipe\.json: an earlier version of epibench wrote it"):
-        folder.claim(small_dense(tmp_path))
-
-
-def test_networks_of_a_version_that_lacked_a_method_can_be_used(tmp_path: Path) -> None:
-    variants = 'variants={"fast": {"method": "map", "options": {"num_epochs": 1}}}'
-    recipe = small_dense(tmp_path, variants)
-    folder = RunFolder(tmp_path / "run")
-    folder.claim(recipe)
-    content = json.loads(folder.recipe_file.read_text())
-    del content["laplace"], content["variants"]["fast"]["network"]
-    folder.recipe_file.write_text(json.dumps(content))
-    (folder.members / "ensemble").mkdir(parents=True)
-    (folder.members / "ensemble" / "0000.safetensors").touch()
-    folder.claim(recipe)
-    assert folder.other_training(recipe) is None
-    del content["ensemble"]["learning_rate"]
-    folder.recipe_file.write_text(json.dumps(content))
-    with pytest.raises(InputError, match="an earlier version of epibench wrote it"):
-        folder.claim(recipe)
-
-
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
@@ -105,7 +74,7 @@ def test_settings_that_need_other_training_are_refused_and_named(setting: str, w
 def test_other_settings_are_taken_over(setting: str, tmp_path: Path) -> None:
     folder, wanted = claimed(tmp_path, small()), small("toy-regression", setting)
     folder.claim(wanted)
-    assert json.loads(folder.recipe_file.read_text()) == wanted.model_dump(mode="json")
+    assert read_recipe(folder.path) == wanted
 
 
 def test_another_problem_is_refused(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def finished(run: Run) -> RunResults | None:
 
     path = run.folder.results_file
     try:
-        results = load_results(path) if path.exists() else None
+        results = load_results(path) if path.exists() and not path.is_dir() else None
     except DamagedError:
         run.reporter.say(f"{path}: damaged, its checksum does not fit what it holds; it is made anew")
         return None

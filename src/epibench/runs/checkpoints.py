@@ -88,30 +88,23 @@ def text_checksum(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def is_earlier(path: Path) -> bool:
-    """Whether a file of tensors was written by an earlier version, without a checksum."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError):
-        return False
-    return "stamp" in metadata.get("notes", "") and "checksum" not in metadata
-
-
 def load_tensors(path: Path, fingerprint: str, only_notes: bool = False) -> TensorFile | None:
     """What a file holds, or None where there is none; it must be undamaged, and of the same fingerprint."""
     if not path.exists():
         return None
     try:
+        path.open("rb").close()  # safetensors says of a file without permission that it does not exist
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             notes = json.loads(metadata.get("notes", "{}"))
             tensors = {} if only_notes else {name: file.get_tensor(name) for name in list(file.keys())}
+    except PermissionError:
+        raise InputError(f"{path}: cannot be read (permission denied). Fix: give yourself read access.") from None
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not readable ({error}); {MADE_ANEW}") from None
     loaded = TensorFile(path, tensors, notes if isinstance(notes, dict) else {})
     if "checksum" not in metadata:
-        raise loaded.complaint("it has no checksum: an earlier version of epibench wrote it")
+        raise loaded.complaint("damaged, or of another version: it has no checksum")
     damaged = metadata.get("notes_checksum") != text_checksum(metadata.get("notes", ""))
     if damaged or (not only_notes and metadata["checksum"] != checksum(tensors)):
         raise loaded.complaint("damaged: its checksum does not fit what it holds")

@@ -125,7 +125,6 @@ def further_checks(recipe: Recipe, folder: RunFolder, data: ImageData | None) ->
 
 def check_out(recipe: Recipe, folder: RunFolder) -> str:
     """The folder is free, or holds a run that can go on."""
-    folder.check_version()
     folder.check_free(recipe)
     return f"{folder.path} holds a run that can go on" if folder.recipe_file.exists() else f"{folder.path} is free"
 

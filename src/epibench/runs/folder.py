@@ -12,21 +12,29 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 from epibench.errors import InputError
-from epibench.files import remove_leftovers, write_json
+from epibench.files import (
+    DENIED,
+    FULL,
+    DamagedError,
+    json_text,
+    naming,
+    read_verified,
+    remove_leftovers,
+    with_checksum,
+    write_text,
+)
 from epibench.methods import METHODS
 from epibench.progress import Reporter
 from epibench.recipes import RECIPE_NAME, Recipe
-from epibench.recipes.dense import NOT_DECIDING
-from epibench.recipes.settings import differences, known_keys, validated
+from epibench.recipes.settings import differences, validated
 from epibench.results import RESULTS_NAME
-from epibench.runs.checkpoints import is_earlier
 
 Item = TypeVar("Item")
 WAIT_SECONDS = 0.5
@@ -63,11 +71,13 @@ class RunFolder:
         """Write the recipe; where there is one already, it must train the same networks: then the run goes on."""
         with self._usable():
             self._check_free(recipe)
-            if not self.recipe_file.exists() or self._read_recipe(type(recipe)) != recipe:
-                write_json(self.recipe_file, recipe.model_dump(mode="json"))
             for path in (self.members, self.path / "evaluation", self.path / "predictions"):
                 if path.exists() and not path.is_dir():
                     raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
+                if path.is_symlink() and not path.exists():
+                    raise InputError(f"{path}: a link to nowhere. Fix: make the folder that it names, or remove it.")
+            if not self.recipe_file.exists() or self._read_recipe(type(recipe)) != recipe:
+                write_text(self.recipe_file, with_checksum(json_text(recipe.model_dump(mode="json"))))
             if not os.access(self.path, os.W_OK):
                 raise InputError(f"--out {self.path}: cannot be written to; give another --out")
             remove_leftovers(self.path)
@@ -78,21 +88,10 @@ class RunFolder:
         try:
             yield
         except OSError as error:
+            if error.errno in FULL:
+                raise
             path = error.filename or self.path
             raise InputError(f"--out {path}: cannot be used ({error.strerror}); give another --out") from None
-
-    def check_version(self) -> None:
-        """Refuse trained networks of an earlier version: they have no checksum, and other names for toy problems."""
-        folders = [self.members, *(path for path in self.members.glob("*") if path.is_dir())]
-        for path in sorted(path for folder in folders for path in folder.glob("*.safetensors") if path.is_file()):
-            if path.parent == self.members or is_earlier(path):
-                raise self._earlier(path)
-
-    def _earlier(self, path: Path) -> InputError:
-        return InputError(
-            f"{path}: an earlier version of epibench wrote it, which this one cannot go on from; give another "
-            f"--out, or remove {self.members} to train anew"
-        )
 
     def check_free(self, recipe: Recipe) -> None:
         """Refuse a folder that holds something else than a run whose networks this recipe can use, or nothing."""
@@ -101,6 +100,8 @@ class RunFolder:
 
     def _check_free(self, recipe: Recipe) -> None:
         if self.recipe_file.exists():
+            if self.is_damaged() and not self.members.is_dir():
+                raise InputError(f"{self.recipe_file}: damaged, or of no run, without networks; give another --out")
             if (difference := self.other_training(recipe)) is not None:
                 raise InputError(f"{self.path} holds a run of another recipe: {difference}; give another --out")
         elif self.path.exists() and not self.path.is_dir():
@@ -108,27 +109,31 @@ class RunFolder:
         elif self.path.exists() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             raise InputError(f"--out {self.path} is not empty and holds no run: give a new folder")
 
-    def _read_recipe(self, kind: type[Recipe]) -> Recipe:
+    def is_damaged(self) -> bool:
+        """Whether there is a recipe that is not as it was written. Then weights tell by themselves what they are of."""
         try:
-            content: Any = json.loads(self.recipe_file.read_text(encoding="utf-8"))
+            return self.recipe_file.exists() and not read_verified(self.recipe_file)
+        except DamagedError:
+            return True
+
+    def _read_recipe(self, kind: type[Recipe]) -> Recipe | None:
+        """The recipe of the run; None where it is damaged."""
+        try:
+            content: Any = json.loads(read_verified(self.recipe_file))
+        except DamagedError:
+            return None
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.recipe_file}: not a readable recipe ({error}); give another --out") from None
-        if not isinstance(content, dict):
-            raise InputError(f"{self.recipe_file}: not a recipe; give another --out")
+            raise InputError(f"{self.recipe_file}: not a recipe ({error}); give another --out") from None
         try:
-            recipe = validated(kind, content)
+            return validated(kind, content)
         except InputError as error:
             raise InputError(f"{self.path} holds a run of another recipe: {error}; give another --out") from None
-        new = set(known_keys(recipe.model_dump(mode="json"))) - set(known_keys(content))
-        new -= {f"training.{key}" for key in NOT_DECIDING} | {key for key in new if key.startswith("evaluation.")}
-        new = {key for key in new if not _of_new_method(key, content)}
-        if new and any(self.members.glob("*/*.safetensors")):
-            raise self._earlier(self.recipe_file)
-        return recipe
 
     def other_training(self, wanted: Recipe) -> str | None:
         """The first setting by which networks that may be there would come out otherwise, with both values."""
         there = self._read_recipe(type(wanted))
+        if there is None:
+            return None
         if there.problem != wanted.problem:
             return f'problem ("{there.problem}" there, "{wanted.problem}" now)'
         # Of every method that has networks there, also of one that is not asked for now, or was trained for others.
@@ -140,12 +145,6 @@ class RunFolder:
                         key = f"variants.{name}.{key}"
                     return f"{key} ({json.dumps(before)} there, {json.dumps(now)} now)"
         return None
-
-
-def _of_new_method(key: str, content: Mapping[str, Any]) -> bool:
-    """Whether a setting is of a method that did not exist, or of variants' networks, which were all the recipe's."""
-    parts = key.split(".")
-    return (parts[0] in METHODS and parts[0] not in content) or (parts[0] == "variants" and parts[-1] == "network")
 
 
 @contextmanager
@@ -160,27 +159,33 @@ def locked(path: Path) -> Iterator[bool]:
                 path.unlink(missing_ok=True)
 
 
-def _take(path: Path, opened: ExitStack) -> TextIO | None:
+def _take(path: Path, opened: ExitStack) -> int | None:
     """The lock file, opened and locked; None if another process has the lock."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            file = opened.enter_context(path.open("a+", encoding="utf-8"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in NO_LOCKS:
-                    raise
-                return file  # then two may do the same work: the first complete file wins
-            if _is_same_file(path, file.fileno()):
-                break  # otherwise the process that had it has removed it meanwhile
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
+        with naming(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                opened.callback(os.close, file)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError as error:
+                    if error.errno not in NO_LOCKS:
+                        raise
+                    return file  # then two may do the same work: the first complete file wins
+                if _is_same_file(path, file):
+                    break  # otherwise the process that had it has removed it meanwhile
+            os.truncate(file, 0)
+            os.write(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     except BlockingIOError:
         return None
     except OSError as error:
-        raise InputError(f"{path}: cannot be locked ({error.strerror}); remove it, or give another --out") from None
+        if error.errno in FULL:
+            raise
+        remedy = "give yourself write access" if error.errno in DENIED else "remove it"
+        raise InputError(
+            f"{path}: cannot be locked ({error.strerror}). Fix: {remedy}, or give another --out."
+        ) from None
     return file
 
 
