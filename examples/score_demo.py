@@ -111,8 +111,16 @@ def write_depth(path: Path, method: str, domain: str) -> None:
     measured = depth_of(points) + noise_of(points) * rng.normal(size=NUM_POINTS)
     images = inputs_of_images(domain, rng)
     targets = depth_of(images) + noise_of(images) * rng.normal(size=images.shape[:-1])
-    sizes = {"num_members": NUM_MEMBERS, "num_images": len(images)}
-    with StoreWriter(path, kind="gaussian", **sizes, method=method, domain=domain, unit="m", overwrite=True) as store:
+    with StoreWriter(
+        path,
+        kind="gaussian",
+        num_members=NUM_MEMBERS,
+        num_images=len(images),
+        method=method,
+        domain=domain,
+        unit="m",
+        overwrite=True,
+    ) as store:
         for number, target in enumerate(targets):
             store.write_target(number, target)
         for member, (features, chosen) in enumerate(members_of(method, seed=2)):
@@ -131,9 +139,16 @@ def write_classes(path: Path, method: str, domain: str) -> None:
     rng = np.random.default_rng(4)
     points = rng.uniform(-3, 3, (NUM_POINTS, 2))
     images = inputs_of_images(domain, rng)
-    sizes = {"num_members": NUM_MEMBERS, "num_images": len(images)}
-    names = {"method": method, "domain": domain, "class_names": CLASS_NAMES}
-    with StoreWriter(path, kind="categorical", **sizes, **names, overwrite=True) as store:
+    with StoreWriter(
+        path,
+        kind="categorical",
+        num_members=NUM_MEMBERS,
+        num_images=len(images),
+        method=method,
+        domain=domain,
+        class_names=CLASS_NAMES,
+        overwrite=True,
+    ) as store:
         for number, image in enumerate(images):
             store.write_target(number, class_of(image))
         for member, (features, chosen) in enumerate(members_of(method, seed=5)):

@@ -36,7 +36,7 @@ _numbers = itertools.count()
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A stream that becomes the file once it was written to the end; a reader sees the old file or the whole new one.
+    """Open a stream that becomes the file at its end: readers see the old file or the whole new one.
 
     Written beside `path`, with the permissions that the user's umask gives, then renamed. A device or a pipe is
     written straight into. A link is followed; if it leads into a folder that does not exist, the file takes its place.
@@ -81,7 +81,7 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give errors of the file system that name no file, or an unfinished one, the name of the file that is written."""
+    """Name the file that is written in errors of the file system that name none, or an unfinished one."""
     try:
         yield
     except OSError as error:
@@ -192,7 +192,7 @@ def with_checksum(text: str) -> str:
 
 
 def read_verified(path: Path) -> bytes:
-    """The text of a JSON object that was written with a checksum, without it; a file that has changed is refused."""
+    """Read the text of a JSON object, check its checksum, and return the text without the checksum."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: a folder, a pipe or a device where a file belongs. Fix: remove it.")
     if path.stat().st_size > VERIFIED_LIMIT:

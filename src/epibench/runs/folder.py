@@ -1,7 +1,7 @@
 """The folder of a run: `recipe.json`, `members/`, `evaluation/`, `results.json`, `evaluations/`, `report.html`.
 
-It is the only truth: what is missing there is what is left to do. Every file is written in one step, and who works on
-something holds a lock on a file beside it, so that several processes can share the work of one run.
+It is the only truth: a missing file is work to do. Every file is written in one step. A process holds a lock beside the
+file that it makes, so that several processes can share one run.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RunFolder:
         return self.path / "members"
 
     def claim(self, recipe: Recipe) -> None:
-        """Write the recipe; where there is one already, it must train the same networks: then the run goes on."""
+        """Write the recipe. A recipe that exists must train the same networks, then the run continues."""
         with self._usable():
             self._check_free(recipe)
             for path in (self.members, self.path / "evaluation", self.path / "predictions"):
@@ -84,7 +84,7 @@ class RunFolder:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """What the system refuses meanwhile, in words."""
+        """Put errors of the file system in words."""
         try:
             yield
         except OSError as error:
@@ -110,7 +110,7 @@ class RunFolder:
             raise InputError(f"--out {self.path} is not empty and holds no run: give a new folder")
 
     def is_damaged(self) -> bool:
-        """Whether there is a recipe that is not as it was written. Then weights tell by themselves what they are of."""
+        """Whether the recipe has changed since it was written. Weights carry fingerprints of their own."""
         try:
             return self.recipe_file.exists() and not read_verified(self.recipe_file)
         except DamagedError:
@@ -149,7 +149,7 @@ class RunFolder:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Whether this process has the lock on a file; it is given back at the end, and whenever the process dies."""
+    """Hold the lock on a file, until the end or the death of the process; false if another process has it."""
     with ExitStack() as opened:
         file = _take(path, opened)
         try:
@@ -203,13 +203,13 @@ def is_locked(path: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # nobody has made it, or whoever takes it will say what is wrong
+    except OSError:  # no such file, or the process that takes it says what is wrong
         return False
     return False
 
 
 def holder(path: Path) -> str:
-    """Who holds the lock on a file, in words."""
+    """The process that holds the lock on a file, in words."""
     try:
         return path.read_text(encoding="utf-8").strip() or "another process"
     except (OSError, ValueError):
@@ -223,7 +223,7 @@ def share_work(
     work: Callable[[Sequence[Item]], None],
     reporter: Reporter,
 ) -> None:
-    """Do all items that are not done and that no other process does; wait for those, or take over if it dies.
+    """Do all items that are left; wait for other processes, and take over if one dies.
 
     work: takes the lock of each of some items and does it, unless another process was faster.
     """

@@ -48,7 +48,7 @@ def _codec_names(codecs: Sequence[Any]) -> Iterator[str]:
 
 
 def most_bytes(number: int, item_size: int | None) -> int:
-    """The most bytes that so many values may take, packed or unpacked; item_size: None for texts."""
+    """The most bytes that values may take, packed or unpacked; item_size: None for texts."""
     return 2 * (min(number * LABEL_BYTES, TEXT_LIMIT) if item_size is None else number * item_size) + SLACK
 
 
@@ -120,7 +120,7 @@ def bounded_codecs() -> Any:
 
 
 def zstd_size(data: bytes) -> int:
-    """At most how many bytes frames of zstd unpack to, as their headers say, or those of their blocks."""
+    """Bound the bytes that frames of zstd unpack to, by the headers of frames or blocks."""
     total = position = 0
     while position < len(data):
         magic = int.from_bytes(data[position : position + 4], "little")

@@ -46,7 +46,7 @@ MOST_MEMBERS = 4096
 MOST_CHUNKS = 2**22  # of an array whose chunks may be absent
 PIXEL_LIMIT = 2**27  # bytes of all outputs of one pixel
 LABELS_LIMIT = 2**28
-TEXT_BYTES = 128  # what a text takes in memory
+TEXT_BYTES = 128  # of a text in memory
 AT_ONCE = 2**28  # bytes of the chunks that are unpacked together
 MOST_REFINED = 256  # how many times finer than its grid an image may be
 # What members put out, by kind: one array for each tuple, under one of its names.
@@ -92,7 +92,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds under the names that a store knows, and the names of all arrays there."""
+    """The arrays and attributes of a file that belong to a store, and the names of all its arrays."""
 
     arrays: dict[str, Source]
     attributes: dict[str, Any]
@@ -190,7 +190,7 @@ def open_store(path: str | os.PathLike[str]) -> PredictionStore:
 
 
 def describe(path: Path, contents: Contents) -> PredictionStore:
-    """Check names, dtypes and shapes, and say what the store holds."""
+    """Check names, dtypes and shapes, and describe the store."""
     attributes, arrays = contents.attributes, contents.arrays
     if attributes.get("version") != VERSION:
         version = f"is {attributes['version']!r}" if "version" in attributes else "is missing"
@@ -552,7 +552,7 @@ def _zarr_source(path: Path, name: str, array: zarr.Array[Any]) -> tuple[Source,
 
 
 def _pieces(parts: Sequence[slice], chunks: Sequence[int], together: int) -> Iterator[list[slice]]:
-    """A selection in pieces that touch at most so many chunks, cut at their borders."""
+    """Cut a selection at borders of chunks, into pieces that touch few of them."""
     touched = [-(-part.stop // size) - part.start // size for part, size in zip(parts, chunks, strict=True)]
     if math.prod(touched) <= together:
         yield list(parts)
@@ -705,7 +705,7 @@ def _check_read_whole(path: Path, files: Sequence[Path]) -> None:
 
 
 def _member_files_contents(path: Path, files: Sequence[Path]) -> Contents:
-    """One member per file; what members share may be in any or all of them, or in a file of its own."""
+    """Join files of one member each; shared arrays may be in any of them, or in a file of its own."""
     contents: dict[Path, Contents] = {}
     attributes: dict[str, Any] = {}
     for file in files:

@@ -124,8 +124,8 @@ class StoreWriter:
     Several processes may write different members or images at once: give each `size` and `resume=True`, which also
     creates a store that does not exist. A chunk holds one member and image.
 
-    With `align_corners`, logits are written on a coarse grid, as the network predicts them, and interpolated when they
-    are read: true if the outermost points of the grid lie on the outermost pixels, as in torch's `interpolate`.
+    With `align_corners`, logits are written on the coarse grid of the network, and interpolated when they are read.
+    True means that the outermost points of the grid lie on the outermost pixels, as in torch's `interpolate`.
 
     size: the axes of one image, (height, width), by default those of the first one; coarse_size: the largest grid
     group, member_id: one label per member
@@ -310,7 +310,7 @@ class StoreWriter:
         return "align_corners" in self._attributes
 
     def _take_grid(self, image: int, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Check a coarse grid; it must fit into the largest, which is the first if that was not given."""
+        """Check that a coarse grid fits into the largest one, by default the first."""
         _check_index(self.path, "image", image, self._num_images)
         if self._resume:
             self._open()
@@ -354,7 +354,7 @@ class StoreWriter:
             raise InputError(f"{self.path}: the writer is closed; write inside its with block, or resume=True")
 
     def _take_image(self, image: int, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Check the axes of an image; they must fit into the size, which is that of the first image if not given."""
+        """Check that the axes of an image fit into the size, by default the axes of the first image."""
         _check_index(self.path, "image", image, self._num_images)
         if self._resume:
             self._open()
@@ -385,7 +385,7 @@ class StoreWriter:
             self._take_over()
             for mark in _marks(self.path):
                 if mark.name == STOPPED or files.is_abandoned(mark, SILENT_SECONDS):
-                    mark.unlink(missing_ok=True)  # whoever resumes answers for what was left undone
+                    mark.unlink(missing_ok=True)  # the reader finds missing parts
         self._mark = files.unfinished(self.path / AT_WORK)
         self._mark.touch()
         _set_complete(self.path, False)  # until `close`
@@ -394,7 +394,7 @@ class StoreWriter:
             _create_array(self.path, name, values.shape, values.shape, values.dtype)[...] = values
 
     def _take_over(self) -> None:
-        """Check that what is there already agrees with what was asked for, and go on from its sizes."""
+        """Check that the existing store fits the arguments, and take over its sizes."""
         known = (*OUTPUTS, *SHARED)
         # Looked for by name: zarr warns of folders of arrays that another process is about to create.
         self._arrays = {name: _open_array(self.path, name) for name in known if (self.path / name / METADATA).exists()}
@@ -438,7 +438,7 @@ class StoreWriter:
 
 
 def _checked_path(path: str | os.PathLike[str], *, overwrite: bool, resume: bool) -> Path:
-    """Refuse to touch what exists, unless that was asked for and it is a store."""
+    """Refuse an existing path, unless it is a store and overwrite or resume is given."""
     path = Path(path)
     if path.suffix in (".npz", ".zip"):
         raise InputError(f"{path}: stores are written as zarr; give a folder such as preds.zarr")
@@ -608,7 +608,7 @@ def _create_array(
 def _chunks(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], num_free: int, num_members: int, *, images: bool
 ) -> tuple[int, ...]:
-    """One member and (if there are images) one image per chunk, all classes, and as many rows as is good to read."""
+    """Chunks of one member, one image if there are any, all classes, and as many rows as fit."""
     leading = 1 if name in OUTPUTS else 0
     free, classes = shape[leading : leading + num_free], shape[leading + num_free :]
     limit = TARGET_CHUNK_BYTES
