@@ -111,7 +111,16 @@ def write_depth(path: Path, method: str, domain: str) -> None:
     measured = depth_of(points) + noise_of(points) * rng.normal(size=NUM_POINTS)
     images = inputs_of_images(domain, rng)
     targets = depth_of(images) + noise_of(images) * rng.normal(size=images.shape[:-1])
-    with StoreWriter(path, kind="gaussian", method=method, domain=domain, unit="m", overwrite=True) as store:
+    with StoreWriter(
+        path,
+        kind="gaussian",
+        num_members=NUM_MEMBERS,
+        num_images=len(images),
+        method=method,
+        domain=domain,
+        unit="m",
+        overwrite=True,
+    ) as store:
         for number, target in enumerate(targets):
             store.write_target(number, target)
         for member, (features, chosen) in enumerate(members_of(method, seed=2)):
@@ -131,7 +140,14 @@ def write_classes(path: Path, method: str, domain: str) -> None:
     points = rng.uniform(-3, 3, (NUM_POINTS, 2))
     images = inputs_of_images(domain, rng)
     with StoreWriter(
-        path, kind="categorical", method=method, domain=domain, class_names=CLASS_NAMES, overwrite=True
+        path,
+        kind="categorical",
+        num_members=NUM_MEMBERS,
+        num_images=len(images),
+        method=method,
+        domain=domain,
+        class_names=CLASS_NAMES,
+        overwrite=True,
     ) as store:
         for number, image in enumerate(images):
             store.write_target(number, class_of(image))

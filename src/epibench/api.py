@@ -145,7 +145,7 @@ def score(
     """Score predictions that any framework has made, as `epibench score` does, for every number of members M.
 
     Args:
-        predictions: stores (.zarr, .zip, .npz or a folder of .npz), or dicts of arrays under the names of a store:
+        predictions: stores (.zarr, .npz or a folder of .npz), or dicts of arrays under the names of a store:
             `mean` and `variance` (member, …), or `probs` or `logits` (member, …, class); `target` (…), `method` …
         members: values of M; powers of two and all members by default
         draws: at most so many draws for each M

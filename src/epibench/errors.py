@@ -9,6 +9,13 @@ class InputError(ValueError):
     """Something the user gave is wrong; the message names the thing, the place and the remedy."""
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that there is not enough memory; torch raises a RuntimeError, of a GPU a kind of it."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in ("allocate memory", "out of memory"))
+    )
+
+
 def some_of(words: Sequence[str], most: int) -> str:
     """Words for a message, as `a, b and 3 more`."""
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

@@ -25,20 +25,25 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # of what becomes a file: a met
 UNFINISHED = ".unfinished"
 _OWNER = re.compile(rf"\..*\.([^.]+)-(\d+)-\d+{re.escape(UNFINISHED)}")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a quota, the limit of a process
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ABANDONED_SECONDS = 24 * 3600  # processes of other machines cannot be asked whether they live
 _NUMBERS = re.compile(r"\[\n([-+.,\deEnul\s]+)\]")  # no text of JSON holds a line break
+_CHECKSUM = re.compile(rb',\n "checksum": "([0-9a-f]{32})"\n}\n\Z')
+VERIFIED_LIMIT = 2**28
 _NAME_BYTES = 255  # what most file systems allow
 _numbers = itertools.count()
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A stream that becomes the file once it was written to the end; a reader sees the old file or the whole new one.
+    """Open a stream that becomes the file at its end: readers see the old file or the whole new one.
 
     Written beside `path`, with the permissions that the user's umask gives, then renamed. A device or a pipe is
-    written straight into. What the system refuses is an OSError that names `path`.
+    written straight into. A link is followed; if it leads into a folder that does not exist, the file takes its place.
+    What the system refuses is an OSError that names `path`.
     """
-    path = Path(os.path.realpath(path))
+    followed = Path(os.path.realpath(path))
+    path = followed if followed.parent.is_dir() or not path.is_symlink() else path
     if path.is_dir():
         raise InputError(f"{path}: a folder is where a file is to be written; remove it and run the command again")
     if path.exists() and not path.is_file():
@@ -76,7 +81,7 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give errors of the file system that name no file, or an unfinished one, the name of the file that is written."""
+    """Name the file that is written in errors of the file system that name none, or an unfinished one."""
     try:
         yield
     except OSError as error:
@@ -166,9 +171,43 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def json_text(content: Json) -> str:
+    """JSON as files hold it; numbers that are not finite are refused."""
+    return numbers_in_lines(json.dumps(content, indent=1, allow_nan=False)) + "\n"
+
+
 def write_json(path: Path, content: Json) -> None:
-    """Write JSON in one step; what is not finite is refused."""
-    write_text(path, numbers_in_lines(json.dumps(content, indent=1, allow_nan=False)) + "\n")
+    """Write JSON in one step."""
+    write_text(path, json_text(content))
+
+
+class DamagedError(InputError):
+    """A file is not as it was written."""
+
+
+def with_checksum(text: str) -> str:
+    """The text of a JSON object with a checksum of it as its last key."""
+    body = text.rstrip().removesuffix("}").rstrip()
+    return f'{body},\n "checksum": "{_text_hash(body.encode())}"\n}}\n'
+
+
+def read_verified(path: Path) -> bytes:
+    """Read the text of a JSON object, check its checksum, and return the text without the checksum."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: a folder, a pipe or a device where a file belongs. Fix: remove it.")
+    if path.stat().st_size > VERIFIED_LIMIT:
+        raise DamagedError(f"{path}: damaged: it has {path.stat().st_size / 2**20:,.0f} MiB")
+    content = path.read_bytes()
+    written = _CHECKSUM.search(content)
+    if written is None:
+        raise DamagedError(f"{path}: damaged, or of another version: it does not end in a checksum")
+    if written[1].decode() != _text_hash(content[: written.start()]):
+        raise DamagedError(f"{path}: damaged: its checksum does not fit what it holds")
+    return content[: written.start()] + b"\n}\n"
+
+
+def _text_hash(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def numbers_in_lines(text: str) -> str:

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.dataclasses import dataclass
 
 from epibench.errors import InputError
-from epibench.files import fingerprint, numbers_in_lines
+from epibench.files import DamagedError, numbers_in_lines, read_verified, with_checksum
 
 VERSION: Final = 2
 RESULTS_NAME = "results.json"
@@ -340,21 +340,14 @@ class Results(Part):
     methods: dict[Text, MethodFacts]
     domains: dict[Text, DomainFacts]
     scores: list[Score]
-    checksum: str | None = None
 
-    @property
-    def intact(self) -> bool:
-        """Whether the content fits its checksum."""
-        return self.checksum is None or self.checksum == self.with_checksum().checksum
-
-    def with_checksum(self) -> Results:
-        """The same results with the checksum of their content."""
-        content = self.model_dump(mode="json", exclude={"checksum"})
-        return self.model_copy(update={"checksum": fingerprint(content)})
+    def as_json(self) -> str:
+        """The text of a file that holds them, with its checksum."""
+        return with_checksum(super().as_json())
 
     def computed(self) -> dict[str, Any]:
         """The content without what was measured: seconds, memory, versions, place. It is equal if all numbers are."""
-        measured = {"epibench", "torch", "python", "commit", "device", "created", "seconds", "checksum"}
+        measured = {"epibench", "torch", "python", "commit", "device", "created", "seconds"}
         parts: dict[str, Any] = {"methods": {name: {"cost"} for name in self.methods}, "scores": {"__all__": {"cost"}}}
         return self.model_dump(mode="json", exclude={**dict.fromkeys(measured, True), **parts})
 
@@ -431,12 +424,14 @@ def load_results(path: str | os.PathLike[str]) -> Results:
     path = Path(path)
     file = path / RESULTS_NAME if path.is_dir() else path
     try:
-        text = file.read_bytes()
+        text = read_verified(file)
+    except DamagedError as error:
+        raise DamagedError(f"{error}. Fix: make it again with the command that wrote it.") from None
     except FileNotFoundError:
         what = f"holds no {RESULTS_NAME}: has the run finished?" if path.is_dir() else "there is no such file or folder"
         raise InputError(f"{path}: {what}") from None
     except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+        raise InputError(f"{file}: cannot be read ({error.strerror}). Fix: give yourself read access.") from None
     return parse_results(text, str(file))
 
 

@@ -184,6 +184,11 @@ def raising(error):
         (OSError(28, "No space left on device", "/a/b.json"), 1, f"/a/b.json: {FULL}"),
         (OSError(28, "No space left on device"), 1, FULL),
         (MemoryError(), 1, "not enough memory"),
+        (
+            RuntimeError("[enforce fail]\ncan't allocate memory"),
+            1,
+            "not enough memory: [enforce fail] can't allocate memory",
+        ),
         (OSError("a library's own"), 1, "a library's own"),
         (RecursionError(), 2, "nested too deeply: a recipe, a setting or a file that was given"),
     ],

@@ -143,7 +143,7 @@ def test_depth_has_its_own_metrics_where_the_store_or_the_caller_says_so(tmp_pat
     assert run("score", store, *options, "--json", tmp_path / "out.json", "--report", report)[0] == 0
     (file,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["scores"]
     arrays = open_store(store).arrays
-    mean, target = (arrays[name].read((...,)) for name in ("mean", "target"))
+    mean, target = (arrays[name].read((slice(None),) * len(arrays[name].shape)) for name in ("mean", "target"))
     expected = oracles.depth_errors(mean.mean(0), target)
     assert {name: file["draws"][-1]["metrics"][name] for name in expected} == pytest.approx(expected)
     assert "iRMSE (1/km)" in (report / "score.html").read_text(encoding="utf-8")

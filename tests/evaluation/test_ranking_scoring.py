@@ -149,7 +149,8 @@ def test_a_loop_writes_the_same_as_whole_arrays(tmp_path):
     arrays, said = values()
     maps = np.stack([said, 2 * said], -1)
     names = {"uncertainty_names": ["one", "two"]}
-    with StoreWriter(tmp_path / "loop.zarr", kind="ranking", dtype="float64", **names) as store:
+    options = {"num_members": NUM_MEMBERS, "num_images": SHAPE[0], "dtype": "float64"}
+    with StoreWriter(tmp_path / "loop.zarr", kind="ranking", **options, **names) as store:
         for image in range(SHAPE[0]):
             store.write_target(image, arrays["target"][image], arrays["valid"][image])
             for member in range(NUM_MEMBERS):
@@ -161,7 +162,8 @@ def test_a_loop_writes_the_same_as_whole_arrays(tmp_path):
 
 def test_a_loop_writes_classes(tmp_path):
     arrays, doubt = classes()
-    with StoreWriter(tmp_path / "loop.zarr", kind="ranking", dtype="float64", class_names=CLASSES) as store:
+    options = {"num_members": NUM_MEMBERS, "num_images": SHAPE[0], "dtype": "float64", "class_names": CLASSES}
+    with StoreWriter(tmp_path / "loop.zarr", kind="ranking", **options) as store:
         for image in range(SHAPE[0]):
             store.write_target(image, arrays["target"][image])
             for member in range(NUM_MEMBERS):

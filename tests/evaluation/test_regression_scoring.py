@@ -84,7 +84,8 @@ def test_an_npz_of_a_table_is_scored_alike(tmp_path):
 
 def test_images_to_numbers_are_written_from_a_loop(tmp_path):
     arrays = heteroscedastic((1,))
-    with StoreWriter(tmp_path / "loop.zarr", kind="gaussian", dtype="float64") as store:
+    options = {"num_members": NUM_MEMBERS, "num_images": NUM_SAMPLES, "dtype": "float64"}
+    with StoreWriter(tmp_path / "loop.zarr", kind="gaussian", **options) as store:
         for number in range(NUM_SAMPLES):
             store.write_target(number, arrays["target"][number])
             for member in range(NUM_MEMBERS):

@@ -87,7 +87,8 @@ def test_classes_are_those_of_the_averaged_probabilities(tmp_path, name):
 
 def test_a_loop_writes_photos_that_are_padded_as_targets_are(tmp_path):
     arrays, images = values(), photos()
-    with StoreWriter(tmp_path / "loop.zarr", kind="gaussian", size=SIZE) as store:
+    sizes = {"num_members": MEMBERS, "num_images": IMAGES, "size": SIZE}
+    with StoreWriter(tmp_path / "loop.zarr", kind="gaussian", **sizes) as store:
         for number in range(IMAGES):
             rows = slice(0, 7 if number == 1 else SIZE[0])
             target, photo = arrays["target"][number, rows], images[number, rows]
@@ -135,7 +136,7 @@ def test_the_page_shows_every_method_beside_the_photo(tmp_path):
     ],
 )
 def test_photos_of_another_form_are_refused(tmp_path, image, complaint):
-    store = StoreWriter(tmp_path / "a.zarr", kind="gaussian")
+    store = StoreWriter(tmp_path / "a.zarr", kind="gaussian", num_members=1, num_images=1)
     with pytest.raises(InputError, match=complaint):
         store.write_target(0, np.zeros(SIZE), image=image)
     with pytest.raises(InputError, match="photos are uint8"):

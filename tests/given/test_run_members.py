@@ -21,8 +21,7 @@ MACHINE = Machine(torch.device("cpu"), jobs=1, workers=0)
 
 def write(recipe: DenseRecipe, folder: Path) -> RunFolder:
     found = RunFolder(folder)
-    found.recipe_file.parent.mkdir(parents=True, exist_ok=True)
-    found.recipe_file.write_text(recipe.model_dump_json(), encoding="utf-8")
+    found.claim(recipe)
     return found
 
 

@@ -276,6 +276,20 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str, content: bytes) ->
     assert message(ours(), tmp_path / name).startswith("not a readable ")
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (Tensor.to_sparse, "conv1.weight is sparse"),
+        (lambda tensor: tensor.to(torch.complex64), "conv1.weight is complex"),
+        (Tensor.long, "conv1.weight is int64 in the file and float32 in the network"),
+    ],
+)
+def test_weights_of_another_kind_are_refused(tmp_path: Path, change: Callable[[Tensor], Tensor], words: str) -> None:
+    weights = plain().state_dict()
+    path = saved(tmp_path / "weights.pth", {**weights, "conv1.weight": change(weights["conv1.weight"])})
+    assert message(ours(), path).startswith(words)
+
+
 @pytest.mark.parametrize("name", ["weights.pth", "weights.safetensors"])
 def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, name: str) -> None:
     path = saved(tmp_path / name, plain().state_dict())

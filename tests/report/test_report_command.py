@@ -7,13 +7,14 @@ import pytest
 
 from epibench.cli.report import run_report
 from epibench.errors import InputError
+from epibench.files import with_checksum
 from epibench.results import RunResults
 
 
 def folder(path: Path, results: Any) -> Path:
     path.mkdir()
-    made = results.model_dump(mode="json") if isinstance(results, RunResults) else results
-    (path / "results.json").write_text(json.dumps(made), encoding="utf-8")
+    text = results.as_json() if isinstance(results, RunResults) else with_checksum(json.dumps(results))
+    (path / "results.json").write_text(text, encoding="utf-8")
     return path
 
 
@@ -48,7 +49,6 @@ def test_the_page_goes_where_it_is_asked_for(here: Path, capsys: pytest.CaptureF
     ("results", "complaint"),
     [
         ({"files": [], "methods": {}}, "not the results of a run"),
-        ([1], "not the results of a run"),
         ({"methods": {}, "version": 99}, "results of version 99"),
     ],
 )
@@ -64,7 +64,7 @@ def test_a_folder_without_results_is_refused(here: Path) -> None:
 
 def test_a_file_that_is_not_json_is_refused(here: Path) -> None:
     (here / "results.json").write_text("{", encoding="utf-8")
-    with pytest.raises(InputError, match="not a JSON file"):
+    with pytest.raises(InputError, match="damaged, or of another version: it does not end in a checksum"):
         run_report([here], None, None)
 
 

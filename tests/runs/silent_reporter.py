@@ -49,5 +49,7 @@ def run_in(path: Path, recipe: Recipe, jobs: int = 1, reporter: Silent | None = 
     machine = Machine.of(torch.device("cpu"), jobs)
     results = train_and_evaluate(Run(recipe, RunFolder(path), machine, reporter or Silent()))
     written: dict[str, Any] = json.loads((path / "results.json").read_text())
+    checksum = written.pop("checksum")
+    assert len(checksum) == 32
     assert written == results.model_dump(mode="json")
     return by_name(written)

@@ -14,6 +14,8 @@ from small_dense_recipe import small_dense
 from small_recipes import small
 
 from epibench.errors import InputError
+from epibench.files import with_checksum
+from epibench.recipes import read_recipe
 from epibench.recipes.toy import ToyRecipe
 from epibench.runs.checkpoints import Checkpoints
 from epibench.runs.folder import RunFolder, holder, is_locked, locked, share_work
@@ -23,7 +25,7 @@ from epibench.training.state import TrainingState
 
 def test_a_new_folder_gets_the_recipe(tmp_path: Path) -> None:
     RunFolder(tmp_path / "a" / "run").claim(small())
-    assert json.loads((tmp_path / "a" / "run" / "recipe.json").read_text()) == small().model_dump(mode="json")
+    assert read_recipe(tmp_path / "a" / "run") == small()
 
 
 def test_the_same_recipe_may_come_again(tmp_path: Path) -> None:
@@ -55,8 +57,8 @@ def test_a_recipe_of_a_version_that_lacked_a_setting_is_refused(tmp_path: Path) 
     folder = RunFolder(tmp_path / "run")
     folder.claim(small_dense(tmp_path))
     content = json.loads(folder.recipe_file.read_text())
-    del content["network"]["dropout_places"]
-    folder.recipe_file.write_text(json.dumps(content))
+    del content["network"]["dropout_places"], content["checksum"]
+    folder.recipe_file.write_text(with_checksum(json.dumps(content)))
     words = r"recipe\.json: network\.dropout_places is missing, another version wrote it\. Fix: give another --out\.$"
     with pytest.raises(InputError, match=words):
         folder.claim(small_dense(tmp_path))
@@ -84,7 +86,7 @@ def test_settings_that_need_other_training_are_refused_and_named(setting: str, w
 def test_other_settings_are_taken_over(setting: str, tmp_path: Path) -> None:
     folder, wanted = claimed(tmp_path, small()), small("toy-regression", setting)
     folder.claim(wanted)
-    assert json.loads(folder.recipe_file.read_text()) == wanted.model_dump(mode="json")
+    assert read_recipe(folder.path) == wanted
 
 
 def test_another_problem_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import stat
 import threading
 import time
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -34,8 +33,15 @@ def read(path, name):
     return outputs.numpy(), torch.cat([pixels.target for pixels in blocks]).numpy()
 
 
+ONE = {"num_members": 1, "num_images": 1}
+
+
+def opened(path, kind="gaussian", num_members=3, num_images=2, **options):
+    return StoreWriter(path, kind=kind, num_members=num_members, num_images=num_images, **options)
+
+
 def write_gaussian(path, images=range(2), members=range(3), **options):
-    with StoreWriter(path, kind="gaussian", **options) as writer:
+    with opened(path, **options) as writer:
         for image in images:
             writer.write_target(image, TARGET[image])
             for member in members:
@@ -44,7 +50,7 @@ def write_gaussian(path, images=range(2), members=range(3), **options):
 
 def interrupt(path, **options):
     """Write the first image, and stop with an error."""
-    with contextlib.suppress(KeyboardInterrupt), StoreWriter(path, kind="gaussian", **options) as writer:
+    with contextlib.suppress(KeyboardInterrupt), opened(path, **options) as writer:
         writer.write_target(0, TARGET[0])
         for member in range(3):
             writer.write(member, 0, mean=MEAN[member, 0], variance=VARIANCE[member, 0])
@@ -57,7 +63,7 @@ def assert_gaussian(path):
     np.testing.assert_array_equal(target, TARGET.reshape(-1))
 
 
-@pytest.mark.parametrize("name", ["preds.zarr", "preds.zip", "deeper/preds.zip"])
+@pytest.mark.parametrize("name", ["preds.zarr", "deeper/preds.zarr"])
 def test_whole_gaussian_arrays_are_read_again(tmp_path, name):
     write_store(tmp_path / name, kind="gaussian", mean=MEAN, variance=VARIANCE, target=TARGET)
     assert_gaussian(tmp_path / name)
@@ -108,21 +114,20 @@ def test_torch_tensors_are_written(tmp_path):
 
 
 def test_bfloat16_is_written_as_float32(tmp_path):
-    with StoreWriter(tmp_path / "p.zarr", kind="categorical") as writer:
+    with opened(tmp_path / "p.zarr", kind="categorical", **ONE) as writer:
         writer.write_target(0, LABELS[0])
         writer.write(0, 0, logits=torch.ones(4, 5, 3, dtype=torch.bfloat16))
     assert read(tmp_path / "p.zarr", "logits")[0].dtype == np.float32
 
 
-@pytest.mark.parametrize("name", ["preds.zarr", "preds.zip"])
-@pytest.mark.parametrize("sizes", [{}, {"num_members": 3, "num_images": 2, "size": (4, 5)}], ids=["grown", "given"])
-def test_a_loop_writes_what_is_read_again(tmp_path, name, sizes):
-    write_gaussian(tmp_path / name, **sizes)
-    assert_gaussian(tmp_path / name)
+@pytest.mark.parametrize("sizes", [{}, {"size": (4, 5)}], ids=["of the first image", "given"])
+def test_a_loop_writes_what_is_read_again(tmp_path, sizes):
+    write_gaussian(tmp_path / "preds.zarr", **sizes)
+    assert_gaussian(tmp_path / "preds.zarr")
 
 
 def test_a_loop_may_write_in_any_order(tmp_path):
-    with StoreWriter(tmp_path / "preds.zarr", kind="gaussian") as writer:
+    with opened(tmp_path / "preds.zarr", kind="gaussian") as writer:
         for member, image in [(2, 1), (0, 0), (1, 1), (2, 0), (0, 1), (1, 0)]:
             writer.write(member, image, mean=MEAN[member, image], variance=VARIANCE[member, image])
         for image in (1, 0):
@@ -131,7 +136,7 @@ def test_a_loop_may_write_in_any_order(tmp_path):
 
 
 def test_a_loop_writes_categorical_outputs(tmp_path):
-    with StoreWriter(tmp_path / "preds.zarr", kind="categorical", dtype="float16") as writer:
+    with opened(tmp_path / "preds.zarr", kind="categorical", dtype="float16") as writer:
         for image in range(2):
             writer.write_target(image, LABELS[image], image_id=f"image_{image}")
             for member in range(3):
@@ -144,26 +149,26 @@ def test_a_loop_writes_categorical_outputs(tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint64, np.int64, ">i4"])
 def test_labels_of_any_integer_type_are_written(tmp_path, dtype):
-    with StoreWriter(tmp_path / "preds.zarr", kind="categorical") as writer:
+    with opened(tmp_path / "preds.zarr", kind="categorical", **ONE) as writer:
         writer.write_target(0, LABELS[0].astype(dtype))
         writer.write(0, 0, probs=PROBS[0, 0].astype(">f8"))
     np.testing.assert_array_equal(read(tmp_path / "preds.zarr", "probs")[1], LABELS[0].reshape(-1))
 
 
 def test_infinite_values_are_not_taken_for_too_large(tmp_path):
-    with StoreWriter(tmp_path / "preds.zarr", kind="categorical", dtype="float16") as writer:
+    with opened(tmp_path / "preds.zarr", kind="categorical", dtype="float16", **ONE) as writer:
         writer.write(0, 0, logits=np.full((4, 5, 3), -np.inf, dtype=np.float32))
     assert np.isinf(zarr.open_group(tmp_path / "preds.zarr")["logits"][:]).all()
 
 
 def test_members_have_labels(tmp_path):
-    write_gaussian(tmp_path / "preds.zarr", num_members=3, group=["x", "x", "y"], member_id=[5, 6, 7])
+    write_gaussian(tmp_path / "preds.zarr", group=["x", "x", "y"], member_id=[5, 6, 7])
     store = open_store(tmp_path / "preds.zarr")
     assert (store.group, store.member_id) == (("x", "x", "y"), (5, 6, 7))
 
 
 def test_ids_never_become_file_names(tmp_path):
-    with StoreWriter(tmp_path / "deep" / "preds.zarr", kind="gaussian") as writer:
+    with opened(tmp_path / "deep" / "preds.zarr", **ONE) as writer:
         writer.write_target(0, TARGET[0], image_id="../../evil")
         writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
     assert not list(tmp_path.rglob("*evil*"))
@@ -171,7 +176,7 @@ def test_ids_never_become_file_names(tmp_path):
 
 
 def test_smaller_images_are_padded_with_valid_false(tmp_path):
-    with StoreWriter(tmp_path / "preds.zarr", kind="gaussian", size=(4, 5)) as writer:
+    with opened(tmp_path / "preds.zarr", size=(4, 5), **ONE) as writer:
         writer.write_target(0, TARGET[0, :2, :3], valid=np.array([[True, True, False], [True] * 3]))
         writer.write(0, 0, mean=MEAN[0, 0, :2, :3], variance=VARIANCE[0, 0, :2, :3])
     tally = validate(open_store(tmp_path / "preds.zarr"))
@@ -179,104 +184,93 @@ def test_smaller_images_are_padded_with_valid_false(tmp_path):
 
 
 def test_larger_images_are_refused_with_a_remedy(tmp_path):
-    writer = StoreWriter(tmp_path / "preds.zarr", kind="gaussian")
+    writer = opened(tmp_path / "preds.zarr", kind="gaussian")
     writer.write_target(0, TARGET[0, :2])
     with pytest.raises(InputError, match=r"axes \(4, 5\), more than size \(2, 5\); give StoreWriter the size"):
         writer.write_target(1, TARGET[1])
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "categorical"])
-def test_a_member_that_was_never_written_is_found_by_the_reader(tmp_path, kind):
-    with StoreWriter(tmp_path / "preds.zarr", kind=kind, num_members=2) as writer:
-        writer.write_target(0, LABELS[0])
-        if kind == "gaussian":
-            writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
-        else:
-            writer.write(0, 0, probs=PROBS[0, 0])
-    with pytest.raises(InputError, match=r"first at .*member 1, image 0.* never written"):
-        validate(open_store(tmp_path / "preds.zarr"))
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("mean", "'mean' has no chunk at member 1, image 0"),
+        ("target", "'target' has no chunk at image 1"),
+    ],
+)
+def test_what_was_never_written_is_found_by_the_reader(tmp_path, name, missing):
+    with opened(tmp_path / "preds.zarr", num_members=2) as writer:
+        for image in range(1 if name == "target" else 2):
+            writer.write_target(image, TARGET[image])
+        for member in range(1 if name == "mean" else 2):
+            for image in range(2):
+                writer.write(member, image, mean=MEAN[member, image], variance=VARIANCE[member, image])
+    with pytest.raises(InputError, match=f"{missing}.*never written"):
+        open_store(tmp_path / "preds.zarr")
 
 
-def test_a_target_that_was_never_written_is_found_by_the_reader(tmp_path):
-    with StoreWriter(tmp_path / "preds.zarr", kind="categorical") as writer:
-        writer.write_target(0, LABELS[0])
-        for image in range(2):
-            writer.write(0, image, probs=PROBS[0, image])
-    with pytest.raises(InputError, match=r"target -1 at image 1, row 0, column 0 .* never written"):
-        validate(open_store(tmp_path / "preds.zarr"))
+def test_photos_and_names_of_some_images_alone_are_written(tmp_path):
+    with opened(tmp_path / "preds.zarr", num_members=1, num_images=3) as writer:
+        for image in range(3):
+            some = {"image_id": "b", "image": np.full((4, 5, 3), 7, np.uint8)} if image == 1 else {}
+            writer.write_target(image, TARGET[0], **some)
+            writer.write(0, image, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
+    store = open_store(tmp_path / "preds.zarr")
+    assert store.image_id == ("", "b", "")
+    assert store.arrays["image"].read((slice(0, 3), *(slice(0, 1),) * 3)).flatten().tolist() == [0, 7, 0]
 
 
-@pytest.mark.parametrize("name", ["preds.zarr", "preds.zip"])
 @pytest.mark.parametrize("write", [write_gaussian, lambda path: write_store(path, kind="gaussian", target=TARGET)])
-def test_an_existing_store_is_not_overwritten(tmp_path, name, write):
-    write_gaussian(tmp_path / name)
+def test_an_existing_store_is_not_overwritten(tmp_path, write):
+    write_gaussian(tmp_path / "preds.zarr")
     with pytest.raises(InputError, match="exists already"):
-        write(tmp_path / name)
-    assert_gaussian(tmp_path / name)
+        write(tmp_path / "preds.zarr")
+    assert_gaussian(tmp_path / "preds.zarr")
 
 
-@pytest.mark.parametrize("name", ["preds.zarr", "preds.zip"])
-def test_an_existing_store_is_overwritten_on_request(tmp_path, name):
-    write_store(tmp_path / name, kind="categorical", target=LABELS, probs=PROBS)
-    write_gaussian(tmp_path / name, overwrite=True)
-    assert_gaussian(tmp_path / name)
-    write_store(tmp_path / name, kind="categorical", target=LABELS, probs=PROBS, overwrite=True)
-    assert open_store(tmp_path / name).kind == "categorical"
-    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+def test_an_existing_store_is_overwritten_on_request(tmp_path):
+    write_store(tmp_path / "preds.zarr", kind="categorical", target=LABELS, probs=PROBS)
+    write_gaussian(tmp_path / "preds.zarr", overwrite=True)
+    assert_gaussian(tmp_path / "preds.zarr")
+    write_store(tmp_path / "preds.zarr", kind="categorical", target=LABELS, probs=PROBS, overwrite=True)
+    assert open_store(tmp_path / "preds.zarr").kind == "categorical"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["preds.zarr"]
 
 
-@pytest.mark.parametrize("name", ["preds.zarr", "preds.zip"])
-def test_a_wrong_first_write_leaves_the_old_store(tmp_path, name):
-    write_gaussian(tmp_path / name)
-    with pytest.raises(InputError), StoreWriter(tmp_path / name, kind="gaussian", overwrite=True) as writer:
+def test_a_wrong_first_write_leaves_the_old_store(tmp_path):
+    write_gaussian(tmp_path / "preds.zarr")
+    with pytest.raises(InputError), opened(tmp_path / "preds.zarr", kind="gaussian", overwrite=True) as writer:
         writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0, :2])
-    assert_gaussian(tmp_path / name)
+    assert_gaussian(tmp_path / "preds.zarr")
 
 
 def test_what_is_no_store_is_never_removed(tmp_path):
     (tmp_path / "thesis.txt").write_text("hello")
     with pytest.raises(InputError, match="not a prediction store"):
-        StoreWriter(tmp_path, kind="gaussian", overwrite=True)
+        opened(tmp_path, kind="gaussian", overwrite=True)
     assert (tmp_path / "thesis.txt").exists()
 
 
-@pytest.mark.parametrize("name", ["preds.zarr", "preds.zip"])
-@pytest.mark.parametrize("sizes", [{}, {"num_members": 3, "num_images": 2, "size": (4, 5)}], ids=["grown", "given"])
-def test_an_interrupted_loop_is_resumed(tmp_path, name, sizes):
-    interrupt(tmp_path / name, **sizes)
-    write_gaussian(tmp_path / name, images=[1], resume=True, **sizes)
-    assert_gaussian(tmp_path / name)
-
-
-def test_an_interrupted_zip_is_not_started_again_unasked(tmp_path):
-    interrupt(tmp_path / "preds.zip")
-    with pytest.raises(InputError, match="resume=True"):
-        StoreWriter(tmp_path / "preds.zip", kind="gaussian")
-
-
-def test_a_finished_zip_is_resumed(tmp_path):
-    write_gaussian(tmp_path / "preds.zip", images=[0])
-    write_gaussian(tmp_path / "preds.zip", images=[1], resume=True)
-    assert_gaussian(tmp_path / "preds.zip")
-    assert len(set(zipfile.ZipFile(tmp_path / "preds.zip").namelist())) == len(
-        zipfile.ZipFile(tmp_path / "preds.zip").namelist()
-    )
+@pytest.mark.parametrize("sizes", [{}, {"size": (4, 5)}], ids=["of the first image", "given"])
+def test_an_interrupted_loop_is_resumed(tmp_path, sizes):
+    interrupt(tmp_path / "preds.zarr", **sizes)
+    write_gaussian(tmp_path / "preds.zarr", images=[1], resume=True, **sizes)
+    assert_gaussian(tmp_path / "preds.zarr")
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {"kind": "categorical"},
-        {"kind": "gaussian", "num_members": 4},
-        {"kind": "gaussian", "num_images": 1},
-        {"kind": "gaussian", "size": (4, 6)},
-        {"kind": "gaussian", "dtype": "float64"},
-        {"kind": "gaussian", "method": "other"},
+        {"num_members": 4},
+        {"num_images": 1},
+        {"size": (4, 6)},
+        {"dtype": "float64"},
+        {"method": "other"},
     ],
 )
 def test_resuming_another_store_is_refused(tmp_path, options):
     write_gaussian(tmp_path / "preds.zarr", method="ensemble")
-    writer = StoreWriter(tmp_path / "preds.zarr", resume=True, **options)
+    writer = opened(tmp_path / "preds.zarr", resume=True, **options)
     with pytest.raises(InputError, match="resume with the same"):
         writer.write_target(0, LABELS[0])
     assert_gaussian(tmp_path / "preds.zarr")
@@ -284,12 +278,11 @@ def test_resuming_another_store_is_refused(tmp_path, options):
 
 def test_overwrite_and_resume_together_are_refused(tmp_path):
     with pytest.raises(InputError, match="give one of them"):
-        StoreWriter(tmp_path / "preds.zarr", kind="gaussian", overwrite=True, resume=True)
+        opened(tmp_path / "preds.zarr", kind="gaussian", overwrite=True, resume=True)
 
 
 def write_members(path, members):
-    sizes = {"num_members": 3, "num_images": 2, "size": (4, 5)}
-    with StoreWriter(path, kind="gaussian", resume=True, group=[0, 1, 2], **sizes) as writer:
+    with opened(path, resume=True, group=[0, 1, 2], size=(4, 5)) as writer:
         for image in range(2):
             writer.write_target(image, TARGET[image])
             for member in members:
@@ -323,7 +316,7 @@ def test_threads_that_create_one_store_do_not_meet(tmp_path):
 
 
 def test_a_store_that_another_process_has_just_created_is_not_written_into(tmp_path):
-    writers = [StoreWriter(tmp_path / "preds.zarr", kind="gaussian") for _ in range(2)]
+    writers = [opened(tmp_path / "preds.zarr", kind="gaussian") for _ in range(2)]
     writers[0].write_target(0, TARGET[0])
     with pytest.raises(InputError, match="another process has just created it; give resume=True"):
         writers[1].write_target(0, TARGET[0])
@@ -331,7 +324,7 @@ def test_a_store_that_another_process_has_just_created_is_not_written_into(tmp_p
 
 def test_a_store_is_complete_when_its_last_writer_has_finished(tmp_path):
     path, sizes = tmp_path / "preds.zarr", {"num_members": 2, "num_images": 1, "size": (4, 5), "resume": True}
-    writers = [StoreWriter(path, kind="gaussian", **sizes) for _ in range(2)]
+    writers = [opened(path, kind="gaussian", **sizes) for _ in range(2)]
     for member, writer in enumerate(writers):
         writer.write_target(0, TARGET[0])
         writer.write(member, 0, mean=MEAN[member, 0], variance=VARIANCE[member, 0])
@@ -341,12 +334,14 @@ def test_a_store_is_complete_when_its_last_writer_has_finished(tmp_path):
 
 
 def test_a_store_of_which_one_writer_was_stopped_is_complete_when_it_was_resumed(tmp_path):
-    path, sizes = tmp_path / "preds.zarr", {"num_members": 3, "num_images": 2, "size": (4, 5)}
-    with StoreWriter(path, kind="gaussian", resume=True, **sizes) as writer:
-        writer.write_target(0, TARGET[0])
-        interrupt(path, resume=True, **sizes)
+    path, sizes = tmp_path / "preds.zarr", {"size": (4, 5), "resume": True}
+    with opened(path, **sizes) as writer:
+        writer.write_target(1, TARGET[1])
+        for member in range(3):
+            writer.write(member, 1, mean=MEAN[member, 1], variance=VARIANCE[member, 1])
+        interrupt(path, **sizes)
     assert not open_store(path).complete
-    write_gaussian(path, resume=True, **sizes)
+    write_gaussian(path, **sizes)
     assert open_store(path).complete
     assert not [file for file in path.rglob(".*") if file.is_file()]
 
@@ -354,7 +349,7 @@ def test_a_store_of_which_one_writer_was_stopped_is_complete_when_it_was_resumed
 @pytest.mark.parametrize(("silent", "complete"), [(3600, True), (0, False)])
 def test_a_writer_of_another_machine_is_waited_for_until_it_is_silent(tmp_path, silent, complete):
     path = tmp_path / "preds.zarr"
-    writer = StoreWriter(path, kind="gaussian")
+    writer = opened(path, **ONE)
     writer.write_target(0, TARGET[0])
     writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
     other = path / ".writer.elsewhere-1-0.unfinished"
@@ -365,7 +360,7 @@ def test_a_writer_of_another_machine_is_waited_for_until_it_is_silent(tmp_path, 
 
 
 def test_an_error_after_closing_leaves_a_store_complete(tmp_path):
-    with contextlib.suppress(KeyboardInterrupt), StoreWriter(tmp_path / "a.zarr", kind="gaussian") as writer:
+    with contextlib.suppress(KeyboardInterrupt), opened(tmp_path / "a.zarr", **ONE) as writer:
         writer.write_target(0, TARGET[0])
         writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
         writer.close()
@@ -375,40 +370,33 @@ def test_an_error_after_closing_leaves_a_store_complete(tmp_path):
 
 def test_attributes_that_others_have_added_are_kept(tmp_path):
     path = tmp_path / "preds.zarr"
-    with StoreWriter(path, kind="gaussian") as writer:
+    with opened(path, **ONE) as writer:
         writer.write_target(0, TARGET[0])
         writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
         zarr.open_group(path).attrs["camera"] = "left"
     assert zarr.open_group(path, mode="r").attrs.asdict() == {
         "version": 1,
+        "writer": "epibench",
         "kind": "gaussian",
         "complete": True,
         "camera": "left",
     }
 
 
-@pytest.mark.parametrize("name", ["preds.zarr", "preds.zip"])
 @pytest.mark.parametrize("whole", [True, False], ids=["write_store", "StoreWriter"])
-def test_files_of_a_store_have_the_permissions_of_the_umask(tmp_path, name, whole):
+def test_files_of_a_store_have_the_permissions_of_the_umask(tmp_path, whole):
     before = os.umask(0o027)
     try:
         for overwrite in (False, True):
             if whole:
                 arrays = {"mean": MEAN, "variance": VARIANCE, "target": TARGET}
-                write_store(tmp_path / name, kind="gaussian", overwrite=overwrite, **arrays)
+                write_store(tmp_path / "preds.zarr", kind="gaussian", overwrite=overwrite, **arrays)
             else:
-                write_gaussian(tmp_path / name, overwrite=overwrite)
+                write_gaussian(tmp_path / "preds.zarr", overwrite=overwrite)
     finally:
         os.umask(before)
     modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.rglob("*")}
     assert modes <= {(True, 0o750), (False, 0o640)}
-
-
-def test_a_store_of_format_2_is_not_resumed(tmp_path):
-    zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2).attrs.update({"version": 1, "kind": "gaussian"})
-    writer = StoreWriter(tmp_path / "a.zarr", kind="gaussian", resume=True)
-    with pytest.raises(InputError, match="zarr format 2 is only read"):
-        writer.write_target(0, TARGET[0])
 
 
 WRONG_OUTPUTS = [
@@ -427,14 +415,14 @@ WRONG_OUTPUTS = [
 
 @pytest.mark.parametrize(("kind", "outputs", "message"), WRONG_OUTPUTS)
 def test_wrong_outputs_are_refused_at_once(tmp_path, kind, outputs, message):
-    writer = StoreWriter(tmp_path / "preds.zarr", kind=kind)
+    writer = opened(tmp_path / "preds.zarr", kind=kind)
     writer.write_target(0, LABELS[0])
     with pytest.raises(InputError, match=message):
         writer.write(0, 0, **outputs)
 
 
 def test_a_number_of_classes_that_changes_is_refused(tmp_path):
-    writer = StoreWriter(tmp_path / "preds.zarr", kind="categorical", class_names=["a", "b"])
+    writer = opened(tmp_path / "preds.zarr", kind="categorical", class_names=["a", "b"])
     with pytest.raises(InputError, match="has 3 classes, expected 2"):
         writer.write(0, 0, probs=PROBS[0, 0])
 
@@ -453,18 +441,18 @@ def test_a_number_of_classes_that_changes_is_refused(tmp_path):
 )
 def test_wrong_targets_are_refused_at_once(tmp_path, kind, target, valid, message):
     with pytest.raises(InputError, match=message):
-        StoreWriter(tmp_path / "preds.zarr", kind=kind).write_target(0, target, valid)
+        opened(tmp_path / "preds.zarr", kind=kind).write_target(0, target, valid)
 
 
 @pytest.mark.parametrize(("member", "image"), [(2, 0), (-1, 0), (0, 1), (0, -1)])
 def test_indices_outside_the_given_sizes_are_refused(tmp_path, member, image):
-    writer = StoreWriter(tmp_path / "preds.zarr", kind="gaussian", num_members=2, num_images=1)
+    writer = opened(tmp_path / "preds.zarr", kind="gaussian", num_members=2, num_images=1)
     with pytest.raises(InputError, match="give 0 to"):
         writer.write(member, image, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
 
 
 def test_values_too_large_for_the_dtype_are_refused(tmp_path):
-    writer = StoreWriter(tmp_path / "preds.zarr", kind="gaussian", dtype="float16")
+    writer = opened(tmp_path / "preds.zarr", kind="gaussian", dtype="float16")
     with pytest.raises(InputError, match="too large for float16"):
         writer.write(0, 0, mean=MEAN[0, 0] + 1e6, variance=VARIANCE[0, 0])
 
@@ -472,19 +460,22 @@ def test_values_too_large_for_the_dtype_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("preds.npz", {"kind": "gaussian"}, "written as zarr"),
+        ("preds.npz", {}, "written as zarr"),
+        ("preds.zip", {}, "written as zarr"),
+        ("preds.zarr", {"num_members": 4097}, "give 1 to 4,096 members"),
+        ("preds.zarr", {"num_images": 0}, "at least one image"),
         ("preds.zarr", {"kind": "poisson"}, "kind 'poisson'"),
-        ("preds.zarr", {"kind": "gaussian", "dtype": "bfloat16"}, "dtype 'bfloat16'"),
-        ("preds.zarr", {"kind": "gaussian", "num_members": 2, "group": [1]}, "1 values of group"),
+        ("preds.zarr", {"dtype": "bfloat16"}, "dtype 'bfloat16'"),
+        ("preds.zarr", {"num_members": 2, "group": [1]}, "1 values of group"),
     ],
 )
 def test_wrong_options_are_refused(tmp_path, name, options, message):
     with pytest.raises(InputError, match=message):
-        StoreWriter(tmp_path / name, **options)
+        opened(tmp_path / name, **options)
 
 
 def test_closing_without_writing_is_refused(tmp_path):
-    with pytest.raises(InputError, match="nothing was written"), StoreWriter(tmp_path / "p.zarr", kind="gaussian"):
+    with pytest.raises(InputError, match="nothing was written"), opened(tmp_path / "p.zarr", kind="gaussian"):
         pass
 
 
@@ -508,9 +499,7 @@ def test_a_chunk_holds_one_member_and_one_image(tmp_path):
 
 
 def test_chunks_of_all_members_fit_into_a_block(tmp_path):
-    with StoreWriter(
-        tmp_path / "p.zarr", kind="categorical", num_members=26, num_images=1, size=(1024, 2048)
-    ) as writer:
+    with opened(tmp_path / "p.zarr", kind="categorical", num_members=26, num_images=1, size=(1024, 2048)) as writer:
         writer.write_target(0, np.zeros((64, 64), dtype=int))
         writer.write(0, 0, probs=np.full((64, 64, 19), 1 / 19, dtype=np.float32))
     chunks = zarr.open_group(tmp_path / "p.zarr")["probs"].chunks
@@ -519,7 +508,7 @@ def test_chunks_of_all_members_fit_into_a_block(tmp_path):
 
 
 def stopped_writer(path):
-    with StoreWriter(path, kind="gaussian") as writer:
+    with opened(path, **ONE) as writer:
         writer.write_target(0, TARGET[0])
         writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
         raise RuntimeError("stopped")
@@ -532,15 +521,14 @@ def test_a_store_whose_writer_was_stopped_is_not_complete(tmp_path):
 
 
 def test_a_store_whose_writer_finished_is_complete(tmp_path):
-    with StoreWriter(tmp_path / "a.zarr", kind="gaussian") as writer:
+    with opened(tmp_path / "a.zarr", **ONE) as writer:
         writer.write_target(0, TARGET[0])
         writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
     assert open_store(tmp_path / "a.zarr").complete
 
 
-@pytest.mark.parametrize("name", ["a.zarr", "a.zip"])
-def test_a_closed_writer_refuses_to_write(tmp_path, name):
-    with StoreWriter(tmp_path / name, kind="gaussian") as writer:
+def test_a_closed_writer_refuses_to_write(tmp_path):
+    with opened(tmp_path / "preds.zarr", kind="gaussian") as writer:
         writer.write_target(0, TARGET[0])
         writer.write(0, 0, mean=MEAN[0, 0], variance=VARIANCE[0, 0])
     with pytest.raises(InputError, match="the writer is closed"):
@@ -554,12 +542,3 @@ def test_what_lies_beside_a_store_is_left_alone(tmp_path):
         write_store(tmp_path / "a.zarr", kind="gaussian", mean=MEAN, variance=VARIANCE, target=TARGET, overwrite=True)
     assert (tmp_path / "a.zarr.old" / "precious.txt").read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zarr", "a.zarr.old"]
-
-
-def test_a_zip_that_is_no_store_is_not_replaced(tmp_path):
-    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
-        archive.writestr("a.jpg", b"a picture")
-    with pytest.raises(InputError, match="is not a prediction store, and not replaced"):
-        write_store(
-            tmp_path / "photos.zip", kind="gaussian", mean=MEAN, variance=VARIANCE, target=TARGET, overwrite=True
-        )

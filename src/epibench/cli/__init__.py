@@ -17,7 +17,7 @@ from epibench import __version__, mirror, stopping
 from epibench.cli import data, evaluate, export, recipes, reference, run, score, train, video
 from epibench.cli.console import printable
 from epibench.cli.options import Command
-from epibench.errors import InputError
+from epibench.errors import InputError, lacks_memory
 from epibench.files import in_words
 
 # Plain help reads well in any log; rich would colour and frame it wherever it takes itself to be on a terminal.
@@ -112,8 +112,11 @@ def _run() -> int:
         return _complain("nested too deeply: a recipe, a setting or a file that was given", WRONG_USE)
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted; what is finished is kept, the same command goes on from there", INTERRUPTED)
-    except MemoryError as error:
-        return _complain(f"not enough memory{f': {error}' if str(error) else ''}", FAILED)
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        said = " ".join(str(error).split())
+        return _complain(f"not enough memory{f': {said}' if said else ''}", FAILED)
     finally:
         mirror.forget_mirror()
     return int(status)

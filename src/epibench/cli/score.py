@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def score(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Stores (.zarr, .zip, .npz, or a folder of .npz), one per method."),
+        typer.Argument(metavar="FILE...", help="Stores (.zarr, .npz, or a folder of .npz), one per method."),
     ],
     members: Annotated[
         str | None, typer.Option(metavar="M,…", help="Values of M, as 1,2,4,8. Default: powers of two, and all.")
@@ -79,7 +79,7 @@ def score(
     check_outputs(json, report, files)
     for file in files:
         if not is_url(file) and not Path(file).exists():
-            raise InputError(f"{file}: no such file or folder; give a zarr folder, a .zip or an .npz")
+            raise InputError(f"{file}: no such file or folder; give a zarr folder or an .npz")
     plans = plan or ["random"]
     if len(plans) not in (1, len(files)):
         raise InputError(f"--plan was given {len(plans)} times for {len(files)} files: give it once, or once per file")

@@ -14,6 +14,7 @@ from epibench import devices, mirror
 from epibench.cli.console import ConsoleReporter
 from epibench.cli.options import at_least
 from epibench.errors import InputError
+from epibench.files import DamagedError
 
 if TYPE_CHECKING:
     from epibench.recipes import Recipe
@@ -100,8 +101,9 @@ def finished(run: Run) -> Results | None:
     from epibench.results import load_results
 
     path = run.folder.results_file
-    results = load_results(path) if path.is_file() else None
-    if results is not None and not results.intact:
+    try:
+        results = load_results(path) if path.exists() and not path.is_dir() else None
+    except DamagedError:
         run.reporter.say(f"{path}: damaged, its checksum does not fit what it holds; it is made anew")
         return None
     if results is None or results.failed or not belongs(results, run.recipe):

@@ -57,7 +57,7 @@ def video(
     path = local_folder(run)
     folder = RunFolder(path.parent if path.name == RESULTS_NAME else path)
     results = load_results(folder.results_file)
-    recipe = read_dense_recipe(folder.recipe_file, settings or [], members)
+    recipe = read_dense_recipe(folder.path, settings or [], members)
     names = chosen_methods(method or [], results)
     if on not in recipe.data.domains:
         raise InputError(f"--on {on}: the run has no such domain; there are {', '.join(recipe.data.domains)}")
@@ -96,7 +96,7 @@ def read_dense_recipe(path: Path, settings: Sequence[str], members: int | None) 
 
     recipe = read_recipe(path)
     if not isinstance(recipe, DenseRecipe):
-        raise InputError(f"{path.parent}: is a run of {recipe.problem}, which has no images to show")
+        raise InputError(f"{path}: is a run of {recipe.problem}, which has no images to show")
     return apply_settings(recipe, [*settings, *([] if members is None else [f"members=[{members}]"])])
 
 

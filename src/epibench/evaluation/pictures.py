@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from epibench.plans import centres
 from epibench.results import Grid, Picture, PredictedPicture
 
 MAX_WIDTH = 512
+MOST_SHOWN = 2**26  # pixels of an image of a store: larger ones are not held in memory
 COUNTS = 2**16 - 1
 DEPTH_SCALE = 1 / 64  # metres per count: finer steps are noise that no picture shows
 ENTROPY_SCALE = 1 / 256  # nats per count
@@ -179,6 +181,8 @@ def stored_pictures(predictions: StoredPredictions, members: Sequence[int], numb
     """Evenly spaced images of a store that has photos, with what a draw of its members predicts for them."""
     store = predictions.store
     if "image" not in store.arrays or store.kind not in PICTURES or (store.num_classes or 0) > IGNORE:
+        return []
+    if math.prod(store.shape[1:]) > MOST_SHOWN:
         return []
     return [_stored_picture(predictions, image, members) for image in centres(store.shape[0], number)]
 

@@ -21,7 +21,7 @@ from epibench.files import fingerprint
 from epibench.members.formats import RESAMPLE, ModelFormat
 from epibench.members.given import GivenModel
 from epibench.networks.own import make_network
-from epibench.networks.weight_files import KEYS_SHOWN, read_weights
+from epibench.networks.weight_files import KEYS_SHOWN, check_dtype, read_weights
 
 PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 WEIGHTS = (*PICKLED, ".safetensors")
@@ -68,6 +68,8 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], name: str) -
         raise InputError(
             f"{name}: does not fit {type(network).__name__}: {wrong[0]} is {there} in the file and {here} in it"
         )
+    for key, tensor in own.items():
+        check_dtype(name, key, fitting[key], tensor)
     network.load_state_dict(fitting)
 
 
@@ -154,7 +156,7 @@ class OnnxModel(nn.Module):
         try:
             return list(self.session.run(None, named))
         except Exception as error:  # onnxruntime's own classes
-            raise InputError(f"onnx:{self.path}: {str(error).splitlines()[0]}") from None
+            raise InputError(f"onnx:{self.path}: {_one_line(error)}") from None
 
 
 def _onnx_array(tensor: Tensor, wanted: str) -> Any:
@@ -169,7 +171,7 @@ def _onnx_session(path: Path) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), providers=providers)
     except Exception as error:  # onnxruntime's own classes
-        raise InputError(f"onnx:{path}: cannot be opened ({str(error).splitlines()[0]})") from None
+        raise InputError(f"onnx:{path}: cannot be opened ({_one_line(error)})") from None
 
 
 def onnx_model(path: Path, settings: Mapping[str, Any]) -> GivenModel:
@@ -223,7 +225,7 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
     def load() -> nn.Module:
         try:
             model = loaders[task].from_pretrained(name, trust_remote_code=False, local_files_only=local)
-        except (OSError, ValueError, RuntimeError, ImportError) as error:
+        except Exception as error:  # a damaged file can raise anything
             raise InputError(f"hf:{name}: {_one_line(error)}") from None
         return HuggingFaceModel(model)
 
@@ -279,7 +281,7 @@ def _transformers(name: str) -> Any:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _hf_classes(config: Any) -> ClassTable | None:

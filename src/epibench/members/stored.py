@@ -23,6 +23,8 @@ from epibench.results import Counted, Tally
 from epibench.store.formats import SHARED, UNCERTAIN, Array, PredictionStore, Source, readable
 
 BUDGET = 128 * 2**20
+LEAST_BYTES = 16  # of a pixel, as blocks are planned: targets and sums take memory, too
+GRIDS = 2**29  # bytes of coarse logits that are kept in memory
 NO_LABEL = 255
 CPU = torch.device("cpu")
 
@@ -226,6 +228,8 @@ def refined(store: PredictionStore) -> PredictionStore:
             height, width = (int(length) for length in coarse.grid_sizes[image])
             leading = (slice(member, member + 1), slice(image, image + 1))
             values = coarse.source.read((*leading, slice(0, height), slice(0, width), slice(None)))[0, 0]
+            if sum(each.nbytes for each in kept.values()) > GRIDS:
+                kept.clear()
             kept[member, image] = torch.from_numpy(values.astype(dtype)).movedim(-1, 0).contiguous()
         return kept[member, image]
 
@@ -266,6 +270,7 @@ def plan_blocks(store: PredictionStore, budget: int) -> Iterator[Block]:
     """
     outputs = [store.arrays[name] for name in store.output_names]
     pixel_bytes = sum(math.prod(source.shape) * source.dtype.itemsize for source in outputs) // store.num_pixels
+    pixel_bytes = max(pixel_bytes, LEAST_BYTES)
     axis = 0
     while axis < len(store.shape) - 1 and math.prod(store.shape[axis + 1 :]) * pixel_bytes > budget:
         axis += 1

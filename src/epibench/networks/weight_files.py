@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from epibench.errors import InputError, some_of
+from epibench.errors import InputError, lacks_memory, some_of
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "network", "ema_state_dict")
 COUNTER = "num_batches_tracked"  # batch norm needs it only for averages over all batches
@@ -35,6 +35,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     except InputError:
         raise
     except Exception as error:  # a damaged file can raise anything
+        if lacks_memory(error):
+            raise InputError(f"{path}: needs more memory than there is, or is damaged. Fix: save it again.") from None
         if needed := re.search(r"GLOBAL ([\w.]+)", str(error)):
             raise InputError(
                 f"{path}: needs {needed[1]} to be read, and nothing in a file is executed; "
@@ -50,7 +52,20 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         content = next(content[name] for name in WRAPPERS if isinstance(content.get(name), Mapping))
     if not isinstance(content, Mapping):
         raise InputError(f"{path}: holds a {type(content).__name__}, not tensors by name; save a state_dict")
-    return {str(name): tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}
+    weights = {str(name): tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}
+    for name, tensor in weights.items():
+        kinds = {"nested": tensor.is_nested, "quantised": tensor.is_quantized, "complex": tensor.is_complex()}
+        kinds |= {"sparse": tensor.layout != torch.strided, "empty (of the device 'meta')": tensor.is_meta}
+        if unusual := [kind for kind, applies in kinds.items() if applies]:
+            raise InputError(f"{path}: {name} is {unusual[0]}. Fix: save weights as dense real numbers.")
+    return weights
+
+
+def check_dtype(where: str, name: str, given: Tensor, expected: Tensor) -> None:
+    """Refuse integers where a network has floating-point weights: they would be cast without a word."""
+    if expected.is_floating_point() and not given.is_floating_point():
+        there, here = (str(each.dtype).removeprefix("torch.") for each in (given, expected))
+        raise InputError(f"{where}: {name} is {there} in the file and {here} in the network. Fix: save it as {here}.")
 
 
 def check_fit(
@@ -70,12 +85,8 @@ def check_fit(
     kinds = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
     if problems := [f"{problem}: {some_of(keys, KEYS_SHOWN)}" for problem, keys in kinds if keys]:
         raise InputError(f"{path}: not the weights of {kind}; {'; '.join((*hints, *problems))}")
-    for name in expected:
-        tensor = weights.get(name)
-        if tensor is None or name.endswith(COUNTER):
-            continue
-        if tensor.layout != torch.strided or tensor.is_meta or not tensor.is_floating_point():
-            kind = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}".replace("torch.", "")
-            raise InputError(f"{path}: {name} is no dense tensor of floating-point numbers ({kind})")
-        if not bool(torch.isfinite(tensor.float()).all()):
+    for name, tensor in expected.items():
+        if name in weights:
+            check_dtype(str(path), name, weights[name], tensor)
+        if name in weights and not name.endswith(COUNTER) and not bool(torch.isfinite(weights[name].float()).all()):
             raise InputError(f"{path}: {name} holds NaN or infinite values; the file is damaged")

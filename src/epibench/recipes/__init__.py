@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from epibench.errors import InputError
+from epibench.files import DamagedError, read_verified
 from epibench.recipes import comparisons, images, toy
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.experiment import Recipe, fixed_start
@@ -48,13 +49,20 @@ def find_recipe(name: str) -> Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A recipe from a file, as `recipe.json` of a run, or from the folder of a run."""
-    if path.is_dir():
-        if not (path / RECIPE_NAME).is_file():
-            raise InputError(f"{path}: holds no run, as there is no {RECIPE_NAME} in it")
+    """A recipe from a file, or from the folder of a run, where its checksum must fit.
+
+    A file is given by a user, who may have edited a copy of `recipe.json`: a checksum in it is ignored.
+    """
+    run = path if path.is_dir() else None
+    if run is not None:
         path = path / RECIPE_NAME
+        if not path.exists():
+            raise InputError(f"{run}: holds no run, as there is no {RECIPE_NAME} in it")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8") if run is None else read_verified(path))
+    except DamagedError as error:
+        remedy = f"Fix: give the recipe again (epibench run RECIPE --out {run}); what is trained is kept."
+        raise DamagedError(f"{error}. {remedy}") from None
     except FileNotFoundError:
         what = "recipe file" if path.suffix == ".json" else "folder of a run, and no such recipe file"
         raise InputError(f"{path}: there is no such {what}") from None
@@ -66,6 +74,7 @@ def read_recipe(path: Path) -> Recipe:
         raise InputError(
             f"{path}: is a file of results, not a recipe; give the folder of the run, or its {RECIPE_NAME}"
         )
+    content.pop("checksum", None)
     try:
         return validated(DenseRecipe if "network" in content else ToyRecipe, content)
     except InputError as error:

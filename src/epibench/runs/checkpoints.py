@@ -93,15 +93,18 @@ def load_tensors(path: Path, fingerprint: str, only_notes: bool = False) -> Tens
     if not path.exists():
         return None
     try:
+        path.open("rb").close()  # safetensors says of a file without permission that it does not exist
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             notes = json.loads(metadata.get("notes", "{}"))
             tensors = {} if only_notes else {name: file.get_tensor(name) for name in list(file.keys())}
+    except PermissionError:
+        raise InputError(f"{path}: cannot be read (permission denied). Fix: give yourself read access.") from None
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not readable ({error}); {MADE_ANEW}") from None
     loaded = TensorFile(path, tensors, notes if isinstance(notes, dict) else {})
     if "checksum" not in metadata:
-        raise loaded.complaint("it has no checksum")
+        raise loaded.complaint("damaged, or of another version: it has no checksum")
     damaged = metadata.get("notes_checksum") != text_checksum(metadata.get("notes", ""))
     if damaged or (not only_notes and metadata["checksum"] != checksum(tensors)):
         raise loaded.complaint("damaged: its checksum does not fit what it holds")

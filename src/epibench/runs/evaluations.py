@@ -14,7 +14,6 @@ def keep_results(folder: Path, results: Results) -> Results:
     former = former_results(folder)
     if former is not None and former.problem == results.problem:
         results = with_former(results, former)
-    results = results.with_checksum()
     write_text(folder / RESULTS_NAME, results.as_json())
     return results
 
@@ -31,9 +30,7 @@ def with_former(results: Results, former: Results) -> Results:
     scores = [_renumbered(score, former.methods[score.method], methods[score.method]) for score in kept]
     domains = {name: former.domains[name] for name in dict.fromkeys(score.domain for score in kept)}
     domains = results.domains | {name: facts for name, facts in domains.items() if name not in results.domains}
-    return results.model_copy(
-        update={"methods": methods, "domains": domains, "scores": [*results.scores, *scores], "checksum": None}
-    )
+    return results.model_copy(update={"methods": methods, "domains": domains, "scores": [*results.scores, *scores]})
 
 
 def _renumbered(score: Score, before: MethodFacts, now: MethodFacts) -> Score:
@@ -57,7 +54,6 @@ def methods_left_out(folder: Path, results: Results) -> list[str]:
 def former_results(folder: Path) -> Results | None:
     """The results in a folder; None if there are none or they are damaged."""
     try:
-        results = load_results(folder)
+        return load_results(folder)
     except InputError:
         return None
-    return results if results.intact else None

@@ -1,7 +1,7 @@
 """The folder of a run: `recipe.json`, `members/`, `evaluation/`, `results.json`, `evaluations/`, `report.html`.
 
-It is the only truth: what is missing there is what is left to do. Every file is written in one step, and who works on
-something holds a lock on a file beside it, so that several processes can share the work of one run.
+It is the only truth: a missing file is work to do. Every file is written in one step. A process holds a lock beside the
+file that it makes, so that several processes can share one run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 from epibench.errors import InputError
-from epibench.files import remove_leftovers, write_json
+from epibench.files import (
+    DENIED,
+    FULL,
+    DamagedError,
+    json_text,
+    naming,
+    read_verified,
+    remove_leftovers,
+    with_checksum,
+    write_text,
+)
 from epibench.methods import METHODS
 from epibench.progress import Reporter
 from epibench.recipes import RECIPE_NAME, Recipe
@@ -59,30 +69,34 @@ class RunFolder:
         return self.path / "members"
 
     def claim(self, recipe: Recipe, evaluate_only: bool = False) -> None:
-        """Write the recipe; a recipe that is in the folder must train the same networks.
+        """Write the recipe. A recipe that exists must train the same networks, then the run continues.
 
         evaluate_only: keep the options of evaluation that the folder's recipe has.
         """
         with self._usable():
             self._check_free(recipe)
+            for path in (self.members, self.path / "evaluation", self.path / "predictions"):
+                if path.exists() and not path.is_dir():
+                    raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
+                if path.is_symlink() and not path.exists():
+                    raise InputError(f"{path}: a link to nowhere. Fix: make the folder that it names, or remove it.")
             there = self._read_recipe(type(recipe)) if self.recipe_file.exists() else None
             if evaluate_only and isinstance(there, DenseRecipe):
                 recipe = recipe.model_copy(update={"evaluation": there.evaluation})
             if there != recipe:
-                write_json(self.recipe_file, recipe.model_dump(mode="json"))
-            for path in (self.members, self.path / "evaluation", self.path / "predictions"):
-                if path.exists() and not path.is_dir():
-                    raise InputError(f"{path}: a file is where a folder belongs; remove it, and it is made anew")
+                write_text(self.recipe_file, with_checksum(json_text(recipe.model_dump(mode="json"))))
             if not os.access(self.path, os.W_OK):
                 raise InputError(f"--out {self.path}: cannot be written to; give another --out")
             remove_leftovers(self.path)
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """What the system refuses meanwhile, in words."""
+        """Put errors of the file system in words."""
         try:
             yield
         except OSError as error:
+            if error.errno in FULL:
+                raise
             path = error.filename or self.path
             raise InputError(f"--out {path}: cannot be used ({error.strerror}); give another --out") from None
 
@@ -93,6 +107,8 @@ class RunFolder:
 
     def _check_free(self, recipe: Recipe) -> None:
         if self.recipe_file.exists():
+            if self.is_damaged() and not self.members.is_dir():
+                raise InputError(f"{self.recipe_file}: damaged, or of no run, without networks; give another --out")
             if (difference := self.other_training(recipe)) is not None:
                 raise InputError(f"{self.path} holds a run of another recipe: {difference}; give another --out")
         elif self.path.exists() and not self.path.is_dir():
@@ -100,13 +116,21 @@ class RunFolder:
         elif self.path.exists() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             raise InputError(f"--out {self.path} is not empty and holds no run: give a new folder")
 
-    def _read_recipe(self, kind: type[Recipe]) -> Recipe:
+    def is_damaged(self) -> bool:
+        """Whether the recipe has changed since it was written. Weights carry fingerprints of their own."""
         try:
-            content: Any = json.loads(self.recipe_file.read_text(encoding="utf-8"))
+            return self.recipe_file.exists() and not read_verified(self.recipe_file)
+        except DamagedError:
+            return True
+
+    def _read_recipe(self, kind: type[Recipe]) -> Recipe | None:
+        """The recipe of the run; None where it is damaged."""
+        try:
+            content: Any = json.loads(read_verified(self.recipe_file))
+        except DamagedError:
+            return None
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.recipe_file}: not a readable recipe ({error}); give another --out") from None
-        if not isinstance(content, dict):
-            raise InputError(f"{self.recipe_file}: not a recipe; give another --out")
+            raise InputError(f"{self.recipe_file}: not a recipe ({error}); give another --out") from None
         try:
             recipe = validated(kind, content)
         except InputError as error:
@@ -120,6 +144,8 @@ class RunFolder:
     def other_training(self, wanted: Recipe) -> str | None:
         """The first setting by which networks that may be there would come out otherwise, with both values."""
         there = self._read_recipe(type(wanted))
+        if there is None:
+            return None
         if there.problem != wanted.problem:
             return f'problem ("{there.problem}" there, "{wanted.problem}" now)'
         # Of every method that has networks there, also of one that is not asked for now, or was trained for others.
@@ -135,7 +161,7 @@ class RunFolder:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Whether this process has the lock on a file; it is given back at the end, and whenever the process dies."""
+    """Hold the lock on a file, until the end or the death of the process; false if another process has it."""
     with ExitStack() as opened:
         file = _take(path, opened)
         try:
@@ -145,27 +171,33 @@ def locked(path: Path) -> Iterator[bool]:
                 path.unlink(missing_ok=True)
 
 
-def _take(path: Path, opened: ExitStack) -> TextIO | None:
+def _take(path: Path, opened: ExitStack) -> int | None:
     """The lock file, opened and locked; None if another process has the lock."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            file = opened.enter_context(path.open("a+", encoding="utf-8"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in NO_LOCKS:
-                    raise
-                return file  # then two may do the same work: the first complete file wins
-            if _is_same_file(path, file.fileno()):
-                break  # otherwise the process that had it has removed it meanwhile
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
+        with naming(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                opened.callback(os.close, file)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError as error:
+                    if error.errno not in NO_LOCKS:
+                        raise
+                    return file  # then two may do the same work: the first complete file wins
+                if _is_same_file(path, file):
+                    break  # otherwise the process that had it has removed it meanwhile
+            os.truncate(file, 0)
+            os.write(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     except BlockingIOError:
         return None
     except OSError as error:
-        raise InputError(f"{path}: cannot be locked ({error.strerror}); remove it, or give another --out") from None
+        if error.errno in FULL:
+            raise
+        remedy = "give yourself write access" if error.errno in DENIED else "remove it"
+        raise InputError(
+            f"{path}: cannot be locked ({error.strerror}). Fix: {remedy}, or give another --out."
+        ) from None
     return file
 
 
@@ -183,13 +215,13 @@ def is_locked(path: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # nobody has made it, or whoever takes it will say what is wrong
+    except OSError:  # no such file, or the process that takes it says what is wrong
         return False
     return False
 
 
 def holder(path: Path) -> str:
-    """Who holds the lock on a file, in words."""
+    """The process that holds the lock on a file, in words."""
     try:
         return path.read_text(encoding="utf-8").strip() or "another process"
     except (OSError, ValueError):
@@ -203,7 +235,7 @@ def share_work(
     work: Callable[[Sequence[Item]], None],
     reporter: Reporter,
 ) -> None:
-    """Do all items that are not done and that no other process does; wait for those, or take over if it dies.
+    """Do all items that are left; wait for other processes, and take over if one dies.
 
     work: takes the lock of each of some items and does it, unless another process was faster.
     """

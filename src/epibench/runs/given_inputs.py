@@ -135,7 +135,7 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     from epibench.runs.domains import ImageData
 
     folder = RunFolder(path)
-    recipe = read_recipe(folder.recipe_file)
+    recipe = read_recipe(path)
     if not isinstance(recipe, DenseRecipe):
         raise InputError(f"run:{path}: is of a toy problem, whose networks see points and no images")
     given = dict(settings)

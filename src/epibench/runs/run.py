@@ -140,6 +140,8 @@ def begin(run: Run, steps: Sequence[RunStep]) -> Experiment:
         if check.step is None or check.step in steps:
             check.ask()
     run.folder.check_free(run.recipe)
+    if run.folder.is_damaged():
+        run.reporter.say(f"{run.folder.recipe_file}: damaged; it is written again, and weights tell what they are of")
     experiment.check_room(steps)
     run.folder.claim(run.recipe, evaluate_only="train" not in steps)
     experiment.prepare(steps)

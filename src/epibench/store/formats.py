@@ -1,9 +1,9 @@
 """The prediction store, version 1: zarr groups, .npz files, folders of .npz with one member each.
 
-What they hold is checked before a pixel is read: names, dtypes and shapes here, values in `members.stored`.
+Names, dtypes, shapes and the presence of chunks are checked here, before a pixel is read; values in `members.stored`.
 
-Nothing that is read here is ever executed: no pickle, no codec that is not known to be harmless, no path that leaves
-the store's folder.
+Nothing in a file is executed: no pickle, no unknown codec, no path that leaves the folder. Nothing that a file declares
+is believed: sizes are compared with its bytes, and bounded, before they are read.
 """
 
 from __future__ import annotations
@@ -13,29 +13,42 @@ import math
 import os
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
-from zarr.abc.store import Store
-from zarr.storage import LocalStore, WrapperStore, ZipStore
+from zarr.storage import LocalStore, WrapperStore
 
 from epibench.errors import InputError, some_of
 from epibench.mirror import is_url
 from epibench.results import Counted, Kind, counted_as
+from epibench.store.codecs import bounded_codecs, check_codecs, most_bytes
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
 
 VERSION = 1
-READ_WHOLE_LIMIT = 4 * 2**30
+WRITER = "epibench"  # the attribute `writer` of stores that are written here, with every chunk
+READ_WHOLE_LIMIT = 2**30
+CHUNK_LIMIT = 2**29
+DIRECTORY_LIMIT = 2**20  # bytes of the directory of an .npz, whose size its end says
+END, LARGE_END = b"PK\5\6", b"PK\6\7"
+METADATA_LIMIT = 2**26
+MOST_MEMBERS = 4096
+MOST_CHUNKS = 2**22  # of an array whose chunks may be absent
+PIXEL_LIMIT = 2**27  # bytes of all outputs of one pixel
+LABELS_LIMIT = 2**28
+TEXT_BYTES = 128  # of a text in memory
+AT_ONCE = 2**28  # bytes of the chunks that are unpacked together
+MOST_REFINED = 256  # how many times finer than its grid an image may be
 # What members put out, by kind: one array for each tuple, under one of its names.
 KINDS: dict[Kind, tuple[tuple[str, ...], ...]] = {
     "gaussian": (("mean",), ("variance",)),
@@ -51,12 +64,6 @@ SHARED = ("target", "valid", "image", "image_id", "image_size", "grid_size")
 ARRAYS = (*OUTPUTS, *SHARED, "group", "member_id")
 NAMES = ("class_names", "uncertainty_names")
 ATTRIBUTES = ("version", "kind", "method", "domain", "unit", "quantity", *NAMES, "align_corners")
-# Codecs that only transform bytes. Others (numcodecs' "pickle") can run code, or are not ours to judge.
-SAFE_CODECS = {
-    *("bytes", "endian", "transpose", "sharding_indexed", "vlen-utf8", "packbits", "shuffle", "astype", "delta"),
-    *("blosc", "gzip", "zlib", "zstd", "lz4", "bz2", "lzma", "bitround", "quantize", "fixedscaleoffset"),
-    *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
-}
 # A name often given: the array (or arrays) that may be meant, and what to do.
 MISNOMERS = {
     **dict.fromkeys(("std", "sigma"), ("variance", "store its square as 'variance'")),
@@ -69,6 +76,7 @@ MISNOMERS = {
     "conf": ("uncertainty", "name it 'confidence'"),
     "mask": ("valid", "name it 'valid' (bool, true where the target counts)"),
 }
+METADATA = "zarr.json"
 Label = str | int
 
 
@@ -84,7 +92,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds under the names that a store knows, and the names of all arrays there."""
+    """The arrays and attributes of a file that belong to a store, and the names of all its arrays."""
 
     arrays: dict[str, Source]
     attributes: dict[str, Any]
@@ -170,8 +178,8 @@ def readable(what: str) -> Iterator[None]:
 def open_store(path: str | os.PathLike[str]) -> PredictionStore:
     """Open predictions that any framework has saved, and check their structure, not their values.
 
-    A zarr group (folder or .zip; format 3 or 2), an .npz, or a folder with one .npz per member. Nothing in a
-    store is ever executed: no pickle, no codec that is not known to be harmless, no path out of its folder.
+    A folder with a zarr group of format 3, an .npz, or a folder with one .npz per member. Nothing in a store is
+    executed: no pickle, no unknown codec, no path out of its folder.
     """
     if is_url(os.fspath(path)):
         raise InputError(f"{path}: stores are read from local files alone; fetch it, and give the folder or file")
@@ -181,7 +189,7 @@ def open_store(path: str | os.PathLike[str]) -> PredictionStore:
 
 
 def describe(path: Path, contents: Contents) -> PredictionStore:
-    """Check names, dtypes and shapes, and say what the store holds."""
+    """Check names, dtypes and shapes, and describe the store."""
     attributes, arrays = contents.attributes, contents.arrays
     if attributes.get("version") != VERSION:
         version = f"is {attributes['version']!r}" if "version" in attributes else "is missing"
@@ -197,6 +205,7 @@ def describe(path: Path, contents: Contents) -> PredictionStore:
         if name in arrays:
             _check_dtype(path, has_classes(outputs), name, arrays[name].dtype)
     _check_shapes(path, outputs, arrays)
+    _check_bounds(path, [arrays[name] for name in outputs], len(arrays["target"].shape))
     if "image" in arrays:
         _check_photos(path, arrays["image"], arrays["target"].shape)
     first, shape = arrays[outputs[0]], arrays["target"].shape
@@ -246,12 +255,21 @@ def _coarse_logits(
             f"{path}: 'logits' has shape {shape}, 'target' {target}; with 'align_corners' they are (member, image, "
             "coarse row, coarse column, class) and (image, height, width)"
         )
+    if any(fine > MOST_REFINED * coarse for fine, coarse in zip(target[1:], shape[2:4], strict=True)):
+        raise InputError(
+            f"{path}: 'target' has shape {target}, 'logits' {shape}: more than {MOST_REFINED} times coarser. Fix: "
+            "store logits on a finer grid."
+        )
     sizes = []
     for name, largest in (("image_size", target[1:]), ("grid_size", shape[2:4])):
-        given = arrays[name].read((slice(None), slice(None))) if name in arrays else np.tile(largest, (target[0], 1))
-        if given.shape != (target[0], 2) or given.dtype.kind not in "iu" or (given > largest).any():
-            raise InputError(f"{path}: {name!r} must be integers ({target[0]}, 2), none above {tuple(largest)}")
-        sizes.append(np.where(given < 0, largest, given))  # never written: what is missing is found by its values
+        given = np.tile(largest, (target[0], 1))
+        if name in arrays:
+            there = arrays[name]
+            fits = there.shape == (target[0], 2) and there.dtype.kind in "iu"
+            given = there.read((slice(None), slice(None))) if fits else np.array([[-1]])
+        if (given < 0).any() or (given > largest).any():
+            raise InputError(f"{path}: {name!r} must be integers ({target[0]}, 2), from 0 to {tuple(largest)}")
+        sizes.append(given)
     return CoarseLogits(bool(attributes["align_corners"]), arrays["logits"], *sizes)
 
 
@@ -348,6 +366,19 @@ def _check_shapes(path: Path, outputs: Sequence[str], arrays: Mapping[str, Sourc
         raise InputError(f"{path}: {outputs[0]!r} has one class; store one value per class, also for two classes")
 
 
+def _check_bounds(path: Path, outputs: Sequence[Source], num_free: int) -> None:
+    """Refuse more members, or more in one pixel, than fit into memory."""
+    num_members = outputs[0].shape[0]
+    if num_members > MOST_MEMBERS:
+        raise InputError(f"{path}: {num_members:,} members; a store has at most {MOST_MEMBERS:,}. Fix: store fewer.")
+    pixel = sum(each.shape[0] * math.prod(each.shape[1 + num_free :]) * each.dtype.itemsize for each in outputs)
+    if pixel > PIXEL_LIMIT:
+        raise InputError(
+            f"{path}: all members of one pixel take {pixel / 2**20:,.0f} MiB, more than {PIXEL_LIMIT / 2**20:.0f} MiB. "
+            "Fix: store fewer members, or fewer classes."
+        )
+
+
 def _check_photos(path: Path, photos: Source, target: tuple[int, ...]) -> None:
     """Photos are of the size of the targets, in bytes, with three channels last."""
     if len(target) != 3 or photos.shape != (*target, 3) or photos.dtype != np.uint8:
@@ -363,6 +394,8 @@ def _labels(path: Path, name: str, arrays: Mapping[str, Source], length: int) ->
         return None
     if arrays[name].shape != (length,):
         raise InputError(f"{path}: {name!r} has shape {arrays[name].shape}; it must be ({length},)")
+    if length * arrays[name].dtype.itemsize > LABELS_LIMIT:
+        raise InputError(f"{path}: {name!r} has texts of up to {arrays[name].dtype.itemsize} bytes; store shorter ones")
     labels = arrays[name].read((slice(None),)).tolist()
     labels = [label.decode() if isinstance(label, bytes) else label for label in labels]
     if not all(isinstance(label, str | int) for label in labels):
@@ -373,24 +406,24 @@ def _labels(path: Path, name: str, arrays: Mapping[str, Source], length: int) ->
 def read_contents(path: Path) -> Contents:
     """What a file or folder holds, by its format."""
     if not path.exists():
-        raise InputError(f"{path}: no such file or folder; give a zarr folder, a .zip or an .npz")
+        raise InputError(f"{path}: no such file or folder; give a zarr folder or an .npz")
     if path.is_dir():
-        _check_links(path)
-        if (path / "zarr.json").exists() or (path / ".zgroup").exists() or (path / ".zarray").exists():
-            return _zarr_contents(path, path, LocalStore(path, read_only=True))
+        _check_entries(path)
+        if (path / METADATA).is_file():
+            return _zarr_contents(path)
+        if (path / ".zgroup").exists() or (path / ".zarray").exists():
+            raise InputError(f"{path}: zarr format 2 is not read. Fix: copy it into format 3, or use write_store.")
         if files := sorted(path.glob("*.npz"), key=_natural_order):
             _check_read_whole(path, files)
             return _member_files_contents(path, files)
         names = sorted(entry.name for entry in path.iterdir())
         raise InputError(f"{path}: neither a zarr group nor a folder of .npz files; found {listed(names)}")
+    if not path.is_file():
+        raise InputError(f"{path}: a pipe or a device, neither a file nor a folder. Fix: save it, and give the file.")
     if path.suffix == ".npz":
         _check_read_whole(path, [path])
         return _npz_contents(path)
-    if path.suffix == ".zip":
-        with closing(zipfile.ZipFile(path)) as archive:
-            check_entries(path, archive)
-            return _zarr_contents(path, zipfile.Path(archive), ZipStore(path, mode="r"))
-    raise InputError(f"{path}: not a prediction store; give a zarr folder, a .zip of one, or an .npz")
+    raise InputError(f"{path}: not a prediction store; give a zarr folder or an .npz")
 
 
 def _natural_order(path: Path) -> list[tuple[bool, int, str]]:
@@ -410,96 +443,184 @@ def hints(wanted: Sequence[str], names: Sequence[str]) -> str:
     return "".join(f"; {name!r} found: {MISNOMERS[name][1]}" for name in misnamed)
 
 
-def _check_links(root: Path) -> None:
-    """Refuse symbolic links that leave the folder: a store is not to show files that it does not hold."""
-    real_root = root.resolve()
-    for folder, folders, files in os.walk(root):
-        for name in (*folders, *files):
-            entry = Path(folder, name)
-            if entry.is_symlink() and not entry.resolve().is_relative_to(real_root):
-                raise InputError(f"{entry}: links to a place outside the store; copy the data into the store")
-
-
-def check_entries(path: Path, archive: zipfile.ZipFile) -> None:
-    """Refuse names that leave the folder, and entries that cannot be read in bounded memory."""
-    for entry in archive.infolist():
-        name = entry.filename.replace("\\", "/")
-        if name.startswith("/") or re.match("[A-Za-z]:", name) or ".." in PurePosixPath(name).parts:
-            raise InputError(f"{path}: the entry {entry.filename!r} leaves the store's folder; refused")
-        if entry.file_size > READ_WHOLE_LIMIT:
-            raise InputError(f"{path}: the entry {entry.filename!r} has more than 4 GiB; use smaller chunks")
+def _check_entries(root: Path) -> None:
+    """Refuse links that leave the folder, which show files that it does not hold, and pipes, which may wait forever."""
+    real_root, folders = root.resolve(), [root]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(real_root):
+                    raise InputError(f"{entry.path}: links to a place outside the store; copy the data into the store")
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif not (entry.is_symlink() or entry.is_file()):
+                    raise InputError(f"{entry.path}: a pipe or a device within a store. Fix: remove it.")
 
 
 def _native(array: Array) -> Array:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-class _WholeChunks(WrapperStore[Store]):
-    """A store that refuses chunks cut short: blosc would read on into whatever memory follows."""
+class _BoundedFiles(WrapperStore[LocalStore]):
+    """Files of a store, none larger than its array needs. limits: by the name of an array."""
 
-    blosc_arrays: frozenset[str] = frozenset()
+    limits: dict[str, int]
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        """Read a value; a chunk that blosc made says itself, in bytes 12 to 15, how long it is."""
-        value = await super().get(key, prototype, byte_range)
+        """Read a value, once its size is known."""
         name, _, chunk = key.partition("/")
-        if value is not None and name in self.blosc_arrays and chunk[:1] in "c0123456789":
-            length = int.from_bytes(value[12:16].to_bytes(), "little")
-            if byte_range is None and length != len(value):
-                raise ValueError(f"chunk {key} has {len(value)} bytes instead of {length}")
-        return value
+        if chunk and chunk != METADATA and name in self.limits:
+            path = self._store.root / key
+            if path.is_file() and path.stat().st_size > self.limits[name]:
+                raise ValueError(f"chunk {key} has more bytes than its shape needs")
+        return await super().get(key, prototype, byte_range)
 
 
-def _zarr_contents(path: Path, root: Path | zipfile.Path, store: LocalStore | ZipStore) -> Contents:
-    zarr_format: Literal[2, 3] = 3 if (root / "zarr.json").exists() else 2
-    node, document = ("zarr.json", "zarr.json") if zarr_format == 3 else (".zgroup", ".zarray")
-    entries = sorted(entry.name for entry in root.iterdir())
-    if node not in entries or json.loads((root / node).read_bytes()).get("node_type", "group") != "group":
+def _zarr_contents(path: Path) -> Contents:
+    attributes = _metadata(path)
+    entries = sorted(entry.name for entry in path.iterdir())
+    if attributes.get("node_type") != "group":
         raise InputError(
             f"{path}: no zarr group at its top, which holds {listed(entries)}; a store is a group with arrays in it"
         )
-    names = tuple(name for name in entries if (root / name / document).exists())
+    names = tuple(name for name in entries if (path / name / METADATA).is_file())
     known = [name for name in names if name in ARRAYS]
-    checked = _WholeChunks(store)
-    for name in known:
-        codecs = _checked_codecs(f"{path}: array {name!r}", json.loads((root / name / document).read_bytes()))
-        if codecs[-1:] == ["blosc"]:
-            checked.blosc_arrays |= {name}
+    documents = {name: _metadata(path / name) for name in known}
+    for name, document in documents.items():
+        if document.get("node_type") != "array":
+            raise InputError(f"{path}: {name!r} is a group; store it as an array")
+        check_codecs(f"{path}: array {name!r}", document["codecs"])
+    files = _BoundedFiles(LocalStore(path, read_only=True))
     # Consolidated metadata could name other codecs than those just checked.
-    group = zarr.open_group(checked, mode="r", zarr_format=zarr_format, use_consolidated=False)
-    arrays = {name: _zarr_source(path, name, group[name]) for name in known}
-    return Contents(arrays, group.attrs.asdict(), names)
+    with bounded_codecs():
+        group = zarr.open_group(files, mode="r", zarr_format=3, use_consolidated=False)
+        opened = {name: group[name] for name in known}
+    attributes, sources, files.limits = group.attrs.asdict(), {}, {}
+    for name, array in opened.items():
+        assert isinstance(array, zarr.Array)
+        sources[name], files.limits[name] = _zarr_source(path, name, array)
+        every = name in OUTPUTS or attributes.get("writer") == WRITER
+        _check_chunks(path, name, array, documents[name], every=every)
+    return Contents(sources, attributes, names)
 
 
-def _zarr_source(path: Path, name: str, array: zarr.Array[Any] | zarr.Group) -> Source:
-    if not isinstance(array, zarr.Array):
-        raise InputError(f"{path}: {name!r} is a group; store it as an array")
+def _metadata(folder: Path) -> dict[str, Any]:
+    file = folder / METADATA
+    if file.stat().st_size > METADATA_LIMIT:
+        raise InputError(f"{file}: has {file.stat().st_size / 2**20:,.0f} MiB, which no metadata need; write it again")
+    content = json.loads(file.read_bytes())
+    if not isinstance(content, dict):
+        raise InputError(f"{file}: holds no metadata of zarr; write it again")
+    return content
+
+
+def _zarr_source(path: Path, name: str, array: zarr.Array[Any]) -> tuple[Source, int]:
+    """An array on disk, and the most bytes that one of its files may have."""
     dtype = np.dtype(array.dtype)
-    if math.prod(array.chunks) * dtype.itemsize > READ_WHOLE_LIMIT:
-        raise InputError(f"{path}: a chunk of {name!r} has more than 4 GiB; use smaller chunks")
-    return Source(array.shape, dtype, array.chunks, lambda selection: _native(np.asarray(array[selection])))
+    item_size = None if dtype.kind in "OT" else dtype.itemsize
+    chunk_bytes = math.prod(array.chunks) * (item_size or TEXT_BYTES)
+    if chunk_bytes > CHUNK_LIMIT:
+        limit = f"{CHUNK_LIMIT / 2**20:.0f} MiB"
+        raise InputError(f"{path}: a chunk of {name!r} has more than {limit}; use smaller chunks")
+    together = max(1, AT_ONCE // max(chunk_bytes, 2**16))
+
+    def read(selection: tuple[slice, ...]) -> Array:
+        parts = [slice(*part.indices(length)) for part, length in zip(selection, array.shape, strict=True)]
+        pieces = list(_pieces(parts, array.chunks, together))
+        if len(pieces) == 1:
+            return _native(np.asarray(array[tuple(parts)]))
+        result = np.empty([part.stop - part.start for part in parts], _native(np.empty(0, dtype)).dtype)
+        for piece in pieces:
+            place = [slice(one.start - all.start, one.stop - all.start) for one, all in zip(piece, parts, strict=True)]
+            result[tuple(place)] = array[tuple(piece)]
+        return result
+
+    files = most_bytes(math.prod(array.shards or array.chunks), item_size)
+    return Source(array.shape, dtype, array.chunks, read), files
 
 
-def _checked_codecs(where: str, metadata: Mapping[str, Any]) -> list[str]:
-    """The codecs of an array, in the order of writing; refused are those outside the allow-list, and objects."""
-    if metadata["zarr_format"] == 3:
-        names = list(_codec_names(metadata["codecs"]))
-    else:
-        steps = [*(metadata.get("filters") or []), metadata.get("compressor")]
-        names = [step["id"] for step in steps if step is not None]
-    for name in names:
-        if name.removeprefix("numcodecs.") not in SAFE_CODECS:
-            raise InputError(f"{where} uses the codec {name!r}, which is never run; write it with blosc or zstd")
-    if metadata.get("dtype") == "|O" and "vlen-utf8" not in names:
-        raise InputError(f"{where} holds Python objects, which are never loaded; store numbers or strings")
-    return names
+def _pieces(parts: Sequence[slice], chunks: Sequence[int], together: int) -> Iterator[list[slice]]:
+    """Cut a selection at borders of chunks, into pieces that touch few of them."""
+    touched = [-(-part.stop // size) - part.start // size for part, size in zip(parts, chunks, strict=True)]
+    if math.prod(touched) <= together:
+        yield list(parts)
+        return
+    axis = next(axis for axis, number in enumerate(touched) if number > 1)
+    middle = (parts[axis].start // chunks[axis] + touched[axis] // 2) * chunks[axis]
+    for half in (slice(parts[axis].start, middle), slice(middle, parts[axis].stop)):
+        yield from _pieces([*parts[:axis], half, *parts[axis + 1 :]], chunks, together)
 
 
-def _codec_names(codecs: Sequence[Any]) -> Iterator[str]:
-    for codec in codecs:
-        configuration = {} if isinstance(codec, str) else codec.get("configuration") or {}
-        yield from _codec_names([*configuration.get("codecs", []), *configuration.get("index_codecs", [])])
-        yield codec if isinstance(codec, str) else codec["name"]
+def _check_chunks(path: Path, name: str, array: zarr.Array[Any], document: Mapping[str, Any], *, every: bool) -> None:
+    """Refuse an array of which chunks are absent: zarr reads its fill value there. every: whether all must be there.
+
+    Of a shard, the index at its start or end says where each of its chunks is.
+    """
+    grid = array.shards or array.chunks
+    counts = [-(-length // size) for length, size in zip(array.shape, grid, strict=True)]
+    encoding = document["chunk_key_encoding"]
+    separator = (encoding.get("configuration") or {}).get("separator", "/" if encoding["name"] == "default" else ".")
+    if encoding["name"] not in ("default", "v2") or separator not in ("/", "."):
+        raise InputError(f"{path}: array {name!r} has chunks under unusual names; cannot be read. Fix: write it again.")
+    if not every:
+        if math.prod(counts) > MOST_CHUNKS:
+            raise InputError(f"{path}: {name!r} has more than {MOST_CHUNKS:,} chunks; use larger ones")
+        return
+    for number in range(math.prod(counts)):  # a store that declares more than it holds ends it soon
+        rest, index = number, list[int]()
+        for count in reversed(counts):
+            rest, position = divmod(rest, count)
+            index.insert(0, position)
+        key = separator.join([*(["c"] if encoding["name"] == "default" else []), *map(str, index)])
+        file = path / name / (key or "0")
+        if not file.is_file():
+            _refuse_absent(path, name, [position * size for position, size in zip(index, grid, strict=True)])
+        if array.shards is not None:
+            _check_shard(path, name, array, document, file, index)
+
+
+def _check_shard(
+    path: Path, name: str, array: zarr.Array[Any], document: Mapping[str, Any], file: Path, index: Sequence[int]
+) -> None:
+    """The same of the chunks of one shard, less those beyond the end of the array."""
+    (codec,) = document["codecs"] if len(document["codecs"]) == 1 else [{}]
+    settings = codec.get("configuration", {})
+    index_codecs = [each if isinstance(each, str) else each["name"] for each in settings.get("index_codecs", [])]
+    little = settings.get("index_codecs", [{}])[0]
+    order = "little" if isinstance(little, str) else (little.get("configuration") or {}).get("endian", "little")
+    if index_codecs not in (["bytes"], ["bytes", "crc32c"]) or order != "little":
+        raise InputError(f"{path}: array {name!r} has shards of an unusual kind. Fix: write it without shards.")
+    grid = [outer // inner for outer, inner in zip(array.shards or (), array.chunks, strict=True)]
+    length, checksum = 16 * math.prod(grid), 4 * (len(index_codecs) - 1)
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        if settings.get("index_location", "end") == "end":
+            stream.seek(max(0, size - length - checksum))
+        content = stream.read(min(length, size))
+    if len(content) != length:
+        raise InputError(f"{file}: truncated; write the store again")
+    places = np.frombuffer(content, dtype="<u8").reshape(*grid, 2)
+    starts = [position * outer for position, outer in zip(index, array.shards or (), strict=True)]
+    used = tuple(
+        slice(0, -(-(end - start) // inner))
+        for start, end, inner in zip(starts, array.shape, array.chunks, strict=True)
+    )
+    absent = np.argwhere((places[used] == np.iinfo(np.uint64).max).all(-1))
+    if len(absent):
+        inside = [int(position) * inner for position, inner in zip(absent[0], array.chunks, strict=True)]
+        _refuse_absent(path, name, [start + more for start, more in zip(starts, inside, strict=True)])
+    if (places[used].sum(-1, dtype=np.float64) > size).any():
+        raise InputError(f"{file}: its chunks lie beyond its end; write the store again")
+
+
+def _refuse_absent(path: Path, name: str, index: Sequence[int]) -> None:
+    axes = ["member"] if name in (*OUTPUTS, "group", "member_id") else []
+    axes += ["image", "row", "column"]
+    where = ", ".join(f"{axis} {position}" for axis, position in zip(axes, index, strict=False))
+    raise InputError(
+        f"{path}: array {name!r} has no chunk at {where}: damaged, or never written. Fix: write it again, or go on "
+        "with StoreWriter(resume=True); zarr leaves out chunks of zeros unless array.write_empty_chunks is true."
+    )
 
 
 def memory_source(values: Array) -> Source:
@@ -510,8 +631,14 @@ def memory_source(values: Array) -> Source:
 def _npz_contents(path: Path) -> Contents:
     """Names, shapes and dtypes of an .npz, from its headers; attributes are arrays without axes."""
     with zipfile.ZipFile(path) as archive:
-        check_entries(path, archive)
         names = tuple(entry.removesuffix(".npy") for entry in archive.namelist())
+        for name, number in Counter(names).most_common(1):
+            if number > 1:
+                raise InputError(f"{path}: holds {name!r} twice. Fix: write the file again, with each array once.")
+        for entry in archive.namelist():
+            name = entry.replace("\\", "/")
+            if name.startswith("/") or re.match("[A-Za-z]:", name) or ".." in PurePosixPath(name).parts:
+                raise InputError(f"{path}: the entry {entry!r} leaves the store's folder; refused")
         sources = {name: _npz_source(path, archive, name) for name in names if name in ARRAYS + ATTRIBUTES}
     attributes = {name: sources.pop(name).read(()).tolist() for name in ATTRIBUTES if name in sources}
     telling = {"gaussian": ("variance",), "categorical": OF_CLASSES, "ranking": ("predicted", *UNCERTAIN)}
@@ -530,7 +657,8 @@ def _npz_source(path: Path, archive: zipfile.ZipFile, name: str) -> Source:
         if dtype.hasobject:
             raise InputError(f"{path}: {name!r} holds Python objects, which are never loaded; store numbers or strings")
         # A header that promises more than the file holds would have numpy allocate it.
-        if file.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
+        size = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or not dtype.itemsize or file.tell() + size != entry.file_size:
             raise InputError(f"{path}: array {name!r} is truncated; write the file again")
 
     @cache
@@ -545,17 +673,27 @@ def _check_read_whole(path: Path, files: Sequence[Path]) -> None:
     """Refuse more than memory should hold, from the zip directories, before anything is read."""
     size = 0
     for file in files:
-        with readable(f"{file}"), zipfile.ZipFile(file) as archive:
-            size += sum(entry.file_size for entry in archive.infolist())
+        with readable(f"{file}"):
+            if not file.is_file():
+                raise InputError(f"{file}: not a file. Fix: remove it.")
+            with file.open("rb") as stream:
+                stream.seek(-min(file.stat().st_size, 2**16 + 22), os.SEEK_END)
+                tail = stream.read()
+            end = len(tail) - 22 if tail[-22:-18] == END and tail[-2:] == b"\0\0" else tail.rfind(END)
+            large = tail[max(0, end - 20) : max(0, end - 16)] == LARGE_END
+            if end >= 0 and (large or int.from_bytes(tail[end + 12 : end + 16], "little") > DIRECTORY_LIMIT):
+                raise InputError(f"{file}: holds far more arrays than a store has; write it again")
+            with zipfile.ZipFile(file) as archive:
+                size += sum(entry.file_size for entry in archive.infolist())
     if size > READ_WHOLE_LIMIT:
         raise InputError(
-            f"{path}: {size / 2**30:.1f} GiB of .npz, which is read whole (at most 4 GiB); store it as zarr, "
+            f"{path}: {size / 2**30:.1f} GiB of .npz, which is read whole (at most 1 GiB); store it as zarr, "
             "with epibench's StoreWriter"
         )
 
 
 def _member_files_contents(path: Path, files: Sequence[Path]) -> Contents:
-    """One member per file; what members share may be in any or all of them, or in a file of its own."""
+    """Join files of one member each; shared arrays may be in any of them, or in a file of its own."""
     contents: dict[Path, Contents] = {}
     attributes: dict[str, Any] = {}
     for file in files:

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import shutil
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,22 +18,24 @@ import zarr
 from numpy.typing import ArrayLike
 from zarr.abc.store import Store
 from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.storage import MemoryStore, ZipStore
+from zarr.storage import MemoryStore
 
 from epibench import files
 from epibench.errors import InputError
 from epibench.results import Kind
 from epibench.store.formats import (
     KINDS,
+    METADATA,
+    MOST_MEMBERS,
     OF_CLASSES,
     OUTPUTS,
     SHARED,
     UNCERTAIN,
     VERSION,
+    WRITER,
     Array,
     Contents,
     Label,
-    check_entries,
     describe,
     memory_source,
 )
@@ -42,18 +43,16 @@ from epibench.store.formats import (
 # All members' chunks of the same pixels are read together: this keeps them to about half of the reader's block.
 TOGETHER_BYTES = 64 * 2**20
 CHUNK_BYTES = (2**18, 2**22)
-USUAL_MEMBERS = 32
 TARGET_CHUNK_BYTES = 2**20
 # The one string type of zarr 3 with a specification; others warn, and may become unreadable.
 STRING = np.dtypes.StringDType()
 INTEGER = np.dtype(np.int32)
 Values = ArrayLike | torch.Tensor
-METADATA = "zarr.json"
 # Each writer at work has a file in the folder, .writer.….unfinished, that it touches at each write: the last one to
 # finish calls the store complete. A writer of another machine that is silent for so long is taken to be dead.
-WRITER = "writer"
+AT_WORK = "writer"
 SILENT_SECONDS = 15 * 60
-STOPPED = f".{WRITER}.stopped{files.UNFINISHED}"
+STOPPED = f".{AT_WORK}.stopped{files.UNFINISHED}"
 
 
 def write_store(
@@ -82,7 +81,7 @@ def write_store(
     align_corners: bool | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write whole arrays as a store: a folder, or a zip if the path ends in .zip; complete or not at all.
+    """Write whole arrays as a store: complete or not at all.
 
     mean, variance: (member, …); probs, logits: (member, …, class); target, valid: (…), as (image, height, width), or
     (n,); for kind "ranking": mean or predicted (classes), and uncertainty or confidence, (member, …), or
@@ -112,23 +111,23 @@ def write_store(
             if name in store.arrays:
                 chunks = _chunks(name, values.shape, values.dtype, free, store.num_members, images=free >= 3)
             _create_array(work, name, values.shape, chunks, values.dtype)[...] = values
-        _pack(work, path) if path.suffix == ".zip" else _move(work, path)
+        _move(work, path)
 
 
 class StoreWriter:
-    """Write a store from a loop, in any order; what is not known at the start grows on demand.
+    """Write a store from a loop, member by member and image by image, in any order.
 
-    A path that ends in .zip is written as a folder beside it, which is packed when the writer closes without an
-    error, and otherwise left for `resume`. Images smaller than `size` are padded, with `valid` false there. What is
-    never written reads as NaN (targets: −1), which the reader finds.
+    Images smaller than `size` are padded, with `valid` false there. Every target and every output of every member must
+    be written: the reader refuses a store in which one is missing.
 
-    Several processes may write different members or images of one folder at once: give each `num_members`,
-    `num_images`, `size`, and `resume=True`, which also creates what is not there. A chunk holds one member and image.
+    Several processes may write different members or images at once: give each `size` and `resume=True`, which also
+    creates a store that does not exist. A chunk holds one member and image.
 
-    With `align_corners`, logits are written on a coarse grid, as the network predicts them, and interpolated when they
-    are read: true if the outermost points of the grid lie on the outermost pixels, as in torch's `interpolate`.
+    With `align_corners`, logits are written on the coarse grid of the network, and interpolated when they are read.
+    True means that the outermost points of the grid lie on the outermost pixels, as in torch's `interpolate`.
 
-    size: the axes of one image, (height, width); coarse_size: the largest grid; group, member_id: one label per member
+    size: the axes of one image, (height, width), by default those of the first one; coarse_size: the largest grid
+    group, member_id: one label per member
     overwrite: replace a store at `path`, at the first write; resume: go on writing into it
     """
 
@@ -137,6 +136,8 @@ class StoreWriter:
         path: str | os.PathLike[str],
         *,
         kind: Kind,
+        num_members: int,
+        num_images: int,
         method: str | None = None,
         domain: str | None = None,
         unit: str | None = None,
@@ -145,8 +146,6 @@ class StoreWriter:
         uncertainty_names: Sequence[str] | None = None,
         align_corners: bool | None = None,
         coarse_size: Sequence[int] | None = None,
-        num_members: int | None = None,
-        num_images: int | None = None,
         num_classes: int | None = None,
         size: Sequence[int] | None = None,
         group: Sequence[Label] | None = None,
@@ -159,6 +158,11 @@ class StoreWriter:
             raise InputError(f"{path}: dtype {dtype!r}; outputs are stored as float16, float32 or float64")
         if kind not in KINDS:
             raise InputError(f"{path}: kind {kind!r}; give 'gaussian', 'categorical' or 'ranking'")
+        if not 1 <= num_members <= MOST_MEMBERS or num_images < 1:
+            raise InputError(
+                f"{path}: num_members={num_members}, num_images={num_images}; give 1 to {MOST_MEMBERS:,} members, and "
+                "at least one image"
+            )
         self.path = _checked_path(path, overwrite=overwrite, resume=resume)
         self.kind = kind
         self.dtype = np.dtype(dtype)
@@ -167,7 +171,7 @@ class StoreWriter:
         self._num_classes = len(class_names) if class_names is not None else num_classes
         self._labels = {name: v for name, v in (("group", group), ("member_id", member_id)) if v is not None}
         for name, labels in self._labels.items():
-            if num_members is None or len(labels) != num_members:
+            if len(labels) != num_members:
                 raise InputError(f"{path}: {len(labels)} values of {name} for num_members={num_members}; give one each")
         names = {"class_names": class_names, "uncertainty_names": uncertainty_names}
         self._attributes = _attributes(kind, method, domain, unit, quantity, names)
@@ -178,7 +182,6 @@ class StoreWriter:
             self._attributes["align_corners"] = align_corners
         self._coarse_size = None if coarse_size is None else tuple(coarse_size)
         self._overwrite, self._resume = overwrite, resume
-        self._extent = (num_members or 0, num_images or 0)
         self._image_shapes: dict[int, tuple[int, ...]] = {}
         self._mark: Path | None = None  # there while this writer is at work
         self._closed = False
@@ -194,7 +197,7 @@ class StoreWriter:
         """Leave the store unfinished, for `resume`: `complete` stays false, even if other writers finish."""
         if self._mark is not None and not self._closed:
             self._mark.unlink(missing_ok=True)
-            (self._work / STOPPED).touch()
+            (self.path / STOPPED).touch()
 
     def write_target(
         self,
@@ -227,13 +230,13 @@ class StoreWriter:
         size = self._take_image(number, "target", values.shape)
         with files.naming(self.path):
             if self._coarse:
-                self._array("image_size", (2,), INTEGER, number)[number] = np.array(values.shape, INTEGER)
-            self._array("target", size, dtype, number)[number] = _padded(values, size, _fill(dtype))
-            self._array("valid", size, used.dtype, number)[number] = _padded(used, size, False)
+                self._array("image_size", (2,), INTEGER)[number] = np.array(values.shape, INTEGER)
+            self._array("target", size, dtype)[number] = _padded(values, size, _fill(dtype))
+            self._array("valid", size, used.dtype)[number] = _padded(used, size, False)
             if photo is not None:
-                self._array("image", (*size, 3), photo.dtype, number)[number] = _padded(photo, (*size, 3), 0)
+                self._array("image", (*size, 3), photo.dtype)[number] = _padded(photo, (*size, 3), 0)
             if image_id is not None:
-                self._array("image_id", (), STRING, number)[number] = str(image_id)
+                self._array("image_id", (), STRING)[number] = str(image_id)
 
     def _checked_photo(self, number: int, photo: Array, target: tuple[int, ...]) -> Array:
         if photo.dtype != np.uint8 or photo.shape != (*target, 3) or len(target) != 2:
@@ -298,16 +301,16 @@ class StoreWriter:
         with files.naming(self.path):
             for name, values in outputs.items():
                 inner, dtype = (*size, *(self._maps if name in UNCERTAIN else classes)), self._dtype_of(name)
-                self._array(name, inner, dtype, image, member)[member, image] = _padded(values, inner, _fill(dtype))
+                self._array(name, inner, dtype)[member, image] = _padded(values, inner, _fill(dtype))
             if self._coarse:
-                self._array("grid_size", (2,), INTEGER, image)[image] = np.array(shape[:2], INTEGER)
+                self._array("grid_size", (2,), INTEGER)[image] = np.array(shape[:2], INTEGER)
 
     @property
     def _coarse(self) -> bool:
         return "align_corners" in self._attributes
 
     def _take_grid(self, image: int, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Check a coarse grid; it must fit into the largest, which is the first if that was not given."""
+        """Check that a coarse grid fits into the largest one, by default the first."""
         _check_index(self.path, "image", image, self._num_images)
         if self._resume:
             self._open()
@@ -324,31 +327,34 @@ class StoreWriter:
         return np.dtype("int32") if name == "predicted" else self.dtype
 
     def close(self) -> None:
-        """Say that the store is complete, and pack a zip; nothing can be written afterwards."""
+        """Say that the store is complete; nothing can be written afterwards."""
         if self._mark is None:
             raise InputError(f"{self.path}: nothing was written; call write_target and write before closing")
         if self._closed:
             return
         self._closed = True
         self._mark.unlink(missing_ok=True)
-        if not _unfinished_parts(self._work):
-            _set_complete(self._work, True)
-            if _unfinished_parts(self._work):  # of a writer that began meanwhile
-                _set_complete(self._work, False)
-        if self.path.suffix == ".zip":
-            _pack(self._work, self.path)
-            shutil.rmtree(self._work)
+        if not _unfinished_parts(self.path):
+            self._write_missing_extras()
+            _set_complete(self.path, True)
+            if _unfinished_parts(self.path):  # of a writer that began meanwhile
+                _set_complete(self.path, False)
+
+    def _write_missing_extras(self) -> None:
+        """Write photos and names of images that were given none, where others were: every chunk is there."""
+        for name in ("image", "image_id"):
+            if (self.path / name / METADATA).exists():
+                array = _open_array(self.path, name)
+                for number in range(self._num_images):
+                    if not (self.path / name / "c" / "/".join([str(number), *"0" * (array.ndim - 1)])).exists():
+                        array[number] = _fill(np.dtype(array.dtype))
 
     def _check_open(self) -> None:
         if self._closed:
             raise InputError(f"{self.path}: the writer is closed; write inside its with block, or resume=True")
 
-    @property
-    def _work(self) -> Path:
-        return _partial(self.path) if self.path.suffix == ".zip" else self.path
-
     def _take_image(self, image: int, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Check the axes of an image; they must fit into the size, which is that of the first image if not given."""
+        """Check that the axes of an image fit into the size, by default the axes of the first image."""
         _check_index(self.path, "image", image, self._num_images)
         if self._resume:
             self._open()
@@ -369,48 +375,42 @@ class StoreWriter:
         """Create the store, or open it for more; called once the first values to write are known to be right."""
         if self._mark is not None:
             return
-        if self._overwrite and self._work.exists() and not _is_empty_folder(self._work):
-            _check_is_store(self._work)
-            shutil.rmtree(self._work)
-        elif not self._overwrite and self.path.suffix == ".zip" and self.path.exists() and not self._work.exists():
-            _unpack(self.path, self._work)
-        if (self._work / ".zgroup").exists():
-            raise InputError(f"{self.path}: a store of zarr format 2 is only read; write a new one, or overwrite")
+        if self._overwrite and self.path.exists() and not _is_empty_folder(self.path):
+            _check_is_store(self.path)
+            shutil.rmtree(self.path)
         attributes = {**self._attributes, "complete": False}
-        if not _create(self._work, lambda store: zarr.create_group(store, attributes=attributes, zarr_format=3)):
+        if not _create(self.path, lambda store: zarr.create_group(store, attributes=attributes, zarr_format=3)):
             if not self._resume:
                 raise InputError(f"{self.path}: another process has just created it; give resume=True to go on with it")
             self._take_over()
-            for mark in _marks(self._work):
+            for mark in _marks(self.path):
                 if mark.name == STOPPED or files.is_abandoned(mark, SILENT_SECONDS):
-                    mark.unlink(missing_ok=True)  # whoever resumes answers for what was left undone
-        self._mark = files.unfinished(self._work / WRITER)
+                    mark.unlink(missing_ok=True)  # the reader finds missing parts
+        self._mark = files.unfinished(self.path / AT_WORK)
         self._mark.touch()
-        _set_complete(self._work, False)  # until `close`
+        _set_complete(self.path, False)  # until `close`
         for name, labels in self._labels.items():
             values = _label_array(labels)
-            _create_array(self._work, name, values.shape, values.shape, values.dtype)[...] = values
+            _create_array(self.path, name, values.shape, values.shape, values.dtype)[...] = values
 
     def _take_over(self) -> None:
-        """Check that what is there already agrees with what was asked for, and go on from its sizes."""
+        """Check that the existing store fits the arguments, and take over its sizes."""
         known = (*OUTPUTS, *SHARED)
         # Looked for by name: zarr warns of folders of arrays that another process is about to create.
-        self._arrays = {
-            name: _open_array(self._work, name) for name in known if (self._work / name / METADATA).exists()
-        }
-        attributes = zarr.open_group(self._work, mode="r", use_consolidated=False).attrs.asdict()
+        self._arrays = {name: _open_array(self.path, name) for name in known if (self.path / name / METADATA).exists()}
+        attributes = zarr.open_group(self.path, mode="r", use_consolidated=False).attrs.asdict()
         stored: dict[str, Any] = {**dict.fromkeys(self._attributes), **attributes}
         for name, array in self._arrays.items():
             if name in OUTPUTS:
                 *inner, last = array.shape[2:]
-                stored |= {"num_members": array.shape[0]} | ({} if name == "predicted" else {"dtype": array.dtype})
+                stored |= {"num_members": array.shape[0], "num_images": array.shape[1]}
+                stored |= {} if name == "predicted" else {"dtype": array.dtype}
                 if name in OF_CLASSES:
                     stored |= {"num_classes": last, "coarse_size" if self._coarse else "size": tuple(inner)}
                 elif name not in UNCERTAIN:
                     stored["size"] = array.shape[2:]
             elif name == "target":
-                stored["size"] = array.shape[1:]
-            stored["num_images"] = max(stored.get("num_images", 0), array.shape[1 if name in OUTPUTS else 0])
+                stored |= {"num_images": array.shape[0], "size": array.shape[1:]}
         sizes = {"num_members": self._num_members, "num_images": self._num_images, "num_classes": self._num_classes}
         asked = {**self._attributes, **sizes, "size": self.size, "coarse_size": self._coarse_size, "dtype": self.dtype}
         for name, value in asked.items():
@@ -422,42 +422,32 @@ class StoreWriter:
         self.size = stored.get("size", self.size)
         self._coarse_size = stored.get("coarse_size", self._coarse_size)
         self._num_classes = stored.get("num_classes", self._num_classes)
-        self._extent = (stored.get("num_members", self._extent[0]), stored.get("num_images", self._extent[1]))
 
-    def _array(
-        self, name: str, inner: tuple[int, ...], dtype: np.dtype[Any], image: int, member: int = -1
-    ) -> zarr.Array[Any]:
-        """The array under this name, created or grown so that it holds this image (and member)."""
+    def _array(self, name: str, inner: tuple[int, ...], dtype: np.dtype[Any]) -> zarr.Array[Any]:
+        """The array under this name, created if it is not there."""
         self._open()
         if self._mark is not None:
             self._mark.touch()
-        self._extent = (max(self._extent[0], member + 1), max(self._extent[1], image + 1))
-        for other, array in self._arrays.items():
-            leading = self._extent if other in OUTPUTS else self._extent[1:]
-            if array.shape[: len(leading)] != leading:
-                array.resize((*leading, *array.shape[len(leading) :]))
         if name not in self._arrays:
-            shape = (*(self._extent if name in OUTPUTS else self._extent[1:]), *inner)
+            shape = (*([self._num_members] if name in OUTPUTS else []), self._num_images, *inner)
             num_free = 3 if self._coarse and name in OUTPUTS else 1 + (0 if self.size is None else len(self.size))
-            num_members = self._num_members or USUAL_MEMBERS
             pixels = name not in ("image_id", "image_size", "grid_size")
-            chunks = _chunks(name, shape, dtype, num_free, num_members, images=True) if pixels else (1, *inner)
-            self._arrays[name] = _create_array(self._work, name, shape, chunks, dtype)
+            chunks = _chunks(name, shape, dtype, num_free, self._num_members, images=True) if pixels else (1, *inner)
+            self._arrays[name] = _create_array(self.path, name, shape, chunks, dtype)
         return self._arrays[name]
 
 
 def _checked_path(path: str | os.PathLike[str], *, overwrite: bool, resume: bool) -> Path:
-    """Refuse to touch what exists, unless that was asked for and it is a store."""
+    """Refuse an existing path, unless it is a store and overwrite or resume is given."""
     path = Path(path)
-    if path.suffix == ".npz":
-        raise InputError(f"{path}: stores are written as zarr; give a folder such as preds.zarr, or a .zip")
+    if path.suffix in (".npz", ".zip"):
+        raise InputError(f"{path}: stores are written as zarr; give a folder such as preds.zarr")
     if overwrite and resume:
         raise InputError(f"{path}: both overwrite and resume; give one of them")
-    for old in (path, _partial(path)) if path.suffix == ".zip" else (path,):
-        if old.exists() and not _is_empty_folder(old):
-            if not (overwrite or resume):
-                raise InputError(f"{old}: exists already; give overwrite=True to replace it or resume=True to go on")
-            _check_is_store(old)
+    if path.exists() and not _is_empty_folder(path):
+        if not (overwrite or resume):
+            raise InputError(f"{path}: exists already; give overwrite=True to replace it or resume=True to go on")
+        _check_is_store(path)
     return path
 
 
@@ -467,27 +457,10 @@ def _is_empty_folder(path: Path) -> bool:
 
 
 def _check_is_store(path: Path) -> None:
-    try:
-        group = zarr.open_group(ZipStore(path, mode="r") if path.is_file() else path, mode="r")
-        is_store = {"version", "kind"} <= set(group.attrs)
-    except Exception:  # whatever zarr makes of what is there, it is none of ours
-        is_store = False
-    if not is_store:
+    document = files.read_json(path / METADATA) if path.is_dir() else None
+    attributes = (document or {}).get("attributes")
+    if not (isinstance(attributes, dict) and {"version", "kind"} <= set(attributes)):
         raise InputError(f"{path}: is not a prediction store, and not replaced; give another path")
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(path.name + ".partial")
-
-
-def _unpack(archive_path: Path, folder: Path) -> None:
-    """Unpack beside, then rename: a folder that is there is complete."""
-    files.remove_leftovers(folder.parent, deep=False)
-    with _new_folder(folder) as unpacking:
-        with zipfile.ZipFile(archive_path) as archive:
-            check_entries(archive_path, archive)
-            archive.extractall(unpacking)
-        os.replace(unpacking, folder)
 
 
 @contextmanager
@@ -499,13 +472,6 @@ def _new_folder(path: Path) -> Iterator[Path]:
         yield beside
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-
-
-def _pack(folder: Path, path: Path) -> None:
-    """Write the files of a store as a zip."""
-    with files.replacing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        for file in sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != files.UNFINISHED):
-            archive.write(file, file.relative_to(folder).as_posix())
 
 
 def _move(folder: Path, path: Path) -> None:
@@ -520,7 +486,7 @@ def _move(folder: Path, path: Path) -> None:
 
 def _marks(folder: Path) -> list[Path]:
     """The files that say that writers are at work, or were stopped."""
-    return list(folder.glob(f".{WRITER}.*{files.UNFINISHED}"))
+    return list(folder.glob(f".{AT_WORK}.*{files.UNFINISHED}"))
 
 
 def _unfinished_parts(folder: Path) -> bool:
@@ -561,16 +527,15 @@ def _attributes(
     quantity: str | None,
     names: Mapping[str, Sequence[str] | None],
 ) -> dict[str, Any]:
-    given: dict[str, Any] = {"version": VERSION, "kind": kind, "method": method, "domain": domain, "unit": unit}
-    given |= {"quantity": quantity}
+    given: dict[str, Any] = {"version": VERSION, "writer": WRITER, "kind": kind, "method": method, "domain": domain}
+    given |= {"unit": unit, "quantity": quantity}
     given |= {name: None if values is None else list(values) for name, values in names.items()}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _check_index(path: Path, word: str, index: int, limit: int | None) -> None:
-    if index < 0 or (limit is not None and index >= limit):
-        expected = "0 or more" if limit is None else f"0 to {limit - 1} (num_{word}s={limit})"
-        raise InputError(f"{path}: {word} {index}; give {expected}")
+def _check_index(path: Path, word: str, index: int, limit: int) -> None:
+    if not 0 <= index < limit:
+        raise InputError(f"{path}: {word} {index}; give 0 to {limit - 1} (num_{word}s={limit})")
 
 
 def _to_numpy(values: Values) -> Array:
@@ -614,7 +579,7 @@ def _cast(path: Path, name: str, values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _fill(dtype: np.dtype[Any]) -> Any:
-    """What is read where nothing was written: something that the reader refuses, if there is such a value."""
+    """What padding holds: something that the reader refuses, if there is such a value."""
     return {"f": np.nan, "i": -1, "b": True, "T": ""}.get(dtype.kind, 0)
 
 
@@ -643,7 +608,7 @@ def _create_array(
 def _chunks(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], num_free: int, num_members: int, *, images: bool
 ) -> tuple[int, ...]:
-    """One member and (if there are images) one image per chunk, all classes, and as many rows as is good to read."""
+    """Chunks of one member, one image if there are any, all classes, and as many rows as fit."""
     leading = 1 if name in OUTPUTS else 0
     free, classes = shape[leading : leading + num_free], shape[leading + num_free :]
     limit = TARGET_CHUNK_BYTES
