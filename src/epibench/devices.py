@@ -1,11 +1,14 @@
-"""Which device to compute on, and who does the work, by name."""
+"""Devices, precisions and executors, by name."""
 
 from __future__ import annotations
 
 import os
 import re
+from typing import Literal
 
 from epibench.errors import InputError
+
+Precision = Literal["32-true", "bf16-mixed"]
 
 EXECUTORS = ("local", "ray")
 # Of torch, by their old and new names.
@@ -49,3 +52,12 @@ def let_memory_grow() -> None:
     """
     if not any(name in os.environ for name in ALLOCATOR_SETTINGS):
         os.environ[ALLOCATOR_SETTINGS[0]] = "expandable_segments:True"
+
+
+def resolve_precision(name: Literal["auto", "32-true", "bf16-mixed"], device: str) -> Precision:
+    """The precision of a kind of device; `auto` takes bf16 on GPUs that have it."""
+    if name != "auto":
+        return name
+    import torch
+
+    return "bf16-mixed" if device == "cuda" and torch.cuda.is_bf16_supported() else "32-true"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from epibench.cli.console import say
 from epibench.cli.options import Device, Settings, at_least
 from epibench.cli.run import publish
 from epibench.cli.steps import ExecutorName, finished, local_folder, opened_run, with_domains
@@ -127,7 +129,7 @@ def evaluate_run(
     if part is not None and executor != "local":
         raise InputError(f"--executor {executor} cuts an evaluation into parts by itself; leave --shard {shard} out")
     with opened_run(recipe_of(folder, on, settings), folder, device, executor=executor) as opened:
-        results = finished(opened)
+        results = finished(opened, evaluate_only=True)
         if results is None:
             from epibench.runs import run
 
@@ -148,7 +150,7 @@ def merge(
     """Merge the shards of an evaluation into results and a page; --on and --set as they were given to the shards."""
     folder = local_folder(run)
     with opened_run(recipe_of(folder, on or [], settings or []), folder, device) as opened:
-        results = finished(opened)
+        results = finished(opened, evaluate_only=True)
         if results is None:
             from epibench.runs.run import merge
 
@@ -159,7 +161,13 @@ def merge(
 def recipe_of(folder: Path, on: Sequence[str], settings: Sequence[str]) -> Recipe:
     """The recipe of the run in a folder, with other settings or further domains."""
     from epibench.recipes import apply_settings, read_recipe
+    from epibench.recipes.settings import differences
 
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder; give that of a run, as runs/street-depth")
-    return with_domains(apply_settings(read_recipe(folder), settings), on)
+    recipe = read_recipe(folder)
+    asked = with_domains(apply_settings(recipe, settings), on)
+    plain = (each.model_dump(mode="json").get("evaluation", {}) for each in (recipe, asked))
+    for key, before, now in differences(*plain, "evaluation."):
+        say(f"{key} is {json.dumps(now)} in this evaluation, and {json.dumps(before)} in the recipe")
+    return asked

@@ -96,8 +96,11 @@ def opened_run(
         yield opened
 
 
-def finished(run: Run) -> Results | None:
-    """The results of a run that has been carried out with these very settings."""
+def finished(run: Run, evaluate_only: bool = False) -> Results | None:
+    """The results of a run that has been carried out with these very settings.
+
+    evaluate_only: keep the options of evaluation that the folder's recipe has.
+    """
     from epibench.results import load_results
 
     path = run.folder.results_file
@@ -108,7 +111,7 @@ def finished(run: Run) -> Results | None:
         return None
     if results is None or results.failed or not belongs(results, run.recipe):
         return None
-    run.folder.claim(run.recipe)
+    run.folder.claim(run.recipe, evaluate_only)
     run.reporter.say("finished already; remove its results.json and evaluation/ to evaluate it again")
     return results
 

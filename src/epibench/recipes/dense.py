@@ -311,7 +311,7 @@ class EvaluationOptions(Options):
     batch_size: int = Field(1, ge=1, le=4096)
     convention: Convention = "pooled"
     uncertainty: str | None = None
-    precision: Annotated[Literal["32-true", "bf16-mixed"], InFull] = "32-true"
+    precision: Annotated[Literal["auto", "32-true", "bf16-mixed"], InFull] = "32-true"
     compile: bool = False
     cuda_graphs: bool = False
     store: bool = False

@@ -16,6 +16,7 @@ from epibench.data.batch import Samples, stack
 from epibench.data.classes import ClassTable, Pairs
 from epibench.data.given import GivenSamples, fits_frame, numbered_classes
 from epibench.data.named import Role, nearest
+from epibench.devices import resolve_precision
 from epibench.errors import InputError
 from epibench.files import NAME as NAME_PATTERN
 from epibench.files import read_json, write_json
@@ -266,16 +267,18 @@ class GivenEvaluation:
 
     @property
     def options(self) -> EvaluationOptions:
-        """Those of the settings; samples with few numbers go through together."""
-        options = self.settings.evaluation
+        """The options on this machine; samples with few numbers share a batch."""
+        asked = self.settings.evaluation
+        precision = resolve_precision(asked.precision, self.machine.device.type)
+        options = asked.model_copy(update={"precision": precision})
         firsts = [domain.samples[0] for domain in self.domains.values()]
         small = all(sum(values.numel() for values in each.inputs.values()) <= SMALL_INPUT for each in firsts)
-        chosen = "batch_size" in options.model_fields_set or not small
+        chosen = "batch_size" in asked.model_fields_set or not small
         return options if chosen else options.model_copy(update={"batch_size": LARGE_BATCH})
 
     def make_pool(self, models: Sequence[GivenModel], passes: int = 0, views: tuple[View, ...] = ()) -> GivenPool:
         """The members of these models."""
-        settings, options = self.settings, self.settings.evaluation
+        settings, options = self.settings, self.options
         pool = GivenPool(
             self.kind,
             given_members(len(models), max(1, passes, len(views))),

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from epibench.data.batch import notes_on
 from epibench.data.named import Role
 from epibench.data.source import Follow
+from epibench.devices import resolve_precision
 from epibench.errors import InputError
 from epibench.files import read_json, write_json
 from epibench.members.compiled import Speed
@@ -122,9 +123,11 @@ class ImageExperiment:
 
     @cached_property
     def options(self) -> EvaluationOptions:
-        """Those of the recipe, without what has no effect on a CPU."""
-        options = self.recipe.evaluation
-        return options if self.run.machine.device.type == "cuda" else options.model_copy(update={"cuda_graphs": False})
+        """The recipe's options on this machine: `auto` is resolved, and options without effect on a CPU are off."""
+        options, device = self.recipe.evaluation, self.run.machine.device
+        graphs = options.cuda_graphs and device.type == "cuda"
+        precision = resolve_precision(options.precision, device.type)
+        return options.model_copy(update={"cuda_graphs": graphs, "precision": precision})
 
     @cached_property
     def evaluation(self) -> ImageEvaluation:

@@ -11,13 +11,14 @@ from epibench.data.augment import Augment, Colours
 from epibench.data.batch import Samples
 from epibench.data.decoded import SHARE, DecodedMemory
 from epibench.data.shared_memory import can_share_memory
+from epibench.devices import resolve_precision
 from epibench.files import fingerprint
 from epibench.free_memory import free_memory
 from epibench.likelihoods import LIKELIHOODS
 from epibench.networks.shaping import shape_like
 from epibench.recipes import DenseRecipe
 from epibench.runs.domains import classes_of
-from epibench.training.network import NetworkTraining, Precision
+from epibench.training.network import NetworkTraining
 
 
 def open_training_data(recipe: DenseRecipe) -> Samples:
@@ -63,16 +64,9 @@ def large_training(
         decay_all=method.samples or options.decay_all,
         class_weights=weights,
         whole_batches=options.augment == "device" or (options.augment == "auto" and device.type == "cuda"),
-        precision=precision_of(recipe, device),
+        precision=resolve_precision(recipe.training.precision, device.type),
         channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
     )
-
-
-def precision_of(recipe: DenseRecipe, device: torch.device) -> Precision:
-    """The precision that the recipe asks for: by default bf16 on GPUs that have it."""
-    if recipe.training.precision != "auto":
-        return recipe.training.precision
-    return "bf16-mixed" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
 
 
 def decoded_memory(recipe: DenseRecipe, device: torch.device) -> DecodedMemory | None:

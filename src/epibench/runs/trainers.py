@@ -10,13 +10,14 @@ import torch
 
 from epibench import stopping
 from epibench.data.decoded import DecodedSamples
+from epibench.devices import resolve_precision
 from epibench.errors import InputError
 from epibench.parallel import silenced_torch_threads
 from epibench.recipes import DenseRecipe, ToyRecipe
 from epibench.runs.checkpoints import MADE_ANEW, Checkpoints, save_tensors
 from epibench.runs.class_weights import class_weights
 from epibench.runs.folder import locked
-from epibench.runs.image_training import decoded_memory, large_training, open_training_data, precision_of
+from epibench.runs.image_training import decoded_memory, large_training, open_training_data
 from epibench.runs.processes import Send
 from epibench.runs.toy_training import stacked_training, toy_problem
 from epibench.runs.train_job import SourceFailedError, TrainJob, started_from
@@ -124,7 +125,7 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
     recipe, device = job.recipe, torch.device(job.device)
     assert isinstance(recipe, DenseRecipe)
     method = recipe.method(job.method)
-    machine = f"{device.type} ({precision_of(recipe, device)})"
+    machine = f"{device.type} ({resolve_precision(recipe.training.precision, device.type)})"
     state, before = files.load_state(machine) or (None, None)
     begun = time.perf_counter()
     rows: list[LogRow] = [] if state is None else list(state.log)

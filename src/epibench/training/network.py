@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from epibench.data.augment import Augment
 from epibench.data.batch import Batch, Samples
 from epibench.data.decoded import widened
 from epibench.data.loading import Augmentation, Stream, packed_batches
+from epibench.devices import Precision
 from epibench.errors import InputError
 from epibench.interpolation import aligned_corners, grid_positions
 from epibench.networks.dropout import SeededDropout, insert_dropout
@@ -39,7 +40,6 @@ from epibench.training.state import (
     Weights,
 )
 
-Precision = Literal["32-true", "bf16-mixed"]
 Loss = Callable[[Tensor, Tensor], Tensor]
 LOG_EVERY = 20  # steps; a loss that is not finite is noticed as late as that
 ALIGNED = 16  # entries: parameters begin at multiples of 64 bytes, as if each had memory of its own
