@@ -167,7 +167,7 @@ def recipe_of(folder: Path, on: Sequence[str], settings: Sequence[str]) -> Recip
         raise InputError(f"{folder}: there is no such folder; give that of a run, as runs/street-depth")
     recipe = read_recipe(folder)
     asked = with_domains(apply_settings(recipe, settings), on)
-    plain = (each.model_dump(mode="json").get("evaluation", {}) for each in (recipe, asked))
-    for key, before, now in differences(*plain, "evaluation."):
+    old, new = (each.model_dump(mode="json").get("evaluation", {}) for each in (recipe, asked))
+    for key, before, now in differences(old, new, "evaluation."):
         say(f"{key} is {json.dumps(now)} in this evaluation, and {json.dumps(before)} in the recipe")
     return asked
