@@ -31,7 +31,7 @@ def by_name(content: dict[str, Any]) -> dict[str, Any]:
         **content,
         **parts,
         "pictures": pictures,
-        "methods": {name: facts | pools.get(name, {}) for name, facts in methods.items()},
+        "methods": {name: facts | pools[name] for name, facts in methods.items() if name in pools},
         "domains": {name: facts | sizes.get(name, {}) for name, facts in content["domains"].items()},
         "cost": {name: facts["cost"] for name, facts in content["methods"].items()},
         "training": {name: facts["training"] for name, facts in content["methods"].items()},

@@ -151,7 +151,6 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("epibench.reference.make.make_reference", copied)
     monkeypatch.setattr(epibench.recipes, "apply_settings", shrunk)
-    monkeypatch.setattr("epibench.runs.image_experiment.check_needs", lambda *given: None)
     monkeypatch.setattr("epibench.runs.image_evaluation.cost_per_image", lambda *given: {})
     monkeypatch.setattr("epibench.runs.image_evaluation.count_flops", lambda *given: None)
     monkeypatch.setattr(Machine, "of", classmethod(lambda cls, device, *others: cls(device, 1, 0)))

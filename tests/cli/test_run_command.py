@@ -13,9 +13,8 @@ import pytest
 from small_recipes import SETTINGS
 
 from by_name import by_name
-from epibench.metrics.divergence import DIRECTIONS
 from epibench.recipes import RECIPES, apply_settings, find_recipe
-from epibench.results import RunResults
+from epibench.results import Draw, Stat, load_results
 
 
 def settings(*more: str) -> list[str]:
@@ -71,15 +70,13 @@ def test_report_makes_one_page_of_two_runs(tmp_path: Path, run) -> None:
 
 def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
     run("run", "toy-classification", "--out", tmp_path / "run", *settings('methods=["ensemble"]'))
-    content = by_name(json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8")))
-    cells = {"8": {"mean": 0.25, "std": 0.5, "n": 4}}
-    tree = {direction: dict.fromkeys(("grid", "train"), cells) for direction in DIRECTIONS}
-    content["kl"]["ensemble"] = {"pooled": tree, "gustafsson2020": tree}
-    drawn = {direction: {key: {"8": [0.1, 0.2, 0.3, 0.4]} for key in ("grid", "train")} for direction in DIRECTIONS}
-    content["kl_draws"]["ensemble"] = {"pooled": drawn, "gustafsson2020": drawn}
-    content.pop("checksum")
-    changed = RunResults.model_validate(content).as_json()
-    (tmp_path / "run" / "results.json").write_text(changed, encoding="utf-8")
+    results = load_results(tmp_path / "run")
+    names = ("kl", "kl_reverse", "kl_gustafsson2020", "kl_reverse_gustafsson2020")
+    summary = {8: dict.fromkeys(names, Stat(mean=0.25, std=0.5, n=4))}
+    draws = [Draw(M=8, metrics=dict.fromkeys(names, value)) for value in (0.1, 0.2, 0.3, 0.4)]
+    first = results.scores[0].model_copy(update={"summary": summary, "draws": draws, "curves": {}})
+    results.scores += [first.model_copy(update={"domain": domain}) for domain in ("grid", "train")]
+    (tmp_path / "run" / "results.json").write_text(results.as_json(), encoding="utf-8")
     assert run("report", tmp_path / "run", "--markdown", tmp_path / "tables.md")[0] == 0
     written = (tmp_path / "tables.md").read_text(encoding="utf-8")
     assert "| Ensembling | – | 0.25 ± 0.50 |" in written

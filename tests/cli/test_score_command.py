@@ -79,7 +79,7 @@ def test_every_map_of_a_ranking_is_scored(tmp_path, run):
     assert "AUSE, inverted" in output
     assert "NLL" not in output
     files = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["scores"]
-    assert [file["uncertainty"] for file in files] == names
+    assert [file["settings"]["uncertainty"] for file in files] == names
     assert run("score", store, "--uncertainty", "edge")[1].count("M = 2 ") == 1
 
 
@@ -89,7 +89,8 @@ def test_one_domain_can_be_called_in_domain(tmp_path, run):
     ]
     status, output, _ = run("score", *stores, "--in-domain", "day", "--json", tmp_path / "out.json")
     assert status == 0
-    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["in_domain"] == "day"
+    domains = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["domains"]
+    assert {name: facts["role"] for name, facts in domains.items()} == {"day": "in-domain", "night": "shifted"}
     assert "day, M" not in output  # they are two methods, so that there is nothing to compare
     both = [gaussian_store(tmp_path / f"b{name}.zarr", 0, method="b", domain=name) for name in ("day", "night")]
     assert "day → night, the hardest shift" in run("score", *both, "--in-domain", "day")[1]
@@ -131,7 +132,7 @@ def test_each_file_can_have_its_own_plan(tmp_path, run):
     stores = [gaussian_store(tmp_path / "a.zarr"), gaussian_store(tmp_path / "b.zarr", group=[0, 0, 1, 1])]
     run("score", *stores, "--plan", "disjoint", "--plan", "prefix", "--members", "2", "--json", tmp_path / "out.json")
     first, second = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["scores"]
-    assert (first["plan"], second["plan"]) == ("disjoint", "prefix")
+    assert (first["pool"]["plan"], second["pool"]["plan"]) == ("disjoint", "prefix")
     assert [draw["members"] for draw in second["draws"]] == [[0, 1], [2, 3]]
 
 
@@ -280,4 +281,4 @@ def test_results_are_written_before_the_table_is_printed(tmp_path):
     command = [sys.executable, "-m", "epibench", "score", str(store), "--json", str(tmp_path / "out.json")]
     with open("/dev/full", "w") as full:
         assert subprocess.run(command, stdout=full, stderr=subprocess.PIPE).returncode != 0
-    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["version"] == 1
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["version"] == 2

@@ -23,7 +23,6 @@ from epibench.recipes import Recipe, read_recipe
 from epibench.runs.folder import locked
 
 FLIPS = 60
-NUMBERS = ("summary", "draws", "curves", "methods", "kl", "failed")
 Command = Callable[..., tuple[int, str]]
 
 
@@ -63,8 +62,7 @@ def refused(read: Callable[[], object], file: Path) -> None:
 
 
 def numbers(folder: Path) -> dict[str, Any]:
-    content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    return {name: content.get(name) for name in NUMBERS}
+    return load_results(folder).computed()
 
 
 def test_every_flipped_bit_of_results_is_refused(run: Path) -> None:

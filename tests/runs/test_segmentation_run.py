@@ -124,7 +124,7 @@ def test_results_say_what_the_classes_are_and_look_like(stored) -> None:
     _, results = stored
     assert results["kind"] == "categorical"
     assert results["domains"]["clean"]["class_names"] == list(CITYSCAPES_TRAIN_IDS.names)
-    assert results["class_colours"][0] == [128, 64, 128]
+    assert results["domains"]["clean"]["class_colours"][0] == [128, 64, 128]
     picture = results["pictures"]["clean"][0]
     assert (picture["height"], picture["width"]) == SIZE
     assert set(picture["methods"]) == {"ensemble", "mc_dropout"}
