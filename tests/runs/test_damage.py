@@ -21,6 +21,7 @@ from silent_reporter import run_in
 from small_recipes import small
 from small_segmentation_recipe import small_segmentation
 
+from by_name import by_name
 from epibench import files
 from epibench.cli import main
 from epibench.recipes import Recipe
@@ -254,7 +255,7 @@ STORED = "evaluation/ensemble/clean.stored"
 COUNTS = "members/class_counts.json"
 LEFTOVER = f".0001.safetensors.{files.machine()}-999999999-0{files.UNFINISHED}"
 STORE = "predictions/ensemble/clean.zarr"
-RMSE = ("summary", "2", "miou", "mean")
+RMSE = ("score", "summary", "2", "miou", "mean")
 REFUSED, ANEW, SAME = "refused", "made anew", "not needed"
 
 
@@ -305,20 +306,22 @@ JSON_DAMAGES = {
 }
 SCORE_DAMAGES = {
     "another number": put(0.123, *RMSE),
-    "a number of a draw": put(0.123, "draws", 0, "metrics", "miou"),
+    "a number of a draw": put(0.123, "score", "draws", 0, "metrics", "miou"),
     "text for a number": put("0.5", *RMSE),
     "null for a number": put(None, *RMSE),
     "NaN for a number": put(float("nan"), *RMSE),
-    "a number for a part": put(5, "summary"),
-    "text for a key": edit(lambda content: content["summary"].update(two=content["summary"].pop("2"))),
+    "a number for a part": put(5, "score", "summary"),
+    "text for a key": edit(
+        lambda content: content["score"]["summary"].update(two=content["score"]["summary"].pop("2"))
+    ),
     "a key less": drop(*RMSE),
-    "a part less": drop("draws"),
+    "a part less": drop("score", "draws"),
     "a part more": put(1, "checksum"),
     "other fingerprint": put("0" * 32, "fingerprint"),
     "no fingerprint": drop("fingerprint"),
 }
 RESULT_DAMAGES = {
-    "another number": put(0.123, "summary", "ensemble", "clean", *RMSE[1:]),
+    "another number": put(0.123, "scores", 0, *RMSE[1:]),
     "other checksum": put("0" * 32, "checksum"),
     "no checksum": drop("checksum"),
 }
@@ -484,7 +487,7 @@ def test_damage_is_refused_by_its_name_or_what_was_damaged_is_made_anew(
         assert complaint.count("epibench: ") == 1
     else:
         assert not stop.value.code, said
-        written = json.loads((folder / "results.json").read_text())
+        written = by_name(json.loads((folder / "results.json").read_text()))
         expected = folders.results[kind]
         assert [name for name in NUMBERS if written.get(name) != expected.get(name)] == []
         assert not any(path.name.startswith(".") or path.suffix == ".lock" for path in folder.rglob("*"))

@@ -20,6 +20,7 @@ from small_recipes import small
 import epibench
 from epibench.errors import InputError
 from epibench.recipes import Recipe, read_recipe
+from epibench.results import load_results
 from epibench.runs.folder import locked
 
 FLIPS = 60
