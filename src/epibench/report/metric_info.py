@@ -1,4 +1,4 @@
-"""What the metrics say of themselves, collected for pages and tables, and the order in which these show them."""
+"""Titles and directions of metrics for pages and tables, and the order in which these show them."""
 
 from __future__ import annotations
 
