@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from epibench.cli.console import ConsoleReporter
+from epibench.console import ConsoleReporter
 from epibench.data.batch import Batch
 from epibench.data.loading import Stream, batches
 from epibench.recipes import DenseRecipe, apply_settings, find_recipe

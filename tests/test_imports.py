@@ -22,6 +22,7 @@ ORDER = [
     "mirror",
     "files",
     "progress",
+    "console",
     "stopping",
     "devices",
     "results",
@@ -52,9 +53,9 @@ ORDER = [
     "recipes",
     "runs",
     "report",
-    "cli",
     "evaluating",
     "api",
+    "cli",
     "__main__",
 ]
 ROOT = Path(epibench.__file__).parent
@@ -107,23 +108,25 @@ rng = np.random.default_rng(0)
 target = rng.normal(size=50)
 write_store("store.zarr", kind="gaussian", target=target, mean=rng.normal(size=(3, 50)), variance=np.ones((3, 50)))
 app(["score", "store.zarr", "--json", "scores.json", "--report", "page"], standalone_mode=False)
-print("loaded", *(name for name in sys.modules if name.startswith("epibench.")))
+print("loaded", *(name for name in sys.modules if name.startswith("epibench.") or name == "ray"))
 """
 
 
-def test_score_loads_nothing_of_methods_training_networks_and_recipes(tmp_path: Path) -> None:
+def test_score_loads_no_method_trainer_network_recipe_scene_or_ray(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCORE], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True
     )
     loaded = done.stdout.splitlines()[-1].split()[1:]
     assert "epibench.evaluation.loop" in loaded
-    assert not {name.split(".")[1] for name in loaded} & {
+    assert not {part_of(name) for name in loaded} & {
         "methods",
         "training",
         "networks",
         "recipes",
         "runs",
+        "street",
     }
+    assert "ray" not in loaded
 
 
 CONTRIBUTING = ROOT.parents[1] / "CONTRIBUTING.md"

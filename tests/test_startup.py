@@ -3,8 +3,12 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+
+import epibench
 
 HEAVY = ("torch", "lightning", "zarr", "torchmetrics", "safetensors", "matplotlib")
 LOADED = f"import sys; print(*sorted(set(sys.modules) & set({HEAVY})), file=sys.stderr)"
@@ -44,3 +48,27 @@ def test_modules_that_recipes_need(module: str) -> None:
 )
 def test_commands(arguments: tuple[str, ...]) -> None:
     assert loaded_by(f"import sys; sys.argv[1:] = {arguments}; from epibench.cli import main; main()") == []
+
+
+SHOWN = """
+import importlib, pkgutil, sys
+sys.modules["torch"] = None  # an import of torch fails
+import epibench.report
+for module in pkgutil.walk_packages(epibench.report.__path__, "epibench.report."):
+    importlib.import_module(module.name)
+from epibench.cli import app
+app(["report", "results.json", "--out", "page.html", "--markdown", "tables.md"], standalone_mode=False)
+app(["export", "results.json", "--csv", "csv", "--latex", "latex"], standalone_mode=False)
+results = epibench.load_results("results.json")
+assert "AUSE" in results._repr_html_()
+assert "ause" in set(results.frame().metric)
+"""
+
+
+def test_results_are_shown_and_exported_without_torch(tmp_path: Path) -> None:
+    target = np.random.default_rng(0).normal(size=50)
+    results = epibench.score({"mean": target[None] + [[0.1], [0.2]], "variance": np.ones((2, 50)), "target": target})
+    (tmp_path / "results.json").write_text(results.as_json(), encoding="utf-8")
+    subprocess.run([sys.executable, "-c", SHOWN], cwd=tmp_path, check=True)
+    assert "AUSE" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert list((tmp_path / "latex").glob("*.tex"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epibench.arguments import DEVICE, FLAG, FOLDER, PROGRESS, SIZES, WHOLE, argument, unfit
-from epibench.cli.console import reporter_of
+from epibench.console import reporter_of
 from epibench.errors import InputError
 from epibench.mirror import is_url
 from epibench.progress import Reporter

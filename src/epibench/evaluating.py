@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from epibench.arguments import DEVICE, FLAG, FOLDER, PROGRESS, SIZES, WHOLE, argument
-from epibench.cli.console import reporter_of
+from epibench.console import reporter_of
 from epibench.data.classes import ClassTable
 from epibench.data.sets.folder import find_classes
 from epibench.data.source import Task

@@ -8,9 +8,9 @@ import sys
 import pytest
 from rich.table import Table
 
-from epibench import cli
-from epibench.cli import app, console, main
-from epibench.cli.console import ConsoleReporter, messages, output, say, show
+from epibench import cli, console
+from epibench.cli import app, main
+from epibench.console import ConsoleReporter, messages, output, say, show
 from epibench.errors import InputError
 from streams import plain
 

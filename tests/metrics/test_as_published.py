@@ -15,8 +15,8 @@ from torch import Tensor
 
 import epibench
 from epibench import metrics
-from epibench.evaluation.suite import metric_infos
 from epibench.likelihoods import categorical
+from epibench.metrics.info import INFOS
 
 Values = np.ndarray[Any, Any]
 IMAGES, HEIGHT, WIDTH, CLASSES, MEMBERS = 6, 48, 96, 5, 8
@@ -317,7 +317,7 @@ def test_both_conventions_come_from_the_same_states() -> None:
         torch.testing.assert_close(beside[f"{name}_gustafsson2020"], published.compute()[name], rtol=0, atol=0)
         assert not torch.equal(published.compute()[name], pooled.compute()[name])
         assert pooled.info[f"{name}_gustafsson2020"].companion_of == name
-        assert metric_infos()[f"{name}_gustafsson2020"].companion_of == name  # what pages know of it
+        assert INFOS[f"{name}_gustafsson2020"].companion_of == name  # what pages know of it
 
 
 def test_pooled_rmse_of_groups_is_that_of_all_pixels() -> None:

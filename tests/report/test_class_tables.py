@@ -8,9 +8,10 @@ import fake_run
 import pytest
 from html_tree import Node
 
+from epibench.metrics.info import INFOS
 from epibench.report.class_section import class_section, class_tables, per_class_names
 from epibench.report.entries import ClassStyles, Entry
-from epibench.report.metric_info import PER_CLASS, known_metrics
+from epibench.report.metric_info import PER_CLASS
 from epibench.report.runs import entries_on, featured, methods_of, read_runs, scored_domains
 from epibench.report.table import Row
 from epibench.report.table_files import render_markdown
@@ -118,7 +119,7 @@ def test_every_metric_of_classes_has_a_layer_and_none_is_unknown(scene_document:
     assert found is not None
     assert [layer["title"] for layer in found["layers"]] == ["IoU", "Accuracy", "AUSE", "ECE", "Brier score", "NLL"]
     assert all(layer["meaning"] and layer["better"] for layer in found["layers"])
-    names = {name for name in known_metrics() if name.endswith(PER_CLASS)}
+    names = {name for name in INFOS if name.endswith(PER_CLASS)}
     assert names >= {f"{name}_per_class" for name in ("iou", "accuracy", "ause", "ece", "brier", "nll", "share")}
     assert "_per_class" not in scene_document("segmentation").text
 

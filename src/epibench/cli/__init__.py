@@ -15,8 +15,8 @@ import typer
 
 from epibench import __version__, mirror, stopping
 from epibench.cli import data, evaluate, export, recipes, reference, run, score, train, video
-from epibench.cli.console import printable
 from epibench.cli.options import Command
+from epibench.console import printable
 from epibench.errors import InputError, lacks_memory
 from epibench.files import in_words
 

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from epibench.cli.console import NO_WIDTH, ConsoleReporter, output, say, show
 from epibench.cli.options import Command, Settings, at_least
-from epibench.data.sets import DATA_SETS
-from epibench.data.source import LabelledFrames, Source, SplitReport
+from epibench.console import NO_WIDTH, ConsoleReporter, output, say, show
 from epibench.errors import InputError
 from epibench.files import replacing
 from epibench.plans import evenly_spaced
@@ -124,6 +122,8 @@ def check(
 
     Of a recipe: whether everything that it needs is there, before hours are spent on it.
     """
+    from epibench.data.sets import DATA_SETS
+
     options = {"root": root, "raw_root": raw_root, "images": images, "labels": labels, "classes": classes}
     options |= {"image_suffix": image_suffix, "label_suffix": label_suffix}
     if name not in DATA_SETS and is_recipe(name):
@@ -150,6 +150,7 @@ def is_recipe(name: str) -> bool:
 
 def run_check(name: str, options: Mapping[str, Path | str | None], every: bool = False) -> None:
     """Say what is in a data set; options: those of its source, None where they are not given."""
+    from epibench.data.sets import DATA_SETS
     from epibench.data.source import check_split
 
     known = {each: source for each, source in DATA_SETS.items() if source.checked}

@@ -46,8 +46,8 @@ def export(
     folders = {"csv": csv, "latex": latex, "svg": svg, "pdf": pdf, "png": png}
     if all(folder is None for folder in folders.values()):
         raise InputError("say what to write and where: --csv DIR, --latex DIR, --svg DIR, --pdf DIR or --png DIR")
-    from epibench.cli.console import ConsoleReporter
     from epibench.cli.steps import local_folder
+    from epibench.console import ConsoleReporter
     from epibench.report.export import KINDS, read_subjects
     from epibench.report.export import export as write_files
 

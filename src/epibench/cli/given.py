@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import torch
 
-from epibench.cli.console import ConsoleReporter
 from epibench.cli.options import make_folder, parse_sizes, resolve_device
 from epibench.cli.run import publish
+from epibench.console import ConsoleReporter
 from epibench.data.source import Task
 from epibench.errors import InputError
 from epibench.recipes.settings import parse_setting

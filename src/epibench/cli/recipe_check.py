@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import typer
 
-from epibench.cli.console import ConsoleReporter, show
 from epibench.cli.options import resolve_device
 from epibench.cli.steps import folder_of
+from epibench.console import ConsoleReporter, show
 
 STYLES = {"ok": "green", "note": "yellow", "problem": "bold red", "waits": "dim"}
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epibench.cli.console import output, show
 from epibench.cli.options import Settings
+from epibench.console import output, show
 from epibench.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from rich.table import Table
 
-from epibench.cli.console import ConsoleReporter, output, say, show
 from epibench.cli.options import Device, at_least, make_folder
+from epibench.console import ConsoleReporter, output, say, show
 from epibench.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from epibench.cli.console import output, say
+from epibench.console import output, say
 from epibench.errors import InputError
 from epibench.files import write_text
 from epibench.published import compare, totals, warnings_of

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from epibench.cli.console import ConsoleReporter, say
 from epibench.cli.options import Device, at_least, make_folder, parse_sizes, resolve_device
+from epibench.console import ConsoleReporter, say
 from epibench.conventions import check_convention
 from epibench.errors import InputError
 from epibench.mirror import is_url

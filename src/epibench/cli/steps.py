@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from epibench import devices, mirror
-from epibench.cli.console import ConsoleReporter
 from epibench.cli.options import at_least
+from epibench.console import ConsoleReporter
 from epibench.errors import InputError
 from epibench.files import DamagedError
 

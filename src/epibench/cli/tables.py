@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epibench.cli.console import output
+from epibench.console import output
 from epibench.report.dense_section import shift_rows
 from epibench.report.numbers import plain_powers
 from epibench.report.runs import Run, read_runs, stored_entries

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epibench.cli.console import ConsoleReporter
 from epibench.cli.options import Device, Settings, at_least, make_folder, resolve_device
 from epibench.cli.steps import local_folder
+from epibench.console import ConsoleReporter
 from epibench.errors import InputError
 
 if TYPE_CHECKING:

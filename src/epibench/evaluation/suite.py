@@ -11,11 +11,11 @@ from torch import Tensor
 from torchmetrics import MetricCollection
 
 from epibench import metrics
-from epibench.conventions import UNCERTAINTIES, Convention
+from epibench.conventions import Convention
 from epibench.likelihoods.categorical import CategoricalPredictive
 from epibench.likelihoods.gaussian import GaussianPredictive
 from epibench.likelihoods.ranking import RankingPredictive
-from epibench.metrics import MetricInfo, StreamingMetric
+from epibench.metrics import StreamingMetric
 from epibench.metrics.confidence_calibration import PublishedConfidenceCalibration
 from epibench.metrics.prediction_errors import PublishedMeanIoU, squared_error
 from epibench.metrics.ranking import order_key
@@ -183,17 +183,6 @@ def make_suite(weights: Tensor, settings: SuiteSettings, instead: Mapping[str, M
     makers = metrics_of(settings.metric_set, settings.depth, settings.published) | dict(instead or {})
     suite = {name: make(weights, settings) for name, make in makers.items()}
     return Suite(suite, settings)
-
-
-def metric_infos() -> dict[str, MetricInfo]:
-    """What the metrics of the set say of each of their values, by its name in results."""
-    weights, infos = torch.ones(1, 1), dict[str, MetricInfo]()
-    for name in METRICS:
-        kind = "ranking" if name == "ranking_classes" else name
-        settings = SuiteSettings(kind, "pooled", UNCERTAINTIES[kind][0], 1, 1, published=True)
-        for make in metrics_of(name, depth=name == "gaussian", published=True).values():
-            infos = {**make(weights, settings).info, **infos}
-    return infos
 
 
 def observe_gaussian(predictive: GaussianPredictive, target: Tensor, settings: SuiteSettings) -> MetricInputs:

@@ -11,22 +11,11 @@ from epibench.conventions import Convention, check_convention
 from epibench.metrics import ranking
 from epibench.metrics.checks import check_class_axis, check_numbers, check_probabilities
 from epibench.metrics.class_metric import ClassMetric, checked_pixels
-from epibench.metrics.info import MetricInfo, as_published, bound, describe
+from epibench.metrics.info import infos
 from epibench.metrics.plotting import CurvePlot
 from epibench.metrics.streaming import Array, each_row, to_tensor, value_of
 
 ADAPTIVE_BITS = 16
-
-
-ECE = MetricInfo(
-    "ece", "ECE", "How far is the confidence from the accuracy, in 10 bins of confidence?", "lower", "Calibration"
-)
-ECE_PER_CLASS = MetricInfo(
-    "ece_per_class", "ECE per class", "ECE of the pixels that are predicted as the class.", "lower", "Calibration"
-)
-ECE_ADAPTIVE = MetricInfo(
-    "ece_adaptive", "ECE, adaptive", "The same, in bins that hold equally many pixels.", "lower", "Calibration"
-)
 
 
 class _OfConfidence(ClassMetric):
@@ -79,7 +68,7 @@ class ConfidenceCalibration(_OfConfidence):
     *predicted* as each class, under every convention with a confidence of 1 in the last bin.
     """
 
-    info = describe(ECE, as_published(ECE), ECE_PER_CLASS)
+    info = infos("ece", "ece_gustafsson2020", "ece_per_class")
     curve_plot: ClassVar[CurvePlot | None] = CurvePlot(
         ("accuracy",), "confidence", "accuracy", x="confidence", diagonal=True
     )
@@ -157,7 +146,7 @@ class ConfidenceCalibration(_OfConfidence):
 class PublishedConfidenceCalibration(ConfidenceCalibration):
     """`ece_gustafsson2020` beside metrics of another convention, of probabilities averaged in float32."""
 
-    info = describe(as_published(ECE))
+    info = infos("ece_gustafsson2020")
     curve_plot = None
 
     def __init__(self, bins: int = 10, num_draws: int | None = None, **kwargs: Any) -> None:
@@ -183,7 +172,7 @@ class AdaptiveConfidenceCalibration(_OfConfidence):
     with their mean. `compute()` gives `ece_adaptive` and `ece_adaptive_bound`: the exact value is no farther.
     """
 
-    info = describe(ECE_ADAPTIVE, bound(ECE_ADAPTIVE))
+    info = infos("ece_adaptive", "ece_adaptive_bound")
     settings = ("num_draws", "bins", "bits")
     doubt_counts: Tensor
     doubt_correct: Tensor

@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from epibench.metrics.checks import check_finite, same_pixels
-from epibench.metrics.info import MetricInfo, companion, describe
+from epibench.metrics.info import infos
 from epibench.metrics.streaming import Array, StreamingMetric, each_row
 
 FACTORS = (1.25, 1.25**2, 1.25**3)
 METRES_PER_KM = 1000.0
 # A difference of two sums that is smaller than this share of them says nothing: depths are off by a common factor.
 ROUNDING = 1e-14
-
-_error = partial(MetricInfo, better="lower", group="Accuracy")
-_share = partial(MetricInfo, better="higher", group="Accuracy")
-ABS_REL = _error("abs_rel", "AbsRel", "Mean of |prediction − depth| / depth.")
-SQ_REL = _error("sq_rel", "SqRel", "Mean of (prediction − depth)² / depth.", in_unit=True)
-DELTAS = (
-    _share("delta1", "δ < 1.25", "Share of pixels right to within a factor of 1.25."),
-    _share("delta2", "δ < 1.25²", "Share of pixels right to within a factor of 1.25²."),
-    _share("delta3", "δ < 1.25³", "Share of pixels right to within a factor of 1.25³."),
-)
-SILOG = _error("silog", "SILog (×100)", "Std of the error of the natural logarithm, ×100: no common factor counts.")
-RMSE_LOG = _error("rmse_log", "RMSE log", "Root mean squared error of the natural logarithm.")
-LOG10 = _error("log10", "log₁₀ error", "Mean absolute error of the decimal logarithm.")
-IRMSE = _error("irmse", "iRMSE (1/km)", "Root mean squared error of the inverse depth, in 1/km.")
-LEFT_OUT = MetricInfo(
-    "depth_left_out",
-    "Pixels ≤ 0 m",
-    "Pixels whose prediction or depth is not above 0: left out where a logarithm or an inverse is taken.",
-    "neither",
-    "Other metrics",
-)
-LEFT_OUT_TARGETS = companion(
-    LEFT_OUT, "targets", "of the target", "Pixels whose true depth is not above 0: left out of every error of depth."
-)
 
 
 class DepthErrors(StreamingMetric):
@@ -53,7 +28,10 @@ class DepthErrors(StreamingMetric):
     """
 
     higher_is_better = False
-    info = describe(ABS_REL, SQ_REL, *DELTAS, SILOG, RMSE_LOG, LOG10, IRMSE, LEFT_OUT, LEFT_OUT_TARGETS)
+    info = infos(
+        *("abs_rel", "sq_rel", "delta1", "delta2", "delta3", "silog", "rmse_log", "log10", "irmse"),
+        *("depth_left_out", "depth_left_out_targets"),
+    )
     depth_pixels: Tensor
     depth_targets: Tensor
     depth_positive: Tensor
@@ -113,7 +91,7 @@ class DepthErrors(StreamingMetric):
         values = {
             "abs_rel": self.depth_abs_rel / targets,
             "sq_rel": self.depth_sq_rel / targets,
-            **{info.name: self.depth_within[:, k] / targets for k, info in enumerate(DELTAS)},
+            **{f"delta{k + 1}": self.depth_within[:, k] / targets for k in range(len(FACTORS))},
             "silog": 100 * variance.sqrt(),
             "rmse_log": mean_square.sqrt(),
             "log10": self.depth_log_abs / positive / math.log(10),

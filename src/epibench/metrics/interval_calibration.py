@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epibench.metrics.info import MetricInfo, describe
+from epibench.metrics.info import infos
 from epibench.metrics.plotting import CurvePlot
 from epibench.metrics.ranking import accumulate, bin_edges, bin_index
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, trapezoid, value_of
@@ -30,10 +30,6 @@ def half_widths(device: torch.device | None = None) -> Tensor:
     return quantiles
 
 
-COVERAGE = "How far is the coverage of intervals from their level, over all levels?"
-AUCE = MetricInfo("auce", "AUCE", COVERAGE, "lower", "Calibration")
-
-
 class IntervalCalibration(StreamingMetric):
     """AUCE: area between the coverage of central intervals and their level; exact, with one counter per level.
 
@@ -42,20 +38,7 @@ class IntervalCalibration(StreamingMetric):
     """
 
     higher_is_better = False
-    info = describe(
-        AUCE,
-        MetricInfo(
-            "auce_signed", "AUCE, signed", "Below 0: over-confident. Above 0: under-confident.", "zero", "Calibration"
-        ),
-        MetricInfo(
-            "interval_length",
-            "90 % interval length",
-            "Mean length; short is good only if it covers.",
-            "neither",
-            "Calibration",
-            in_unit=True,
-        ),
-    )
+    info = infos("auce", "auce_signed", "interval_length")
     curve_plot = CurvePlot(("coverage",), "level of the interval", "share of targets inside", diagonal=True)
     level_counts: Tensor
     std_sum: Tensor

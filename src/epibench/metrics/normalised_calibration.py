@@ -9,17 +9,12 @@ from torch import Tensor
 
 from epibench.metrics import ranking
 from epibench.metrics.checks import check_keys, same_pixels
-from epibench.metrics.info import MetricInfo, bound, describe
+from epibench.metrics.info import infos
 from epibench.metrics.prediction_errors import squared_error
 from epibench.metrics.ranking import PartialSum
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor
 
 ENCE_BITS = 16
-
-
-ENCE = MetricInfo(
-    "ence", "ENCE", "Relative gap between predicted std and RMSE, in bins of equal mass.", "lower", "Calibration"
-)
 
 
 class NormalisedCalibration(StreamingMetric):
@@ -31,7 +26,7 @@ class NormalisedCalibration(StreamingMetric):
     """
 
     higher_is_better = False
-    info = describe(ENCE, bound(ENCE))
+    info = infos("ence", "ence_bound")
     settings = ("num_draws", "bins", "bits")
     variance_counts: Tensor
     variance_sums: Tensor

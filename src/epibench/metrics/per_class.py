@@ -11,7 +11,7 @@ from epibench.metrics import pixel_scores
 from epibench.metrics.checks import check_keys, check_numbers, check_probabilities, same_pixels
 from epibench.metrics.class_metric import ClassMetric, with_label
 from epibench.metrics.confidence_calibration import ConfidenceCalibration
-from epibench.metrics.info import MetricInfo, bound, describe
+from epibench.metrics.info import infos
 from epibench.metrics.prediction_errors import MeanIoU
 from epibench.metrics.ranking import accumulate, accumulate_by_label, bin_edges, bin_index
 from epibench.metrics.sparsification import Histograms, SparsificationError, ause, binned_curves, check_error
@@ -24,20 +24,6 @@ FIRST = (127 - 28) * BINS_PER_OCTAVE
 LAST = (127 + 3) * BINS_PER_OCTAVE
 NUM_BINS = LAST - FIRST + 3  # zeros, what is too small, the octaves, what is too large
 
-BRIER = MetricInfo(
-    "brier_per_class", "Brier score per class", "Brier score over the pixels of each class.", "lower", "Proper scores"
-)
-NLL = MetricInfo(
-    "nll_per_class", "NLL per class", "Negative log-likelihood over the pixels of each class.", "lower", "Proper scores"
-)
-AUSE = MetricInfo(
-    "ause_per_class",
-    "AUSE per class",
-    "Does high uncertainty mark the errors within a class?",
-    "lower",
-    "Ranking of errors",
-)
-
 
 class ClassScores(ClassMetric):
     """Mean scores over the pixels of each true class, (…, class): `brier_per_class` and `nll_per_class`.
@@ -46,7 +32,7 @@ class ClassScores(ClassMetric):
     """
 
     higher_is_better = False
-    info = describe(BRIER, NLL)
+    info = infos("brier_per_class", "nll_per_class")
     settings = ("num_draws", "num_classes")
     class_counts: Tensor
     class_brier: Tensor
@@ -130,7 +116,7 @@ class ClassSparsification(ClassMetric):
     """
 
     higher_is_better = False
-    info = describe(AUSE, bound(AUSE))
+    info = infos("ause_per_class", "ause_per_class_bound")
     settings = ("num_draws", "num_classes", "error")
     class_uncertainty_counts: Tensor
     class_uncertainty_losses: Tensor

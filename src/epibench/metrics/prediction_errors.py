@@ -10,23 +10,11 @@ from torch import Tensor
 from epibench.conventions import Convention, check_convention
 from epibench.metrics.checks import check_finite, check_numbers, same_pixels
 from epibench.metrics.class_metric import ClassMetric
-from epibench.metrics.info import MetricInfo, as_published, companion, describe
+from epibench.metrics.info import infos
 from epibench.metrics.ranking import accumulate
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, value_of
 
 GROUP_OF_IMAGES, SHUFFLES = 4, 100
-
-
-RMSE = MetricInfo("rmse", "RMSE", "Root mean squared error of the predicted mean.", "lower", "Accuracy", in_unit=True)
-RMSE_SPREAD = companion(RMSE, "spread", "spread", "The standard deviation over 100 random groupings of the images.")
-RMSE_SPREAD_AS_PUBLISHED = companion(
-    RMSE,
-    "spread_gustafsson2020",
-    "spread as published",
-    "Its standard deviation over 100 random groupings of the images.",
-)
-MIOU = MetricInfo("miou", "mIoU", "Intersection over union, mean over the classes.", "higher", "Accuracy")
-MAE = MetricInfo("mae", "MAE", "Mean absolute error of the predicted mean.", "lower", "Accuracy", in_unit=True)
 
 
 class _MeanError(StreamingMetric):
@@ -53,7 +41,7 @@ class _MeanError(StreamingMetric):
 class RootMeanSquaredError(_MeanError):
     """√mean squared error over all pixels, however they were batched. `update(mean, target)`; gives `rmse`."""
 
-    info = describe(RMSE)
+    info = infos("rmse")
     error = "squared_error"
     squared_error_sum: Tensor
     squared_error_count: Tensor
@@ -74,7 +62,7 @@ class GroupedRootMeanSquaredError(StreamingMetric):
     """
 
     higher_is_better = False
-    info = describe(RMSE, RMSE_SPREAD, as_published(RMSE), RMSE_SPREAD_AS_PUBLISHED)
+    info = infos("rmse", "rmse_spread", "rmse_gustafsson2020", "rmse_spread_gustafsson2020")
     settings = ("num_draws", "num_images", "convention")
     image_squared_error: Tensor
     image_count: Tensor
@@ -137,7 +125,7 @@ def _group_sums(of_images: Tensor) -> Tensor:
 class MeanAbsoluteError(_MeanError):
     """Mean absolute error over all pixels. `update(mean, target)`; gives `mae`."""
 
-    info = describe(MAE)
+    info = infos("mae")
     error = "absolute_error"
     absolute_error_sum: Tensor
     absolute_error_count: Tensor
@@ -160,26 +148,7 @@ class MeanIoU(ClassMetric):
     """
 
     higher_is_better = True
-    info = describe(
-        MIOU,
-        as_published(MIOU),
-        MetricInfo("iou_per_class", "IoU per class", "Intersection over union of each class.", "higher", "Accuracy"),
-        MetricInfo("accuracy", "Accuracy", "Share of pixels whose most probable class is right.", "higher", "Accuracy"),
-        MetricInfo(
-            "accuracy_per_class",
-            "Accuracy per class",
-            "Share of a class's pixels predicted as it.",
-            "higher",
-            "Accuracy",
-        ),
-        MetricInfo(
-            "share_per_class",
-            "Share of pixels",
-            "Share of the valid pixels that are of each class.",
-            "neither",
-            "Other metrics",
-        ),
-    )
+    info = infos("miou", "miou_gustafsson2020", "iou_per_class", "accuracy", "accuracy_per_class", "share_per_class")
     settings = ("num_draws", "num_classes", "convention")
     confusion: Tensor
 
@@ -243,7 +212,7 @@ class MeanIoU(ClassMetric):
 class PublishedMeanIoU(MeanIoU):
     """`miou_gustafsson2020` beside metrics of another convention, of probabilities averaged in float32."""
 
-    info = describe(as_published(MIOU))
+    info = infos("miou_gustafsson2020")
 
     def __init__(self, num_classes: int, num_draws: int | None = None, **kwargs: Any) -> None:
         super().__init__(num_classes, num_draws, convention="gustafsson2020", **kwargs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar, cast
 
 import torch
@@ -11,27 +10,12 @@ from torch import Tensor
 from epibench.metrics import pixel_scores
 from epibench.metrics.checks import check_finite, check_keys, check_probabilities, same_pixels
 from epibench.metrics.class_metric import ClassMetric
-from epibench.metrics.info import MetricInfo, companion, describe
+from epibench.metrics.info import infos
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, to_tensor, value_of
 from epibench.parallel import in_threads
 
 # Pieces of pixels whose scores are held until they are added up in order.
 PIECES_AT_ONCE = 16
-
-
-_score = partial(MetricInfo, better="lower", group="Proper scores")
-ONE_GAUSSIAN = "Of the single Gaussian with the mixture's moments."
-NLL = _score("nll", "NLL", "Negative log-likelihood of the exact mixture of the members.")
-NLL_GAUSSIAN = _score("nll_gaussian", "NLL, one Gaussian", ONE_GAUSSIAN)
-CRPS = _score("crps", "CRPS", "Continuous ranked probability score of the exact mixture.", in_unit=True)
-CRPS_GAUSSIAN = _score("crps_gaussian", "CRPS, one Gaussian", ONE_GAUSSIAN, in_unit=True)
-BRIER = _score("brier", "Brier score", "Squared distance between probabilities and truth.")
-WINKLER = "Winkler score of the 90 % interval: length and misses."
-INTERVAL = _score("interval_score", "Interval score", WINKLER, in_unit=True)
-
-
-def _infinite(score: MetricInfo) -> MetricInfo:
-    return companion(score, "infinite", "infinite", "How many pixels have an infinite score; then the mean is NaN.")
 
 
 class MeanScore(StreamingMetric):
@@ -90,7 +74,7 @@ class GaussianNLL(_GaussianScore):
     """Mean negative log likelihood of N(mean, variance): `nll_gaussian`."""
 
     name = "nll_gaussian"
-    info = describe(NLL_GAUSSIAN, _infinite(NLL_GAUSSIAN))
+    info = infos("nll_gaussian", "nll_gaussian_infinite")
     can_be_infinite = True
     score = staticmethod(pixel_scores.gaussian_nll)
 
@@ -99,7 +83,7 @@ class GaussianCRPS(_GaussianScore):
     """Mean continuous ranked probability score of N(mean, variance): `crps_gaussian`."""
 
     name = "crps_gaussian"
-    info = describe(CRPS_GAUSSIAN)
+    info = infos("crps_gaussian")
     score = staticmethod(pixel_scores.gaussian_crps)
 
 
@@ -107,7 +91,7 @@ class IntervalScore(_GaussianScore):
     """Mean Winkler score of the central 90 % interval of N(mean, variance): `interval_score`."""
 
     name = "interval_score"
-    info = describe(INTERVAL)
+    info = infos("interval_score")
     score = staticmethod(pixel_scores.interval_score)
 
 
@@ -155,7 +139,7 @@ class MixtureNLL(_MixtureScore):
     """Mean negative log likelihood of the exact mixture of the members: `nll`."""
 
     name = "nll"
-    info = describe(NLL, _infinite(NLL))
+    info = infos("nll", "nll_infinite")
     can_be_infinite = True
     score = staticmethod(pixel_scores.mixture_nll)
 
@@ -164,7 +148,7 @@ class MixtureCRPS(_MixtureScore):
     """Mean continuous ranked probability score of the exact mixture of the members: `crps`."""
 
     name = "crps"
-    info = describe(CRPS)
+    info = infos("crps")
     score = staticmethod(pixel_scores.mixture_crps)
 
 
@@ -172,7 +156,7 @@ class BrierScore(ClassMetric, MeanScore):
     """Mean over pixels of Σ over classes (p − onehot)²: `brier`. `update(probs, target)`, class axis last."""
 
     name = "brier"
-    info = describe(BRIER)
+    info = infos("brier")
 
     def update(self, probs: Array | None = None, target: Array | None = None, *, brier: Array | None = None) -> None:
         """Add pixels by `probs` and `target` or, where it is known already, by the `brier` score of each.
@@ -194,7 +178,7 @@ class CategoricalNLL(ClassMetric, MeanScore):
     """Mean of −log of the probability of the target class: `nll`. `update(probs, target)`, class axis last."""
 
     name = "nll"
-    info = describe(NLL, _infinite(NLL))
+    info = infos("nll", "nll_infinite")
     can_be_infinite = True
 
     def update(

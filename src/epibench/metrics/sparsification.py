@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 from epibench.conventions import Convention, check_convention
 from epibench.metrics import ranking
 from epibench.metrics.checks import check_keys, same_pixels
-from epibench.metrics.info import MetricInfo, as_published, bound, companion, describe
+from epibench.metrics.info import AUSE, AUSE_MAE, describe
 from epibench.metrics.plotting import CurvePlot
 from epibench.metrics.ranking import PartialSum
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, to_tensor, trapezoid
@@ -19,32 +18,6 @@ from epibench.parallel import in_threads
 
 SparsificationError = Literal["rmse", "mae", "brier"]
 NUM_CUTS = 100
-
-
-AUSE = MetricInfo(
-    "ause",
-    "AUSE",
-    "Does high uncertainty mark the large errors? 0: as well as the errors do.",
-    "lower",
-    "Ranking of errors",
-)
-AUSE_MAE = replace(AUSE, name="ause_mae", title="AUSE of the MAE")
-INVERTED = "The AUSE if the uncertainty is turned round; if it is the smaller one, the uncertainty is inverted."
-
-
-def _with_companions(area: MetricInfo) -> tuple[MetricInfo, ...]:
-    title = f"{area.title}, inverted"
-    inverted = replace(area, name=f"{area.name}_inverted", title=title, meaning=INVERTED, better="neither")
-    return (
-        area,
-        inverted,
-        bound(inverted),
-        companion(inverted, "noise", "noise", "The std of the AUSE of an uncertainty that knows nothing."),
-        as_published(area),
-        bound(area),
-        companion(area, "standard_error", "standard error", "If pixels are in random order within a bin."),
-        companion(area, "random", "by chance", "What an uncertainty that knows nothing would score."),
-    )
 
 
 class Sparsification(StreamingMetric):
@@ -61,7 +34,7 @@ class Sparsification(StreamingMetric):
     """
 
     higher_is_better = False
-    info = describe(*_with_companions(AUSE), *_with_companions(AUSE_MAE))
+    info = describe(*AUSE, *AUSE_MAE)
     curve_plot = CurvePlot(("curve", "oracle"), "share of pixels removed", "relative error of those that remain")
     settings = ("num_draws", "error", "convention", "bits", "exact", "inverted")
     uncertainty_counts: Tensor
@@ -159,7 +132,7 @@ class Sparsification(StreamingMetric):
 
     @property
     def _name(self) -> str:
-        return (AUSE_MAE if self.error == "mae" else AUSE).name
+        return "ause_mae" if self.error == "mae" else "ause"
 
     def curves(self) -> dict[str, Tensor]:
         """Relative error of what remains: `curve`, in the oracle's order `oracle`, and the gap between them `error`."""

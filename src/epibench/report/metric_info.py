@@ -1,11 +1,10 @@
-"""What the metrics say of themselves, collected for pages and tables, and the order in which these show them."""
+"""Titles and directions of metrics for pages and tables, and the order in which these show them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 
-from epibench.metrics.info import GROUPS, Better, MetricInfo
+from epibench.metrics.info import INFOS, Better, MetricInfo
 
 PER_CLASS = "_per_class"  # how metrics that have a value for each class end
 HEADLINES = {
@@ -26,20 +25,11 @@ BETTER_TEXT: dict[Better, str] = {
     "zero": "0 is ideal",
     "neither": "",
 }
-KL = MetricInfo("kl", "KL", "How far is the predictive distribution from that of the reference?", "lower", GROUPS[-1])
-
-
-@cache
-def known_metrics() -> dict[str, MetricInfo]:
-    """What each metric of the set declares, by its name in results."""
-    from epibench.evaluation.suite import metric_infos  # loads torch, which importing the report need not
-
-    return {**metric_infos(), "kl": KL}
 
 
 def metric_info(name: str) -> MetricInfo:
     """What is known about a metric; an unknown one is shown under its own name, without a direction."""
-    return known_metrics().get(name) or MetricInfo(name, name, "", "neither", "Other metrics")
+    return INFOS.get(name) or MetricInfo(name, name, "", "neither", "Other metrics")
 
 
 def is_companion(name: str, names: Iterable[str]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -17,7 +17,9 @@ from epibench.plans import centres
 from epibench.progress import Reporter
 from epibench.report.entries import ClassStyles
 from epibench.report.pictures.frames import FrameStyle, Scales, scales_of
-from epibench.runs.frames import FrameSequence
+
+if TYPE_CHECKING:
+    from epibench.runs.frames import FrameSequence
 
 SCALE_FRAMES = 8  # that decide the scales, spread over the sequence
 SCALES_NAME = "scales.json"

@@ -129,7 +129,7 @@ def _bars(console: Console) -> Progress:
 
 
 def reporter_of(progress: bool | Reporter) -> Reporter:
-    """Who hears of progress: nobody, the console, or who was given."""
+    """The receiver of progress: nobody, the console, or the given reporter."""
     if progress is False:
         return Silent()
     return ConsoleReporter() if progress is True else progress
