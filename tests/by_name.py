@@ -12,8 +12,8 @@ def by_name(content: dict[str, Any]) -> dict[str, Any]:
     for score in newest:
         for part, of_method in parts.items():
             of_method.setdefault(score["method"], {})[score["domain"]] = score[part]
-    methods = {
-        name: {key: value for key, value in facts.items() if key != "cost"}  # which is measured
+    methods = {  # cost is measured, and members may be of older evaluations, too
+        name: {key: value for key, value in facts.items() if key not in ("cost", "members")}
         for name, facts in content["methods"].items()
     }
     pools = {score["method"]: score["pool"] | {"overlap": score["overlap"]} for score in newest}

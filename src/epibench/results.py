@@ -1,6 +1,6 @@
-"""Results as typed data: every command writes a list of scores, and every report reads one.
+"""Results as typed data: every command writes a list of scores, and every report reads it.
 
-A number that is not finite is null. Keys that are numbers are strings in the files. A standard deviation is the
+Numbers that are not finite are null. Keys that are numbers are strings in the files. A standard deviation is the
 population's over draws, and null for one draw.
 """
 
@@ -23,15 +23,15 @@ from epibench.files import DamagedError, numbers_in_lines, read_verified, with_c
 
 VERSION: Final = 2
 RESULTS_NAME = "results.json"
-QUICK = "-quick"  # how the names of recipes end that are a smaller variant of another
-# Toy problems: where training data comes from, which is the region `train` of KLs, and the circle between the classes.
+QUICK = "-quick"  # the end of the name of a recipe that is the smaller variant of another
+# Toy problems: the training region, which is the domain `train` of KLs, and the radius of the circle between classes.
 TRAIN_REGION = {"toy-regression": ((-3.0, 3.0),), "toy-classification": ((0.0, 3.0), (-3.0, 3.0))}
 RADIUS = 2.4
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 
 def printable(value: Any) -> Any:
-    """The value, its texts without what HTML cannot hold: control characters, halves of surrogate pairs."""
+    """Replace characters in texts that HTML cannot hold: control characters, halves of surrogate pairs."""
     if isinstance(value, dict):
         return {printable(key): printable(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -42,7 +42,7 @@ def printable(value: Any) -> Any:
 
 
 Text = Annotated[str, AfterValidator(printable)]
-Plain = Annotated[dict[str, Any], AfterValidator(printable)]  # settings as they were given
+Plain = Annotated[dict[str, Any], AfterValidator(printable)]  # settings
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Number = int | Finite | None
 Values = list[Number]
@@ -54,17 +54,17 @@ RGB = tuple[Byte, Byte, Byte]
 
 
 def counted_as(shape: Sequence[int]) -> Counted:
-    """What one number of a target of this shape is called: samples of (n,), pixels otherwise."""
+    """The name of the numbers in a target of this shape: samples for (n,), otherwise pixels."""
     return "samples" if math.prod(shape[1:]) == 1 and len(shape) < 3 else "pixels"
 
 
 class Part(BaseModel):
-    """A part of results. A name that is not known is an error, so that files and tests cannot drift."""
+    """A part of results. An unknown name in a file is an error."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     def as_json(self) -> str:
-        """The text of a file that holds them."""
+        """The text of a file with this part."""
         return numbers_in_lines(self.model_dump_json(indent=1)) + "\n"
 
 
@@ -85,7 +85,7 @@ class ClassStat(Part):
 
 
 class Curve(Part):
-    """A curve over the draws of one M, at the `x` of its family; draws: curves of evenly chosen draws."""
+    """A curve over the draws of one M, at the `x` of its family. draws: curves of evenly chosen draws."""
 
     mean: Values
     std: Values | None
@@ -93,14 +93,17 @@ class Curve(Part):
 
 
 class Curves(Part):
-    """A family of curves: the common abscissa, and for every M each curve by its name."""
+    """A family of curves: the common `x`, and for every M each curve by its name."""
 
     x: list[Finite]
     M: dict[int, dict[str, Curve]]
 
 
 class Draw(Part):
-    """All metrics of one draw of M members, by their positions in the pool; metrics of classes are lists."""
+    """All metrics of one draw of M members. A metric with a value for each class is a list.
+
+    members: positions in the pool.
+    """
 
     M: int
     members: list[int] = []
@@ -112,7 +115,7 @@ CurveFamilies = dict[str, Curves]
 
 
 class Tally(Part):
-    """Numbers of pixels or samples: used, or dropped because masked, without label, or NaN or infinite."""
+    """Numbers of pixels or samples: valid, masked, without label (ignored), and NaN or infinite (skipped)."""
 
     valid: int = 0
     masked: int = 0
@@ -124,7 +127,7 @@ class Tally(Part):
 
 
 class Grid(Part):
-    """Numbers as base64 of a 16-bit grey PNG, in counts of `scale` above `offset`."""
+    """Numbers as base64 of a 16-bit grey PNG: count times `scale` plus `offset`."""
 
     scale: Finite
     png: str
@@ -132,7 +135,10 @@ class Grid(Part):
 
 
 class Picture(Part):
-    """An image of a domain and its target; classes are 8-bit grey PNGs."""
+    """An image of a domain and its target, in base64.
+
+    photo: a JPEG. target: numbers, or classes as an 8-bit grey PNG.
+    """
 
     image: int
     height: int
@@ -160,7 +166,7 @@ class ShownPicture(Picture):
 
 
 class ImageCost(Part):
-    """Cost of one image with M members; their weights and operations are counted, shared parts once."""
+    """Cost of one image with M members. Weights and operations that members share count once."""
 
     seconds: Number
     peak_bytes: Number
@@ -169,7 +175,7 @@ class ImageCost(Part):
 
 
 class TrainingCost(Part):
-    """Cost of training M members: networks behind a draw of M in the mean over draws, their seconds and steps."""
+    """Cost of training M members: mean number of networks behind a draw of M, with their seconds and steps."""
 
     networks: Finite
     seconds: Finite
@@ -184,9 +190,9 @@ class PassCost(Part):
 
 
 class Cost(Part):
-    """Cost of a method; parts that are only known of images are missing for toy problems.
+    """Cost of a method. Toy problems have no cost per image.
 
-    train_seconds: of all its networks; training: of those behind M members. flops: of one member on one image.
+    train_seconds: of all its networks. training: of the networks behind M members. flops: of one member on one image.
     """
 
     parameters: int
@@ -199,7 +205,7 @@ class Cost(Part):
 
 
 class TrainingLog(Part):
-    """The losses of one network over its steps."""
+    """The losses of one network over its training steps."""
 
     network: int
     steps: list[int]
@@ -210,7 +216,7 @@ class TrainingLog(Part):
 class PoolSize:
     """The size of a pool; groups are networks or chains that each draw stays within.
 
-    num_networks: trained networks behind the members; None if unknown, as of stored predictions.
+    num_networks: trained networks behind the members; None if unknown, e.g. for stored predictions.
     """
 
     num_members: int
@@ -222,8 +228,8 @@ class PoolSize:
 class Score(Part):
     """One method on one domain, under one set of evaluation settings and one post-processing.
 
-    settings: the settings that decide values, e.g. precision, convention, uncertainty and window. source: the store
-    that was scored. overlap: share of members that two draws of M have in common.
+    settings: the settings that decide values, e.g. precision, convention, uncertainty, window. source: the scored
+    store, if any. overlap: mean share of members that two draws of M have in common. counted: the name of targets.
     """
 
     method: Text
@@ -247,13 +253,13 @@ class Score(Part):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The identity of a score: of two with the same key the newer one replaces the other."""
+        """The identity of a score. A newer score replaces an older one with the same key."""
         settings = json.dumps(self.settings, sort_keys=True)
         return self.method, self.domain, self.kind, self.unit or "", self.counted, settings, self.post
 
 
 class MethodFacts(Part):
-    """Facts about a method. members: network, snapshot and number of each member, by position in the pool."""
+    """Facts about a method. members: network, snapshot and number of each member, in the order of the pool."""
 
     label: Text
     method: str
@@ -268,7 +274,7 @@ class MethodFacts(Part):
 class DomainFacts(Part):
     """Facts about a domain.
 
-    classes: in words, the classes in common and those left out; notes: on its images, e.g. which are absent.
+    classes: a sentence on the classes in common and the classes left out. notes: on images, e.g. which are absent.
     """
 
     label: Text
@@ -284,8 +290,8 @@ class DomainFacts(Part):
 class ReferenceFacts(Part):
     """The reference of KLs.
 
-    floor: the KL between its halves, by convention, direction and region; null: infinite or unknown. converged: null:
-    unknown; convergence: the same in words, with its numbers.
+    floor: the KL between its halves by convention, direction and region; null if infinite or unknown. converged: null
+    if unknown. convergence: a sentence with the numbers.
     """
 
     path: Text | None
@@ -297,7 +303,7 @@ class ReferenceFacts(Part):
 
 
 class ToyPictures(Part):
-    """Predictions on a grid, beside truth, data and reference; of some draws by method and M."""
+    """Truth, data, reference and predictions on a grid. methods: predictions of some draws by method and M."""
 
     grid: Columns
     truth: Columns
@@ -308,7 +314,7 @@ class ToyPictures(Part):
 
 
 def _report_function(name: str) -> Any:
-    """A function of the report, which stands above results and is imported when results are shown."""
+    """Import a function of the report on first use: the report imports this module."""
     module, _, function = name.rpartition(".")
     return getattr(import_module(f"epibench.report.{module}"), function)
 
@@ -316,8 +322,8 @@ def _report_function(name: str) -> Any:
 class Results(Part):
     """Results of `run`, `evaluate` or `score`: a header, methods, domains, and scores, the newest evaluation first.
 
-    recipe: the recipe, or the settings of given models and stored predictions. A notebook shows, plots and tabulates
-    them.
+    recipe: the recipe, or the settings of `evaluate` and `score`. changes: settings that differ from the recipe of that
+    name. In a notebook, results are shown as tables of the headline metrics.
     """
 
     version: Literal[2] = VERSION
@@ -342,17 +348,21 @@ class Results(Part):
     scores: list[Score]
 
     def as_json(self) -> str:
-        """The text of a file that holds them, with its checksum."""
+        """The text of a results file, which ends with a checksum."""
         return with_checksum(super().as_json())
 
     def computed(self) -> dict[str, Any]:
-        """The content without what was measured: seconds, memory, versions, place. It is equal if all numbers are."""
+        """Return the computed content, to compare two results for equality.
+
+        Returns:
+            A dict of all fields except measured ones: time, memory, versions, device.
+        """
         measured = {"epibench", "torch", "python", "commit", "device", "created", "seconds"}
         parts: dict[str, Any] = {"methods": {name: {"cost"} for name in self.methods}, "scores": {"__all__": {"cost"}}}
         return self.model_dump(mode="json", exclude={**dict.fromkeys(measured, True), **parts})
 
     def latest(self) -> list[Score]:
-        """The scores of the newest evaluation of each method and domain, before post-processing."""
+        """Return the scores of the newest evaluation, before post-processing."""
         scores: dict[tuple[str, ...], Score] = {}
         newest = next((score.settings for score in self.scores), None)
         for score in self.scores:
@@ -361,15 +371,24 @@ class Results(Part):
         return list(scores.values())
 
     def score(self, method: str, domain: str) -> Score | None:
-        """The newest score of a method on a domain."""
+        """Return the newest score of a method on a domain.
+
+        Args:
+            method: a name in `methods`.
+            domain: a name in `domains`.
+
+        Returns:
+            The score before post-processing; None if the newest evaluation has none.
+        """
         return next((one for one in self.latest() if (one.method, one.domain) == (method, domain)), None)
 
     def frame(self, table: Literal["draws", "summary", "curves", "cost", "equivalents"] = "draws") -> Any:
-        """Return a tidy table as a pandas DataFrame: one row for each method, domain, M, metric and draw.
+        """Return a tidy table of all evaluations as a pandas DataFrame.
 
         Args:
-            table: `draws`; `summary` has mean, std and number of draws; `curves` a row for each point of a curve;
-                `cost` one for each quantity; `equivalents` the number of ensemble members that score as well.
+            table: `draws` has a row for each method, domain, M, metric and draw; `summary` has mean, std and number of
+                draws; `curves` a row for each point of a curve; `cost` a row for each quantity; `equivalents` the
+                number of ensemble members that score as well.
 
         Returns:
             A `pandas.DataFrame`.
@@ -380,13 +399,12 @@ class Results(Part):
         return _report_function("tidy.frame")(self, table)
 
     def plot(self, name: str, domain: str | None = None, members: int | None = None, ax: Any = None) -> Any:
-        """Plot a metric over M, `kl`, or a curve at one M.
-
-        Curves: `coverage`, of classes `reliability`, of several methods `sparsification_error`.
+        """Plot a metric over M, the KL of a toy problem, or a curve at one M.
 
         Args:
-            name: the metric or curve.
-            domain: may be left out if there is only one.
+            name: a metric, `kl`, or a curve: `coverage`, `reliability` (classes), `sparsification_error` (two methods
+                or more).
+            domain: may be left out if there is only one. `kl` takes none.
             members: the M of a curve; by default the largest M of each method.
             ax: axes to draw on; by default a new figure.
 
@@ -394,7 +412,7 @@ class Results(Part):
             The matplotlib `Axes`.
 
         Raises:
-            InputError: no such metric, curve, domain or M.
+            InputError: the metric, curve, domain or M is unknown, or matplotlib is not installed.
         """
         return _report_function("notebook.plot")(self, name, domain, members, ax)
 
@@ -402,7 +420,7 @@ class Results(Part):
         return str(_report_function("notebook.html")(self))
 
     def __repr__(self) -> str:
-        """Name, methods and domains; all numbers would fill a hundred pages."""
+        """Name, methods and domains; the numbers would fill pages."""
         name = self.recipe.get("name", self.problem)
         return f"Results({name}: {', '.join(self.methods)} on {', '.join(self.domains)})"
 
@@ -410,16 +428,17 @@ class Results(Part):
 
 
 def load_results(path: str | os.PathLike[str]) -> Results:
-    """Load results from the folder of a run, or from a file that `run`, `evaluate` or `score` has written.
+    """Load results that `run`, `evaluate` or `score` has written.
 
     Args:
-        path: a folder with `results.json`, or a file with results.
+        path: a folder with `results.json`, or a results file.
 
     Returns:
         The results.
 
     Raises:
-        InputError: there are no results, or the file is not readable as results.
+        InputError: the file is missing, cannot be read, or holds no results of this version.
+        DamagedError: the checksum of the file is missing or wrong (an `InputError`).
     """
     path = Path(path)
     file = path / RESULTS_NAME if path.is_dir() else path
@@ -444,7 +463,7 @@ def parse_results(text: bytes | str, where: str) -> Results:
 
 
 def _problem(text: bytes | str, error: ValidationError) -> str:
-    """What is wrong with results, in words: another version, or the first thing that does not fit."""
+    """A message on results that cannot be read: not JSON, another version, or the first wrong field."""
     first = error.errors()[0]
     remedy = "remove the file and run the command again"
     try:

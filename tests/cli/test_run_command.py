@@ -79,7 +79,7 @@ def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
     (tmp_path / "run" / "results.json").write_text(results.as_json(), encoding="utf-8")
     assert run("report", tmp_path / "run", "--markdown", tmp_path / "tables.md")[0] == 0
     written = (tmp_path / "tables.md").read_text(encoding="utf-8")
-    assert "| Ensembling | – | 0.25 ± 0.50 |" in written
+    assert "| Ensembling | 0.25 ± 0.50 |" in written
     assert "| classification | Ensembling | 8 | 0.0885 ± 0.039 | 20 | 0.25 ± 0.5 | 0.25 | 1 |" in written
 
 

@@ -14,7 +14,7 @@ from epibench.plans import Plan
 class Ensemble(Optimised):
     """Each member is a network of its own; draws are sets of networks, by default sets that share none.
 
-    num_sets: the largest number of sets of each M, or of the M it names; elsewhere the recipe's `draws`.
+    num_sets: a limit besides the recipe's `draws`; or the number of sets of some M, in place of `draws`.
     """
 
     name: ClassVar[str] = "ensemble"
@@ -37,4 +37,4 @@ class Ensemble(Optimised):
 
     def max_draws(self, size: int, default: int) -> int:
         """The option's limit for this size, or the default."""
-        return self.num_sets if isinstance(self.num_sets, int) else self.num_sets.get(size, default)
+        return min(self.num_sets, default) if isinstance(self.num_sets, int) else self.num_sets.get(size, default)

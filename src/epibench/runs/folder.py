@@ -1,4 +1,4 @@
-"""The folder of a run: `recipe.json`, `members/`, `evaluation/`, `results.json`, `evaluations/`, `report.html`.
+"""The folder of a run: `recipe.json`, `members/`, `evaluation/`, `results.json`, `report.html`.
 
 It is the only truth: a missing file is work to do. Every file is written in one step. A process holds a lock beside the
 file that it makes, so that several processes can share one run.
