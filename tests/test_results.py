@@ -3,13 +3,16 @@
 import itertools
 import json
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from epibench.evaluation.summary import mean_and_std, per_draw, scored_draws, summarise, summarise_curves, to_plain
+from epibench.errors import InputError
+from epibench.evaluation.summary import mean_and_std, per_draw, summarise, summarise_curves, to_plain
 from epibench.files import numbers_in_lines, write_json
-from epibench.results import ClassStat, Curve, Draw, Grid, ScoredDraw, Stat
+from epibench.results import ClassStat, Curve, Draw, PoolSize, Results, Score, Stat, load_results
 
 SETS = ((0,), (1,), (0, 1))
 
@@ -31,8 +34,7 @@ def test_metrics_per_class_keep_their_axis() -> None:
 
 def test_draws_carry_members_and_metrics() -> None:
     values = {"count": torch.tensor([4, 5, 6])}
-    assert scored_draws(SETS, values)[2] == ScoredDraw(M=2, members=[0, 1], metrics={"count": 6})
-    assert per_draw(SETS, values)[2] == Draw(M=2, metrics={"count": 6})
+    assert per_draw(SETS, values)[2] == Draw(M=2, members=[0, 1], metrics={"count": 6})
 
 
 def test_curves_are_summarised_per_size() -> None:
@@ -68,11 +70,6 @@ def test_curves_of_draws_have_five_digits_and_counts_stay_whole() -> None:
     assert summary["count"].draws == [[1234567, 0]]
 
 
-def test_a_curve_without_draws_is_written_as_an_earlier_version_did() -> None:
-    earlier = {"mean": [0.5, None], "std": None}
-    assert Curve.model_validate(earlier).model_dump(mode="json") == earlier
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_becomes_null(value: float) -> None:
     assert to_plain(torch.tensor([value, 1.0])) == [None, 1.0]
@@ -96,7 +93,57 @@ def test_json_is_written_whole_or_not_at_all(tmp_path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["results.json"]
 
 
-def test_fields_of_a_later_version_are_written_only_where_they_say_something() -> None:
-    plain = Grid(scale=1.0, png="")
-    assert plain.model_dump(mode="json") == {"scale": 1.0, "png": ""}
-    assert Grid(scale=1.0, png="", offset=-2.0).model_dump(mode="json")["offset"] == -2.0
+def score(method: str = "a", domain: str = "b", **parts: Any) -> Score:
+    facts = {"settings": {"precision": "fp32"}, "kind": "gaussian", "pool": PoolSize(4), "summary": {}}
+    return Score(method=method, domain=domain, **{**facts, **parts})
+
+
+def results(*scores: Score, **parts: Any) -> Results:
+    facts = {"epibench": "0", "torch": "0", "recipe": {}, "problem": "p", "methods": {}, "domains": {}}
+    return Results(**{**facts, "scores": scores, **parts})
+
+
+def test_results_read_back_and_a_changed_digit_is_noticed(tmp_path: Path) -> None:
+    made = results(score(summary={1: {"ause": Stat(mean=0.5, std=None, n=1)}})).with_checksum()
+    (tmp_path / "results.json").write_text(made.as_json())
+    assert load_results(tmp_path) == load_results(tmp_path / "results.json") == made
+    assert made.intact
+    (tmp_path / "results.json").write_text(made.as_json().replace("0.5", "0.6"))
+    assert not load_results(tmp_path).intact
+
+
+def test_the_newest_evaluation_before_post_processing_is_the_latest() -> None:
+    older, tempered = score(settings={"precision": "bf16"}), score(post="temperature")
+    first, second, other = score(), score("c"), score(domain="d")
+    assert results(first, tempered, second, older, other).latest() == [first, second, other]
+    assert results(first, older).score("a", "b") == first
+    # Of stored predictions each file is a score of its own.
+    files = [score(source=source) for source in ("x", "y")]
+    assert results(*files, recipe={"stored": {}}).latest() == files
+
+
+def test_scores_with_one_key_replace_each_other() -> None:
+    assert score().key == score(summary={1: {"ause": Stat(mean=0.5, std=None, n=1)}}).key
+    changes: list[dict[str, Any]] = [{"method": "c"}, {"domain": "c"}, {"post": "t"}, {"unit": "m"}, {"settings": {}}]
+    assert len({score(**change).key for change in changes} | {score().key}) == 6
+
+
+def test_text_that_html_cannot_hold_is_replaced() -> None:
+    made = results(score("\x00\udc80"), recipe={"name": ["\x07"]})
+    assert (made.scores[0].method, made.recipe) == ("\ufffd?", {"name": ["\ufffd"]})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "not a JSON file"),
+        ('{"version": 1, "scores": []}', "results of version 1; this epibench reads version 2"),
+        ('{"version": 2}', "not results \\(no 'scores'\\)"),
+        ('{"version": 2, "scores": []}', "not results as this version writes them: epibench: field required"),
+    ],
+)
+def test_other_files_are_refused_in_one_line(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(InputError, match=problem) as refused:
+        load_results(tmp_path / "x.json")
+    assert "\n" not in str(refused.value)

@@ -3,8 +3,7 @@ import io
 import re
 from typing import Any
 
-import fake_dense_run
-import fake_run
+import fake
 import numpy as np
 import pytest
 from html_tree import parse_html
@@ -14,13 +13,13 @@ from epibench.report.charts.lines import STRIPES, class_swatch
 from epibench.report.dense_section import picture_books
 from epibench.report.entries import ClassStyles
 from epibench.report.pictures.dense import class_key, classes_chart, errors_chart, read_classes
-from epibench.report.runs import class_styles, domains_of, methods_of, read_runs
-from epibench.results import DomainFacts, RunResults
+from epibench.report.runs import domains_of, methods_of, read_runs
+from epibench.results import Results
 
 STYLES = ClassStyles(["road", "sky"], [(128, 64, 128), (70, 130, 180)])
 
 
-def books(results: RunResults) -> list[dict[str, Any]]:
+def books(results: Results) -> list[dict[str, Any]]:
     (run,) = read_runs([results])
     return picture_books(run, methods_of([run]), domains_of([run]), "book")
 
@@ -45,7 +44,7 @@ def names(chart: object) -> list[str]:
 
 
 def test_each_image_has_truth_key_and_a_row_for_each_method() -> None:
-    (clean, _) = books(fake_dense_run.small("categorical"))
+    (clean, _) = books(fake.small("categorical"))
     methods = ["Predicted classes", "Where it is wrong", "Uncertainty (entropy)"]
     assert titles(clean) == {
         "Image and truth": ["Image", "True classes", "Classes in these pictures"],
@@ -70,10 +69,10 @@ def test_errors_are_bright_and_only_where_there_is_a_label() -> None:
 
 
 def test_the_share_of_wrong_pixels_is_of_those_with_a_label() -> None:
-    results = fake_dense_run.run("categorical", domains=("wild",), members=(1, 2))
+    results = fake.dense_run("categorical", domains=("wild",), members=(1, 2))
     (book,) = books(results)
-    picture = fake_dense_run.images(results, "wild")[0]
-    target, predicted = (read_classes(text) for text in (picture.target, picture.methods["ensemble"].predicted))
+    (picture, _), (shown, _) = results.domains["wild"].pictures, fake.score(results, "ensemble", "wild").pictures
+    target, predicted = (read_classes(text) for text in (picture.target, shown.predicted))
     assert target is not None
     assert predicted is not None
     share = 100 * (predicted != target)[target != 255].mean()
@@ -89,7 +88,7 @@ def test_the_key_has_the_classes_that_occur() -> None:
 
 
 def test_uncertainty_is_on_one_scale_for_all() -> None:
-    results = fake_dense_run.small("categorical")
+    results = fake.small("categorical")
     found = {
         re.findall(r"from 0 to [\d.]+ nats", str(row.panels[2].chart))[0]
         for book in books(results)
@@ -100,18 +99,11 @@ def test_uncertainty_is_on_one_scale_for_all() -> None:
 
 
 def test_a_domain_with_classes_of_its_own_has_its_names_and_colours() -> None:
-    _, camvid = books(fake_dense_run.mapped())
+    _, camvid = books(fake.mapped())
     key = camvid["layers"][0]["rows"][0].panels[2].chart
     assert names(key) == ["road", "building", "sky", "vehicle", "not labelled"]
     truth = pixels(camvid["layers"][0]["rows"][0].panels[1].chart).reshape(-1, 3)
-    assert (truth == fake_dense_run.COMMON_COLOURS[1]).all(axis=1).any()
-
-
-def test_names_and_colours_are_not_mixed_between_domain_and_run() -> None:
-    own = DomainFacts(label="own", role="shifted", class_names=["x"])
-    run = fake_run.run_results(class_names=["road", "sky"], class_colours=STYLES.colours, domains={"own": own})
-    assert class_styles(run, "own") == ClassStyles(["x"], ())
-    assert class_styles(run, "other") == STYLES
+    assert (truth == fake.COMMON_COLOURS[1]).all(axis=1).any()
 
 
 def test_a_class_without_a_colour_gets_one() -> None:
@@ -126,7 +118,7 @@ def test_swatches_show_the_colour() -> None:
 
 
 def test_what_cannot_be_read_is_left_out() -> None:
-    (clean,) = books(fake_dense_run.damaged_class_pictures())
+    (clean,) = books(fake.damaged_class_pictures())
     assert titles(clean) == {
         "Image and truth": ["Image", "True classes", "Classes in these pictures"],
         "Ensembling, M = 2": ["Uncertainty (entropy)"],  # a colour picture is no map of classes

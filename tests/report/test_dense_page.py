@@ -1,9 +1,9 @@
-import re
 from collections.abc import Callable
 
-import fake_dense_run
+import fake
 import pytest
 from html_tree import Node
+from page_checks import plain, texts
 
 from epibench.report.numbers import measured
 from epibench.report.runs import entries_on, methods_of, read_runs
@@ -11,12 +11,6 @@ from epibench.results import Stat
 
 RunDocument = Callable[..., Node]
 SceneDocument = Callable[[str], Node]
-SPACES = str.maketrans({"\u00a0": " ", "\u2007": " ", "\u2008": " ", "−": "-"})
-
-
-def plain(text: str) -> str:
-    """Text with ordinary spaces and minus signs."""
-    return re.sub(r"\s+", " ", text.translate(SPACES)).strip()
 
 
 def part(document: Node, end: str) -> list[Node]:
@@ -77,7 +71,7 @@ def test_the_finding_is_said_in_a_sentence(scene_document: SceneDocument) -> Non
 
 
 def test_cards_hold_the_values_at_the_largest_common_m(scene_document: SceneDocument) -> None:
-    (entry,) = entries_on(methods_of(read_runs([fake_dense_run.depth()]))[1:], "clean")
+    (entry,) = entries_on(methods_of(read_runs([fake.depth()]))[1:], "clean")
     cards = scene_document("depth").find_all("article", "card")[:3]
     for card, name in zip(cards, ("ause", "auce", "rmse"), strict=True):
         assert plain(entry.text(name, 8)) in plain(card.text)
@@ -156,7 +150,7 @@ def test_cost_is_shown_over_m_and_against_quality(scene_document: SceneDocument)
 
 def test_every_number_is_in_a_table(scene_document: SceneDocument) -> None:
     numbers = plain(" ".join(n.text for n in part(scene_document("depth"), "-numbers")))
-    stat = fake_dense_run.depth().summary["ensemble"]["wild-3"][4]["crps"]
+    stat = fake.score(fake.depth(), "ensemble", "wild-3").summary[4]["crps"]
     assert isinstance(stat, Stat)
     assert plain(measured(stat.mean, stat.std)) in numbers
 
@@ -180,30 +174,36 @@ def test_a_run_with_holes_still_makes_a_page(scene_document: SceneDocument) -> N
     assert "has AUSE 0.4282 ± 0.0036, AUCE 0.1531 ± 0.0091 and RMSE 2.556 ± 0.023." in text
 
 
-@pytest.mark.parametrize("part", ["summary", "curves", "draws", "overlap", "cost", "training", "pictures", "domains"])
-def test_a_missing_part_does_not_break_the_page(part: str, run_document: RunDocument) -> None:
-    results = fake_dense_run.run(domains=("clean",), members=(1, 2)).model_copy(update={part: {}})
-    assert "Ensembling" in run_document(results).text
-
-
-def test_a_part_that_is_missing_for_a_method_does_not_break_the_page(run_document: RunDocument) -> None:
-    results = fake_dense_run.small()
-    for part in (results.summary, results.curves, results.draws, results.overlap, results.cost, results.training):
-        del part["ensemble"]
-    assert "MC-dropout has AUSE" in plain(run_document(results).text)
-
-
-def test_a_run_whose_only_method_failed_says_so(scene_document: SceneDocument) -> None:
-    warnings = [plain(p.text) for p in scene_document("dense_failed").find_all("p", "warning")]
-    assert "ensemble failed: CUDA out of memory" in warnings
-    assert "No method was finished, so there are no numbers." in warnings
+@pytest.mark.parametrize("part", ["summary", "curves", "draws", "overlap", "pictures"])
+def test_a_part_that_is_missing_for_a_method_does_not_break_the_page(part: str, run_document: RunDocument) -> None:
+    results = fake.small()
+    for score in (score for score in results.scores if score.method == "ensemble"):
+        setattr(score, part, [] if part in ("draws", "pictures") else {})
+    results.methods["ensemble"].cost, results.methods["ensemble"].training = None, []
+    text = plain(run_document(results).text)
+    assert ("MC-dropout has AUSE" if part == "summary" else "Ensembling ranks errors best") in text
 
 
 def test_a_point_estimate_is_compared_at_its_own_m(run_document: RunDocument) -> None:
-    results = fake_dense_run.run(domains=("clean", "wild"), members=(1, 2, 4))
-    for domain, summary in results.summary["mc_dropout"].items():
-        results.summary["mc_dropout"][domain] = {1: summary[1]}
+    results = fake.dense_run(domains=("clean", "wild"), members=(1, 2, 4))
+    for score in (score for score in results.scores if score.method == "mc_dropout"):
+        score.summary = {1: score.summary[1]}
     assert "At M = 4 and M = 1, MC-dropout is next" in plain(run_document(results).text)
+
+
+def test_older_evaluations_stand_beside_the_newest_at_the_end(scene_document: SceneDocument) -> None:
+    document = scene_document("twice_evaluated")
+    table, *_ = (table for table in found(part(document, "-evaluations"), "table") if "RMSE" not in table.text)
+    assert texts(table, "th")[:4] == ["Method", "On", "newest", "bf16"]
+    titles = texts(document, "p", "table-title")[-3:]
+    assert titles == ["AUSE", "AUCE", "RMSE (m)"]
+    rmse = found(part(document, "-evaluations"), "table")[2]
+    lines = [texts(row, "td") for row in rmse.find_all("tr")[1:]]
+    newest, older = (fake.twice_evaluated().scores[i].summary[2]["rmse"] for i in (2, 4))
+    dropout = [f"{plain(measured(one.mean, one.std))} M = 2" for one in (newest, older)]  # type: ignore[arg-type]
+    assert lines[1] == ["street, clean", *dropout]
+    assert lines[0][2] == "–"
+    assert texts(document, "h3")[-1] == "Other evaluations"
 
 
 def test_runs_of_one_problem_share_its_section(scene_document: SceneDocument) -> None:
@@ -213,7 +213,7 @@ def test_runs_of_one_problem_share_its_section(scene_document: SceneDocument) ->
 
 
 def test_what_is_to_be_known_of_images_stands_on_the_page(run_document: RunDocument) -> None:
-    results = fake_dense_run.run(domains=("clean",), members=(1, 2))
+    results = fake.dense_run(domains=("clean",), members=(1, 2))
     results.domains["clean"].notes, results.training_notes = ["2 absent: 7, 9."], ["1 absent: 5."]
     warnings = [plain(warning.text) for warning in run_document(results).find_all("p", "warning")]
     assert [text for text in warnings if "absent" in text] == [
@@ -223,6 +223,7 @@ def test_what_is_to_be_known_of_images_stands_on_the_page(run_document: RunDocum
 
 
 def test_runs_that_were_scored_on_other_pixels_are_compared_with_a_warning(run_document: RunDocument) -> None:
-    runs = [fake_dense_run.run(name=name, domains=("clean",), members=(1, 2)) for name in ("a", "b")]
-    runs[1].domains["clean"].num_pixels = 7
+    runs = [fake.dense_run(name=name, domains=("clean",), members=(1, 2)) for name in ("a", "b")]
+    for score in runs[1].scores:
+        score.pixels.valid = 7
     assert "What is called clean is not the same data in all runs" in plain(run_document(*runs).text)

@@ -3,7 +3,7 @@ import io
 import itertools
 from typing import Any
 
-import fake_dense_run
+import fake
 import numpy as np
 import pytest
 from html_tree import Node, parse_html
@@ -13,10 +13,10 @@ from epibench.report.dense_section import picture_books
 from epibench.report.pictures.colours import AMOUNT, DEPTH, ColourScale, palette, scale_end, shares_uri
 from epibench.report.pictures.dense import enlarged, photo_uri, read_grid, shrunk
 from epibench.report.runs import domains_of, methods_of, read_runs
-from epibench.results import Grid, RunResults
+from epibench.results import Grid, Results
 
 
-def books(results: RunResults) -> list[dict[str, Any]]:
+def books(results: Results) -> list[dict[str, Any]]:
     (run,) = read_runs([results])
     return picture_books(run, methods_of([run]), domains_of([run]), "book")
 
@@ -39,7 +39,7 @@ def image_of(chart: object) -> Node:
 
 
 def test_each_image_has_input_truth_and_a_row_for_each_method() -> None:
-    (clean, _) = books(fake_dense_run.small())
+    (clean, _) = books(fake.small())
     methods = ["Predicted depth", "|Error|", "Uncertainty (std)"]
     assert titles(clean) == {
         "Input and truth": ["Image", "Sparse depth, the input", "True depth"],
@@ -51,16 +51,16 @@ def test_each_image_has_input_truth_and_a_row_for_each_method() -> None:
 
 
 def test_errors_are_shown_only_where_the_target_is_known() -> None:
-    results = fake_dense_run.run(domains=("wild",), members=(1, 2))
+    results = fake.dense_run(domains=("wild",), members=(1, 2))
     (book,) = books(results)
     error = decoded(image_of(book["layers"][0]["rows"][1].panels[1].chart).attributes["href"] or "")
-    target = read_grid(fake_dense_run.images(results, "wild")[0].target, zero_is_none=True)
+    target = read_grid(results.domains["wild"].pictures[0].target, zero_is_none=True)
     assert target is not None
     assert np.array_equal(error[..., 3] > 0, np.isfinite(target))
 
 
 def test_what_cannot_be_read_is_left_out() -> None:
-    (clean,) = books(fake_dense_run.damaged_pictures())
+    (clean,) = books(fake.damaged_pictures())
     assert titles(clean)["Input and truth"] == ["Sparse depth, the input"]
     assert titles(clean)["Ensembling, M = 2"] == ["Predicted depth"]
     assert titles(clean, 1)["Input and truth"] == ["Image", "True depth"]
@@ -68,12 +68,12 @@ def test_what_cannot_be_read_is_left_out() -> None:
 
 
 def test_a_run_without_pictures_has_none() -> None:
-    assert books(fake_dense_run.partial()) == []
+    assert books(fake.partial()) == []
 
 
 def test_a_grid_comes_back_in_its_unit() -> None:
     values = np.array([[0.0, 1.5], [20.25, 200.0]], np.float32)
-    found = read_grid(fake_dense_run.grid(values), zero_is_none=True)
+    found = read_grid(fake.grid(values), zero_is_none=True)
     assert found is not None
     assert np.isnan(found[0, 0])
     assert np.allclose(found[np.isfinite(found)], [1.5, 20.25, 200.0])
@@ -85,7 +85,7 @@ def test_what_is_no_grid_is_none(grid: Grid | None) -> None:
 
 
 def test_a_cut_off_picture_is_none() -> None:
-    grid = fake_dense_run.grid(np.ones((40, 40), np.float32))
+    grid = fake.grid(np.ones((40, 40), np.float32))
     grid.png = base64.b64encode(base64.b64decode(grid.png)[:-30]).decode()
     assert read_grid(grid) is None
 

@@ -5,30 +5,28 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import fake_dense_run
-import fake_results
-import fake_run
+import fake
 import pytest
 
 from epibench.report.entries import Entry
 from epibench.report.judge import judge_at
 from epibench.report.latex import TableFile, escaped, preview, tables_of
 from epibench.report.runs import entries_on, methods_of, read_runs
-from epibench.results import RunResults, ScoreResults
+from epibench.results import Results
 
-SUBJECTS: dict[str, list[RunResults] | ScoreResults] = {
-    "depth": [fake_dense_run.depth()],
-    "segmentation": [fake_dense_run.segmentation()],
-    "regression": [fake_run.regression()],
-    "two_runs": [fake_run.regression(), fake_run.momentum()],
-    "bare": [fake_run.bare()],
-    "hostile_run": [fake_dense_run.hostile()],
-    **{name: scene() for name, scene in fake_results.SCENES.items()},
+SUBJECTS: dict[str, list[Results]] = {
+    "depth": [fake.depth()],
+    "segmentation": [fake.segmentation()],
+    "regression": [fake.regression()],
+    "two_runs": [fake.regression(), fake.momentum()],
+    "bare": [fake.bare()],
+    "hostile_run": [fake.dense_hostile()],
+    **{name: [scene()] for name, scene in fake.SCORE_SCENES.items()},
 }
 
 
-def tables(subject: list[RunResults] | ScoreResults) -> list[TableFile]:
-    return list(tables_of(subject if isinstance(subject, ScoreResults) else read_runs(subject)))
+def tables(results: list[Results]) -> list[TableFile]:
+    return list(tables_of(read_runs(results)))
 
 
 def lines_of(text: str) -> dict[str, list[list[str]]]:
@@ -56,7 +54,7 @@ def check_bold(text: str, metric: str, title: str, entries: list[Entry]) -> int:
 
 
 def test_bold_is_what_the_judge_calls_a_lead_and_nothing_else() -> None:
-    runs = read_runs([fake_dense_run.depth()])
+    runs = read_runs([fake.depth()])
     found = {table.name: table.text for table in tables_of(runs)}
     bold = 0
     for domain in ("clean", "wild"):
@@ -67,24 +65,24 @@ def test_bold_is_what_the_judge_calls_a_lead_and_nothing_else() -> None:
 
 
 def test_methods_that_cannot_be_told_apart_have_no_bold() -> None:
-    same = [fake_results.scored_file("same.npz", method=name) for name in ("one", "other")]
-    (table,) = tables(fake_results.results(*same))
+    same = [fake.scored_file("same.npz", method=name) for name in ("one", "other")]
+    (table,) = tables([fake.results(*same)])
     assert r"\mathbf" not in table.text
     assert r"\approx" in table.text
 
 
 def test_one_draw_leads_nothing() -> None:
     files = [
-        fake_results.scored_file(f"{name}.npz", method=name, quality=quality, members=(4,), draws=1, pool=4)
+        fake.scored_file(f"{name}.npz", method=name, quality=quality, members=(4,), draws=1, pool=4)
         for name, quality in (("good", 0.0), ("bad", 1.0))
     ]
-    (table,) = tables(fake_results.results(*files))
+    (table,) = tables([fake.results(*files)])
     assert r"\mathbf" not in table.text
     assert "One draw of $M$ members" in table.text
 
 
 def test_numbers_are_those_of_the_page() -> None:
-    results = fake_dense_run.depth()
+    results = fake.depth()
     runs = read_runs([results])
     found = {table.name: table.text for table in tables_of(runs)}
     entry = entries_on(methods_of(runs), "clean")[0]
@@ -95,7 +93,7 @@ def test_numbers_are_those_of_the_page() -> None:
 
 
 def test_the_caption_says_convention_draws_spread_unit_and_direction() -> None:
-    table = next(table for table in tables([fake_dense_run.segmentation()]) if table.name == "clean")
+    table = next(table for table in tables([fake.segmentation()]) if table.name == "clean")
     caption = re.search(r"\\caption\{(.*)\}$", table.text, re.MULTILINE)
     assert caption is not None
     for words in (
@@ -112,18 +110,18 @@ def test_the_caption_says_convention_draws_spread_unit_and_direction() -> None:
 
 
 def test_a_point_estimate_says_its_m() -> None:
-    table = next(table for table in tables([fake_run.regression()]) if table.name.startswith("kl"))
+    table = next(table for table in tables([fake.regression()]) if table.name.startswith("kl"))
     assert re.search(r"\\quad MAP & \\multicolumn\{\d\}\{l@\{\}\}\{.* at M~=~1\}", table.text)
     assert "noise floor of the reference is 0.018" in table.text
 
 
 def test_the_caption_names_a_reference_that_has_not_converged() -> None:
-    table = next(table for table in tables([fake_run.regression()]) if table.name.startswith("kl"))
+    table = next(table for table in tables([fake.regression()]) if table.name.startswith("kl"))
     assert r"Reference: NOT converged: R-hat $\le$ 1.05 at 33 \% of points" in table.text
 
 
 def test_many_m_go_below_each_other() -> None:
-    (table,) = tables(fake_results.crowded())
+    (table,) = tables([fake.crowded()])
     parts = table.text.split(r"\begin{tabular}")[1:]
     assert len(parts) > 2
     members = [int(m) for m in re.findall(r"\$M = (\d+)\$", table.text)]

@@ -3,7 +3,7 @@ import io
 import itertools
 from typing import Any
 
-import fake_run
+import fake
 import numpy as np
 import pytest
 from html_tree import Node, parse_html
@@ -13,15 +13,15 @@ from epibench.report.charts.svg import polyline
 from epibench.report.pictures.colours import PROBABILITY, indexed_uri, palette
 from epibench.report.pictures.toy import toy_book
 from epibench.report.runs import methods_of, read_runs
-from epibench.results import RunResults, ToyPictures
+from epibench.results import Results, ToyPictures
 
 
-def toy_pictures(results: RunResults) -> ToyPictures:
-    assert isinstance(results.pictures, ToyPictures)
-    return results.pictures
+def toy_pictures(results: Results) -> ToyPictures:
+    assert results.toy is not None
+    return results.toy
 
 
-def book(results: RunResults) -> dict[str, Any]:
+def book(results: Results) -> dict[str, Any]:
     (run,) = read_runs([results])
     found = toy_book(run, methods_of([run]), "book")
     assert found is not None
@@ -53,7 +53,7 @@ def test_the_palette_is_lightest_in_the_middle() -> None:
 
 
 def test_the_top_row_of_a_map_is_the_largest_x2() -> None:
-    results = fake_run.classification()
+    results = fake.classification()
     pictures = toy_pictures(results)
     pictures.reference = {"probs": [float((value or 0.0) > 0) for value in pictures.grid["x2"] for _ in range(60)]}
     (image,) = chart(book(results), 0, 0).find_all("image")
@@ -64,23 +64,23 @@ def test_the_top_row_of_a_map_is_the_largest_x2() -> None:
 
 
 def test_methods_have_a_picture_for_each_m() -> None:
-    found = book(fake_run.classification())
+    found = book(fake.classification())
     titles = {group.title: [panel.title.replace("\u00a0", " ") for panel in group.panels] for group in found["groups"]}
     assert titles["SGLD"] == ["M = 16", "M = 64"]
     assert titles["To compare with"] == ["Reference", "Data and truth"]
 
 
 def test_point_estimates_share_a_figure() -> None:
-    found = book(fake_run.regression())
+    found = book(fake.regression())
     assert [panel.title.split(",")[0] for panel in found["groups"][1].panels] == ["MAP", "Maximum likelihood"]
 
 
 def test_direct_regression_shows_no_uncertainty() -> None:
-    assert not chart(book(fake_run.regression()), 0, 2).find_all("path", "std")
+    assert not chart(book(fake.regression()), 0, 2).find_all("path", "std")
 
 
 def test_the_truth_has_bands_of_its_own_std_in_every_picture_of_regression() -> None:
-    found = book(fake_run.regression())
+    found = book(fake.regression())
     shared = parse_html(found["shared"])
     (truth,) = [group for group in shared.find_all("g") if group.attributes["id"] == "book-truth"]
     outer, inner = (heights(path.attributes["d"] or "") for path in truth.find_all("path", "true-std"))
@@ -98,25 +98,25 @@ def heights(path: str) -> list[float]:
 
 
 def test_each_example_is_a_layer_and_the_first_is_seen() -> None:
-    layers = chart(book(fake_run.regression()), 2, 0).find_all("g", "layer")
+    layers = chart(book(fake.regression()), 2, 0).find_all("g", "layer")
     assert [layer.attributes["data-m"] for layer in layers] == ["1", "2"]
     assert ["chosen" in layer.classes for layer in layers] == [True, False]
 
 
 def test_a_run_without_pictures_has_none() -> None:
-    (run,) = read_runs([fake_run.bare()])
+    (run,) = read_runs([fake.bare()])
     assert toy_book(run, methods_of([run]), "book") is None
 
 
 def test_pictures_without_a_reference_are_drawn() -> None:
-    results = fake_run.regression()
+    results = fake.regression()
     toy_pictures(results).reference = None
     titles = [panel.title for panel in book(results)["groups"][0].panels]
     assert titles == ["Data and truth", "Direct regression, no uncertainty"]
 
 
 def test_up_to_five_examples_are_shown() -> None:
-    results = fake_run.regression()
+    results = fake.regression()
     for sizes in toy_pictures(results).methods.values():
         for m, examples in sizes.items():
             sizes[m] = examples[:1] * 7

@@ -2,17 +2,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import fake_run
+import fake
 import pytest
 
 from epibench.cli.report import run_report
 from epibench.errors import InputError
-from epibench.results import RunResults
+from epibench.results import Results
 
 
 def folder(path: Path, results: Any) -> Path:
     path.mkdir()
-    made = results.model_dump(mode="json") if isinstance(results, RunResults) else results
+    made = results.model_dump(mode="json") if isinstance(results, Results) else results
     (path / "results.json").write_text(json.dumps(made), encoding="utf-8")
     return path
 
@@ -24,22 +24,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_one_run_gets_its_page_in_its_folder(here: Path) -> None:
-    run_report([folder(here / "a", fake_run.momentum())], None, None)
+    run_report([folder(here / "a", fake.momentum())], None, None)
     assert (here / "a" / "report.html").is_file()
 
 
 def test_a_results_file_stands_for_its_run(here: Path) -> None:
-    run_report([folder(here / "a", fake_run.momentum()) / "results.json"], None, None)
+    run_report([folder(here / "a", fake.momentum()) / "results.json"], None, None)
     assert (here / "a" / "report.html").is_file()
 
 
 def test_several_runs_get_one_page_here(here: Path) -> None:
-    run_report([folder(here / name, fake_run.momentum()) for name in "ab"], None, None)
+    run_report([folder(here / name, fake.momentum()) for name in "ab"], None, None)
     assert sorted(path.name for path in here.iterdir()) == ["a", "b", "report.html"]
 
 
 def test_the_page_goes_where_it_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_report([folder(here / "a", fake_run.bare())], Path("new/page.html"), None)
+    run_report([folder(here / "a", fake.bare())], Path("new/page.html"), None)
     assert (here / "new" / "page.html").is_file()
     assert "report:  new/page.html" in capsys.readouterr().err
 
@@ -47,8 +47,8 @@ def test_the_page_goes_where_it_is_asked_for(here: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("results", "complaint"),
     [
-        ({"files": [], "methods": {}}, "not the results of a run"),
-        ([1], "not the results of a run"),
+        ({"files": [], "methods": {}}, "not results"),
+        ([1], "not results"),
         ({"methods": {}, "version": 99}, "results of version 99"),
     ],
 )
@@ -75,12 +75,12 @@ def test_a_missing_run_is_refused(here: Path) -> None:
 
 def test_a_folder_is_no_place_for_the_page(here: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
-        run_report([folder(here / "a", fake_run.bare())], here, None)
+        run_report([folder(here / "a", fake.bare())], here, None)
 
 
 def test_results_of_another_shape_are_refused_in_one_line(here: Path) -> None:
-    made = fake_run.bare().model_dump(mode="json")
-    made["kl"]["map"]["pooled"] = 7
-    with pytest.raises(InputError, match=r"kl\.map\.pooled") as caught:
+    made = fake.bare().model_dump(mode="json")
+    made["scores"][0]["summary"] = 7
+    with pytest.raises(InputError, match=r"scores\.0\.summary") as caught:
         run_report([folder(here / "a", made)], None, None)
     assert "\n" not in str(caught.value)

@@ -7,9 +7,7 @@ from functools import cache
 from pathlib import Path
 from xml.etree.ElementTree import Element, fromstring
 
-import fake_dense_run
-import fake_results
-import fake_run
+import fake
 import numpy as np
 import pytest
 
@@ -19,7 +17,6 @@ from epibench.report.figure_files import FigureFile, figures_of, slug
 from epibench.report.run_page import render_run_page
 from epibench.report.runs import read_runs
 from epibench.report.standalone import Drawing, standalone, style_rules
-from epibench.results import ScoreResults
 
 SVG = "{http://www.w3.org/2000/svg}"
 ENSEMBLE, DROPOUT = "#0072b2", "#d55e00"  # of the light theme
@@ -27,20 +24,19 @@ ENSEMBLE, DROPOUT = "#0072b2", "#d55e00"  # of the light theme
 
 @cache
 def figures(scene: str) -> dict[str, FigureFile]:
-    subject = SCENES[scene]()
-    found = list(figures_of(subject if isinstance(subject, ScoreResults) else read_runs(subject)))
+    found = list(figures_of(read_runs(SCENES[scene]())))
     assert len({one.name for one in found}) == len(found)
     return {one.name: one for one in found}
 
 
 SCENES = {
-    "depth": lambda: [fake_dense_run.depth()],
-    "segmentation": lambda: [fake_dense_run.segmentation()],
-    "regression": lambda: [fake_run.regression()],
-    "classification": lambda: [fake_run.classification()],
-    "damaged": lambda: [fake_dense_run.damaged_class_pictures()],
-    "hostile_run": lambda: [fake_run.hostile()],
-    **fake_results.SCENES,
+    "depth": lambda: [fake.depth()],
+    "segmentation": lambda: [fake.segmentation()],
+    "regression": lambda: [fake.regression()],
+    "classification": lambda: [fake.classification()],
+    "damaged": lambda: [fake.damaged_class_pictures()],
+    "hostile_run": lambda: [fake.toy_hostile()],
+    **{name: lambda make=make: [make()] for name, make in fake.SCORE_SCENES.items()},  # type: ignore[misc]
 }
 
 
@@ -93,11 +89,11 @@ def test_lines_of_draws_are_not_named_one_by_one() -> None:
 
 
 def test_each_m_has_its_own_file() -> None:
-    for m in fake_dense_run.MEMBERS:
+    for m in fake.DENSE_MEMBERS:
         drawing = figures("depth")[f"clean-coverage-m{m}"].drawing
         assert f"M\u00a0=\u00a0{m}" in " ".join(texts(drawing))
-    curves = {figures("depth")[f"clean-coverage-m{m}"].drawing.svg for m in fake_dense_run.MEMBERS}
-    assert len(curves) == len(fake_dense_run.MEMBERS)
+    curves = {figures("depth")[f"clean-coverage-m{m}"].drawing.svg for m in fake.DENSE_MEMBERS}
+    assert len(curves) == len(fake.DENSE_MEMBERS)
 
 
 def charts_of_the_page(page: str) -> set[str]:
@@ -108,7 +104,6 @@ def charts_of_the_page(page: str) -> set[str]:
 @pytest.mark.parametrize("scene", ["depth", "segmentation", "regression", "classification"])
 def test_every_chart_of_the_page_has_a_file(scene: str) -> None:
     results = SCENES[scene]()
-    assert isinstance(results, list)
     wanted = charts_of_the_page(render_run_page(results))
     made = {fromstring(one.drawing.svg).get("aria-label") for one in figures(scene).values()}
     unescaped = {text.replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">") for text in wanted}
@@ -144,7 +139,7 @@ def test_examples_differ() -> None:
 
 
 def test_a_single_m_is_drawn_as_a_dot_for_each_method() -> None:
-    drawing = figures("single")["scores-rmse"].drawing
+    drawing = figures("single")["no-domain-given-rmse"].drawing
     markers = [one for one in elements(drawing, "path") if "translate" in one.get("transform", "")]
     assert len(markers) == 2  # in the chart and in the key
     assert "M\u00a0=\u00a04" in texts(drawing)
@@ -159,7 +154,7 @@ def test_names_of_files_are_plain(parts: tuple[str, ...], name: str) -> None:
 
 
 def test_names_of_files_of_hostile_results_are_plain() -> None:
-    for name in (*figures("hostile"), *figures("hostile_run")):
+    for name in (*figures("hostile_scores"), *figures("hostile_run")):
         assert re.fullmatch(r"[a-z0-9-]+", name)
 
 

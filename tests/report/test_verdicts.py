@@ -1,5 +1,4 @@
-import fake_dense_run
-import fake_run
+import fake
 import pytest
 from test_judge import GROUPS, entry, kl, pair
 
@@ -19,7 +18,6 @@ from epibench.report.runs import (
 from epibench.report.tables import kl_table
 from epibench.report.verdicts import (
     Verdict,
-    cards,
     confidence_sentence,
     finding,
     gain_up_to,
@@ -29,8 +27,7 @@ from epibench.report.verdicts import (
     shift_costs,
     verdict,
 )
-from epibench.results import Curve, Curves, Stat
-from epibench.standard_errors import PoolSize
+from epibench.results import Curve, Curves, PoolSize, Stat
 
 
 def words(found: Verdict) -> str:
@@ -122,14 +119,6 @@ def test_entries_without_a_common_m_are_ranked_at_their_own() -> None:
     assert "the largest M of each" in finding([found])
 
 
-def test_entries_of_different_domains_are_not_ranked() -> None:
-    both = [
-        Entry(0, label, "gaussian", {4: {"rmse": Stat(mean=1.0, std=0.1, n=4)}}, GROUPS, domain=label) for label in "ab"
-    ]
-    (card,) = cards(["rmse"], both)
-    assert "Not ranked" in card["sentences"][0]
-
-
 def test_many_that_tie_are_counted() -> None:
     many = [entry(label, {4: (1.0, 0.1, 4)}) for label in "ABCDE"]
     assert verdict("ause", many).card["headline"].startswith("A, B, C and 2 more")
@@ -180,7 +169,7 @@ def test_without_a_floor_that_is_said() -> None:
 
 def infinite(label: str) -> Entry:
     stats = {"kl": Stat(mean=None, std=None, n=9), "kl_infinite": Stat(mean=2, std=None, n=9)}
-    return Entry(0, label, "gaussian", {8: {**stats}}, GROUPS, floor=0.01)
+    return fake.entry(label, {8: stats}, pool=GROUPS, floor=0.01)
 
 
 def test_infinite_means_come_last_without_a_rank() -> None:
@@ -192,7 +181,7 @@ def test_infinite_means_come_last_without_a_rank() -> None:
 
 def kl_over(label: str, means: dict[int, float], std: float = 0.01) -> Entry:
     summary = {m: {"kl": Stat(mean=mean, std=std, n=4)} for m, mean in means.items()}
-    return Entry(0, label, "gaussian", {m: {**one} for m, one in summary.items()}, GROUPS, floor=0.01)
+    return fake.entry(label, summary, pool=GROUPS, floor=0.01)
 
 
 def test_a_point_estimate_is_compared_at_its_only_m() -> None:
@@ -235,7 +224,7 @@ def test_a_band_that_reaches_below_zero_stays_on_the_chart() -> None:
 
 
 def test_floors_of_runs_are_named_once() -> None:
-    methods = methods_of(read_runs([fake_run.regression(), fake_run.momentum()]))
+    methods = methods_of(read_runs([fake.regression(), fake.momentum()]))
     assert [floor for floor, _ in distinct_floors(methods, VIEWS[0])] == [0.018]
     assert len(kl_entries(methods, VIEWS[0])) == 9
 
@@ -251,9 +240,9 @@ def test_a_gain_has_both_values_its_judgement_and_its_reach() -> None:
 
 
 def test_the_hardest_shift_is_the_one_with_the_largest_error() -> None:
-    results = fake_dense_run.run(domains=("clean", "wild-1", "wild"), members=(1, 2))
-    for method in ("ensemble", "mc_dropout"):
-        for metrics in results.summary[method]["wild-1"].values():
+    results = fake.dense_run(domains=("clean", "wild-1", "wild"), members=(1, 2))
+    for score in (score for score in results.scores if score.domain == "wild-1"):
+        for metrics in score.summary.values():
             metrics["rmse"] = Stat(mean=99.0, std=0.0, n=4)
     runs = read_runs([results])
     methods = methods_of(runs)
@@ -261,7 +250,7 @@ def test_the_hardest_shift_is_the_one_with_the_largest_error() -> None:
 
 
 def test_gains_and_costs_have_a_tone() -> None:
-    runs = read_runs([fake_dense_run.run(domains=("clean", "wild"))])
+    runs = read_runs([fake.dense_run(domains=("clean", "wild"))])
     inside, outside = (entries_on(methods_of(runs), domain.name) for domain in domains_of(runs))
     gains = [[gain for row in member_gains(e, ["auce"]) for gain in row["gains"]] for e in (inside, outside)]
     tones = [[gain["tone"] for gain in of_domain if gain] for of_domain in gains]
@@ -271,16 +260,14 @@ def test_gains_and_costs_have_a_tone() -> None:
 
 
 def test_a_domain_that_a_method_lacks_has_no_entry_of_it() -> None:
-    methods = methods_of(read_runs([fake_dense_run.partial()]))
+    methods = methods_of(read_runs([fake.partial()]))
     assert [one.label for one in entries_on(methods, "wild")] == ["Ensembling"]
 
 
 def confidence(area: float, signed: float, at_90: float | None = None) -> str:
     summary = {4: {"auce": Stat(mean=area, std=0.0, n=2), "auce_signed": Stat(mean=signed, std=0.0, n=2)}}
     coverage = Curves(x=[0.9], M={4: {"coverage": Curve(mean=[at_90], std=None)}})
-    return confidence_sentence(
-        Entry(0, "a", "gaussian", {4: {**summary[4]}}, GROUPS, {"calibration": coverage} if at_90 is not None else {})
-    )
+    return confidence_sentence(fake.entry("a", summary, curves={"calibration": coverage} if at_90 is not None else {}))
 
 
 def test_the_sign_of_the_area_tells_over_from_under() -> None:
@@ -296,7 +283,7 @@ def test_a_90_percent_interval_that_contradicts_the_sign_makes_it_mixed() -> Non
 
 
 def test_classes_are_over_confident_where_confidence_exceeds_accuracy() -> None:
-    runs = read_runs([fake_dense_run.small("categorical")])
+    runs = read_runs([fake.small("categorical")])
     (one, *_) = entries_on(methods_of(runs), "wild")
     assert confidence_sentence(one).startswith("is over-confident at M")
 
@@ -308,8 +295,8 @@ def of_classes(*bins: tuple[float, float, int]) -> str:
         name: Curve(mean=list(values), std=None) for name, values in zip(names, zip(*bins, strict=True), strict=True)
     }
     reliability = Curves(x=[0.1 * number for number in range(len(bins))], M={1: curves})
-    accuracy = {"accuracy": Stat(mean=0.5, std=None, n=1)}
-    return confidence_sentence(Entry(0, "a", "categorical", {1: accuracy}, GROUPS, {"reliability": reliability}))
+    summary = {1: {"accuracy": Stat(mean=0.5, std=None, n=1)}}
+    return confidence_sentence(fake.entry("a", summary, kind="categorical", curves={"reliability": reliability}))
 
 
 def test_one_rule_for_classes_however_many_draws_there_are() -> None:

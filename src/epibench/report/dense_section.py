@@ -85,7 +85,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         "other_findings": [_finding(domain, entries[domain.name], names) for domain in others],
         "shift": _shift(first, entries, names),
         "gains": [block for block in gains if block["rows"]],
-        "overlaps": overlap_warnings(entries[domains[0].name]),
+        "overlaps": overlap_warnings(everywhere),
         "scales": SCALES,
         "layers": layers,
         "severity": severity_figures(domains, methods, names),

@@ -221,11 +221,24 @@ def _runs_of(results: Results) -> list[Run]:
             short="",
             results=results,
             scores=scores,
-            problem=f"scored-{scores[0].kind}" if "stored" in results.recipe else results.problem,
+            problem=_stored_problem(key, list(groups)) if key else results.problem,
             domains=_domains_of(results, scores),
         )
-        for scores in groups.values() or [[]]
+        for key, scores in (groups or {(): list[Score]()}).items()
     ]
+
+
+def _stored_problem(key: tuple[str, ...], keys: Sequence[tuple[str, ...]]) -> str:
+    """The problem of stored predictions: their kind, and unit and counted word where these differ within the kind."""
+    kind, *about = key
+    several = len([other for other in keys if other[0] == kind]) > 1
+    return f"scored-{kind}" + (f" in {' '.join(filter(None, about))}" if several else "")
+
+
+def problem_title(problem: str) -> str:
+    """The title of a problem on a page."""
+    name, within, unit = problem.partition(" in ")
+    return PROBLEMS.get(name, name) + within + unit
 
 
 def older_runs(runs: Sequence[Run]) -> list[Run]:
