@@ -11,7 +11,7 @@ from epibench.published import PublishedCell, compare, grounds_of, totals, warni
 from epibench.report.cost_section import cost_table
 from epibench.report.curve_figures import curve_switch
 from epibench.report.dense_section import dense_section, metric_section
-from epibench.report.entries import Entry, title_with_unit
+from epibench.report.entries import title_with_unit
 from epibench.report.figures import kl_chart, published_figure
 from epibench.report.numbers import (
     MISSING,
@@ -267,7 +267,7 @@ def _stored(methods: Sequence[RunMethod]) -> list[dict[str, Any]]:
     pairs = [(one, score) for one in methods if one.run.stored for score in one.run.scores if score.method == one.name]
     for method, score in pairs:
         sizes, pixels, pool = sorted(score.summary), score.pixels, score.pool
-        shown = sizes if len(sizes) <= 8 else [*sizes[:3], "…", sizes[-1], f"({len(sizes)} sizes)"]
+        shown = sizes if len(sizes) <= 8 else [*sizes[:3], "…", f"{sizes[-1]} ({len(sizes)} sizes)"]
         dropped = {"masked": pixels.masked, "with the ignored label": pixels.ignored, "skipped": pixels.skipped}
         facts = [
             method.run.domains[score.domain].label,
@@ -297,26 +297,19 @@ def _evaluations(runs: Sequence[Run]) -> list[dict[str, Any]]:
         }
         everywhere = [entry for of_row in entries.values() for entry in of_row if entry and entry.members]
         for metric in headline_names(everywhere):
-            rows = [
-                {
-                    "entry": methods[name],
-                    "domain": domains[domain].label,
-                    "cells": [_largest(metric, entry) for entry in of_row],
-                }
-                for (name, domain), of_row in entries.items()
-                if any(entry and entry.members for entry in of_row)
-            ]
+            rows = []
+            for (name, domain), of_row in entries.items():
+                largest = [entry.members[-1] if entry and entry.members else None for entry in of_row]
+                sizes = {m for m in largest if m is not None}
+                values = [e.text(metric, m) if e and m else MISSING for e, m in zip(of_row, largest, strict=True)]
+                notes = [m_equals(m) if m and len(sizes) > 1 else "" for m in largest]
+                where = domains[domain].label + (f", {m_equals(min(sizes))}" if len(sizes) == 1 else "")
+                row = {"entry": methods[name], "where": where, "cells": list(zip(values, notes, strict=True))}
+                rows += [row] if sizes else []
             title = title_with_unit(metric, everywhere) + (f", {run.name}" if len(runs) > 1 else "")
             columns = ["newest", *(one.evaluation for one in evaluations[1:])]
             tables.append({"title": title, "columns": columns, "rows": rows})
     return tables
-
-
-def _largest(metric: str, entry: Entry | None) -> tuple[str, str]:
-    """A metric at the largest M of an evaluation, and that M."""
-    if entry is None or not entry.members:
-        return MISSING, ""
-    return entry.text(metric, entry.members[-1]), m_equals(entry.members[-1])
 
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
@@ -345,7 +338,7 @@ def _run_facts(run: Run) -> dict[str, Any]:
     versions = [
         (key, getattr(run.results, key)) for key in ("epibench", "commit", "torch", "python", "device", "created")
     ]
-    versions.append(("time", duration(run.results.seconds)))
+    versions.append(("time", duration(run.results.seconds) if run.results.seconds else ""))
     return {
         "name": run.name,
         "versions": [(key, value) for key, value in versions if value],
