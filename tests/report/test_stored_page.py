@@ -152,6 +152,27 @@ def test_a_new_metric_simply_appears_and_companions_have_no_figure(run_document:
     assert "Numerical error: at most 0.00014, standard error 1.1×10⁻⁶." in document.text
 
 
+@pytest.mark.parametrize("kind", ["gaussian", "categorical"])
+def test_samples_are_not_called_pixels(kind: str, run_document: RunDocument) -> None:
+    results = fake.results(fake.scored_file("a", kind=kind, members=(1, 2), counted="samples"))
+    document = run_document(results)
+    assert "pixel" not in "".join(part.text for tag in ("header", "main", "footer") for part in document.find_all(tag))
+    assert "valid samples" in document.text
+
+
+def test_a_ranking_has_no_word_on_calibration(run_document: RunDocument) -> None:
+    file = fake.scored_file("a", members=(1, 2))
+    for metrics in file.score.summary.values():
+        for name in [name for name in metrics if not name.startswith(("ause", "rmse"))]:
+            del metrics[name]
+    file.score.kind, families = "ranking", file.score.curves
+    file.score.curves = {"sparsification": families["sparsification"]}
+    document = run_document(fake.results(file))
+    text = "".join(part.text for tag in ("header", "main", "footer") for part in document.find_all(tag))
+    assert not re.search("[Cc]alibrat|Over- or under-confident|AUCE", text)
+    assert "Sparsification" in text
+
+
 def test_files_say_path_members_pixels_uncertainty_and_notes(run_document: RunDocument) -> None:
     notes = ["12,034 pixels had a variance of 0."]
     first = fake.scored_file("data/a.zarr", members=(1, 2), notes=notes)
