@@ -39,55 +39,35 @@ def kl_words(*entries: Entry) -> str:
     return " ".join([found["headline"], *found["sentences"]]).replace("\u00a0", " ")
 
 
-def test_a_clear_lead_says_by_how_much() -> None:
-    said = words(verdict("ause", pair(1.2)))
-    assert said.startswith("A leads ")
-    assert "20 % higher" in said
-    assert "2.8 standard errors" in said
+def at_own_m(*of_m: tuple[int, float | None]) -> list[Entry]:
+    return [entry(label, {m: (mean, 0.1, 4)}) for label, (m, mean) in zip("ABCDE", of_m, strict=False)]
+
+
+LATE = {8: (1.0, 0.1, 9), 16: (1.0, None, 1)}, {8: (2.0, 0.1, 9), 16: (2.0, None, 1)}  # one draw at the largest M
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "headline", "word"),
+    ("entries", "card", "found"),
     [
-        (1.1, 0.1, "A leads, narrowly", "narrowly"),
-        (1.2, None, "A leads, not certain", "not certain"),
-        (1.05, 0.1, "A and B: too close to call", "told apart"),
+        (pair(1.2), ["A leads ", "20 % higher", "2.8 standard errors"], "A ranks errors best"),
+        (pair(1.1), ["A leads, narrowly"], "narrowly"),
+        (pair(1.2, None), ["A leads, not certain"], "not certain"),
+        (pair(1.05), ["A and B: too close to call"], "told apart"),
+        (pair(1.0008, 1e-6, bound=1e-3), ["numerical error"], "told apart"),
+        (pair(0.6, random=0.5), ["chance"], "better than chance"),
+        ([entry("AB"[i], LATE[i], PoolSize(16)) for i in (0, 1)], ["standard errors (from M = 8)"], "A ranks"),
+        (at_own_m((4, 2.0)), ["2.00 ± 0.10", "4 draws"], "A has AUSE 2.00 ± 0.10."),
+        (at_own_m((4, None)), ["No values"], "no values"),
+        (at_own_m((4, 1.0), (8, 2.0)), ["M = 4 and M = 8"], "the largest M of each"),
+        (at_own_m(*[(4, 1.0)] * 5), ["A, B, C and 2 more"], "told apart"),
     ],
 )
-def test_doubt_is_said_in_card_and_finding(mean: float, std: float | None, headline: str, word: str) -> None:
-    found = verdict("ause", pair(mean, std))
-    assert found.card["headline"] == headline
-    assert word in finding([found])
-
-
-def test_the_m_that_a_standard_error_comes_from_is_said() -> None:
-    sets = PoolSize(16)
-    stats = {"A": {8: (1.0, 0.1, 9), 16: (1.0, None, 1)}, "B": {8: (2.0, 0.1, 9), 16: (2.0, None, 1)}}
-    said = words(verdict("ause", [entry(label, of_m, sets) for label, of_m in stats.items()]))
-    assert "standard errors (from M = 8)" in said
-
-
-def test_a_gap_within_the_numerical_error_is_called_so() -> None:
-    assert "numerical error" in words(verdict("ause", pair(1.0008, 1e-6, bound=1e-3)))
-
-
-def test_one_method_has_its_value_and_its_draws() -> None:
-    found = verdict("ause", [entry("A", {4: (2.0, 0.1, 4)})])
-    assert found.card["headline"] == "2.00 ± 0.10"
-    assert "4 draws" in words(found)
-    assert finding([found]).endswith("A has AUSE 2.00 ± 0.10.")
-
-
-def test_without_any_value_there_is_no_finding() -> None:
-    found = verdict("ause", [entry("A", {4: (None, None, 4)})])
-    assert found.card["headline"] == "No values"
-    assert "no values" in finding([found])
-
-
-def test_what_chance_does_as_well_is_not_praised() -> None:
-    found = verdict("ause", pair(0.6, random=0.5))
-    assert "chance" in found.card["headline"]
-    assert "better than chance" in finding([found])
+def test_card_and_finding_say_who_leads_and_what_speaks_against_it(
+    entries: list[Entry], card: list[str], found: str
+) -> None:
+    one = verdict("ause", entries)
+    assert all(text in words(one) for text in card)
+    assert found in finding([one])
 
 
 def test_one_at_chance_does_not_take_the_lead_from_another() -> None:
@@ -113,28 +93,6 @@ def test_a_method_of_one_member_is_named_with_its_own_m(mean: float, start: str)
     assert finding([found]).replace("\u00a0", " ").startswith(start)
 
 
-def test_entries_without_a_common_m_are_ranked_at_their_own() -> None:
-    found = verdict("ause", [entry("A", {4: (1.0, 0.1, 4)}), entry("B", {8: (2.0, 0.1, 4)})])
-    assert "M = 4 and M = 8" in words(found)
-    assert "the largest M of each" in finding([found])
-
-
-def test_many_that_tie_are_counted() -> None:
-    many = [entry(label, {4: (1.0, 0.1, 4)}) for label in "ABCDE"]
-    assert verdict("ause", many).card["headline"].startswith("A, B, C and 2 more")
-
-
-def test_the_closest_method_stands_beside_the_floor() -> None:
-    said = kl_words(kl("a", 0.3), kl("b", 0.5))
-    assert said.startswith("a is closest ")
-    assert "30 × the noise floor of 0.010" in said
-    assert "20 × the noise floor" in said
-
-
-def test_a_kl_lead_below_the_floor_is_called_so() -> None:
-    assert kl_verdict([kl("a", 0.3), kl("b", 0.305)])["headline"] == "a is closest, by less than the noise floor"
-
-
 def test_the_kl_of_a_single_method_says_what_it_is() -> None:
     found = kl_verdict([kl("MC-dropout", 0.3)])
     said = found["finding"].replace("\u00a0", " ")
@@ -157,14 +115,7 @@ def test_ranks_are_shared_by_those_that_tie() -> None:
     cells = [row["cells"][0] for row in table["rows"]]
     assert [cell.best for cell in cells] == [False, False, False]
     assert ["≈" in cell.spread for cell in cells] == [True, True, False]
-
-
-def test_one_draw_makes_no_certain_kl_lead() -> None:
-    assert kl_verdict([kl("a", 0.3, None), kl("b", 0.9, None)])["headline"] == "a is closest, not certain"
-
-
-def test_without_a_floor_that_is_said() -> None:
-    assert "no noise floor of the reference is known" in kl_words(kl("a", 0.3, floor=None))
+    assert [row["aside"] for row in table["rows"]] == ["0.010"] * 3  # the floor
 
 
 def infinite(label: str) -> Entry:
@@ -192,9 +143,18 @@ def test_a_point_estimate_is_compared_at_its_only_m() -> None:
     assert row["only"].replace("\u00a0", " ") == "2.000 ± 0.010 at M = 1"
 
 
-def test_another_leader_at_another_m_is_named() -> None:
-    said = kl_words(kl_over("a", {8: 0.9, 16: 0.3}), kl_over("b", {8: 0.5, 16: 0.4}))
-    assert "At M = 8, b has the smallest mean." in said
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([kl("a", 0.3), kl("b", 0.5)], ["a is closest ", "30 × the noise floor of 0.010", "20 × the noise floor"]),
+        ([kl("a", 0.3), kl("b", 0.305)], ["a is closest, by less than the noise floor"]),
+        ([kl("a", 0.3, None), kl("b", 0.9, None)], ["a is closest, not certain"]),
+        ([kl("a", 0.3, floor=None)], ["no noise floor of the reference is known"]),
+        ([kl_over("a", {8: 0.9, 16: 0.3}), kl_over("b", {8: 0.5, 16: 0.4})], ["At M = 8, b has the smallest mean."]),
+    ],
+)
+def test_the_closest_method_stands_beside_the_floor(entries: list[Entry], said: list[str]) -> None:
+    assert all(text in kl_words(*entries) for text in said)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +163,6 @@ def test_another_leader_at_another_m_is_named() -> None:
 )
 def test_the_m_up_to_which_there_is_a_gain(means: tuple[float, ...], reached: str) -> None:
     assert gain_up_to(kl_over("a", dict(zip((8, 16, 32), means, strict=True)))) == reached
-
-
-def test_every_kl_stands_beside_its_floor() -> None:
-    assert [row["aside"] for row in kl_table([kl("a", 0.3), kl("b", 0.5)])["rows"]] == ["0.010", "0.010"]
 
 
 def test_a_floor_far_below_is_named_and_not_drawn() -> None:

@@ -1,4 +1,4 @@
-"""The page of `epibench run`: one HTML file that needs nothing else, made from the results of one run or several."""
+"""The page of results: one HTML file that needs no other, for runs, evaluations and stored predictions together."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def failures(runs: Sequence[Run]) -> list[str]:
 
 
 def nothing_to_show(runs: Sequence[Run]) -> str:
-    """Why there is no answer to the question of a page: every method failed, or there was nothing to compare with."""
+    """The reason why a page has no answer, e.g. that every method failed."""
     if all(run.results.failed and not set(run.methods) - set(run.results.failed) for run in runs):
         return "No method was finished, so there are no numbers."
     if domains_of(runs):
@@ -401,7 +401,7 @@ def _published_blocks(method: RunMethod, cells: Sequence[PublishedCell]) -> list
 
 
 def _said_of(say: Callable[[Results], list[str]], runs: Sequence[Run]) -> list[str]:
-    """What there is to say on runs; each is named where there are several and they do not all share it."""
+    """The remarks on runs, with the names of the runs where not all share a remark."""
     names: dict[str, list[str]] = {}
     for run in runs:
         for text in say(run.results):
