@@ -86,7 +86,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         "other_findings": [_finding(domain, entries[domain.name], names) for domain in others],
         "shift": shift and (shift["title"], gain_table("What the shift costs", titles, [("", shift["rows"])])),
         "gains": gain_table("What further members buy", titles, gains),
-        "overlaps": overlap_warnings(entries[domains[0].name]),
+        "overlaps": overlap_warnings(everywhere),
         "scales": SCALES,
         "layers": layers,
         "severity": severity_figures(domains, methods, names),

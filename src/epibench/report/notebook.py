@@ -64,7 +64,8 @@ def groups_of(results: Results) -> Groups:
     """Label and entries of each domain; results of several kinds have a group for each kind."""
     groups: Groups = {}
     for run in read_runs([results]):
-        methods, labels = methods_of([run]), {one.name: f"{one.label} ({one.role})" for one in domains_of([run])}
+        methods, roles = methods_of([run]), {"in-domain": " (in-domain)", "shifted": " (shifted)"}
+        labels = {one.name: one.label + roles.get(one.role, "") for one in domains_of([run])}
         for name in run.domains:
             if (entries := entries_on(methods, name)) and headline_names(entries):
                 key = name if name not in groups else f"{name}, {run.kind} {run.unit}".strip()
