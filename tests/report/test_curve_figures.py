@@ -1,4 +1,4 @@
-"""Curves of every M and of every draw that was kept; results of an earlier version, which kept none."""
+"""Curves of every M and of every draw that was kept."""
 
 import itertools
 import math
@@ -32,17 +32,6 @@ def rows(entries: list[Entry]) -> list[list[Chart]]:
 
 def layers(figure: Chart) -> dict[str, Node]:
     return {layer.attributes["data-m"] or "": layer for layer in parse_html(str(figure)).find_all("g", "layer")}
-
-
-def earlier(results: Results) -> Results:
-    """The same as an earlier version wrote them: neither the curves of draws nor the gap to the oracle."""
-    for score in results.scores:
-        for family in score.curves.values():
-            for curves in family.M.values():
-                curves.pop("error", None)
-                for curve in curves.values():
-                    curve.draws = []
-    return results
 
 
 @pytest.mark.parametrize("kind", SCENES)
@@ -91,28 +80,16 @@ def test_the_sparsification_error_has_a_band_over_draws(kind: str) -> None:
         assert len(layer.find_all("path", "band")) == len(entries)
 
 
-@pytest.mark.parametrize("kind", SCENES)
-def test_results_of_an_earlier_version_are_shown_without_draws(kind: str) -> None:
-    results = earlier(SCENES[kind]())
-    entries = stored(results)
-    parts = curve_parts(entries, curve_switch(entries).options)
-    assert [[figure.title for figure in row["figures"]] for row in parts.rows] == len(entries) * [["Sparsification"]]
-    error = parts.together[-1]
-    assert error.title == "Sparsification error"
-    for layer in layers(error).values():
-        assert len(layer.find_all("path", "line")) == len(entries)
-        assert not layer.find_all("path", "band")
-    assert "of every draw" not in render_run_page([results])
-
-
-def test_one_draw_alone_has_no_picture_of_draws() -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_fewer_than_two_draws_have_no_picture_of_draws(number: int) -> None:
     results = fake.two_gaussian()
     for score in results.scores:
         for family in score.curves.values():
             for curves in family.M.values():
                 for curve in curves.values():
-                    curve.draws = (curve.draws or [])[:1]
+                    curve.draws = curve.draws[:number]
     assert {figure.title for figures in rows(stored(results)) for figure in figures} == {"Sparsification"}
+    assert "of every draw" not in render_run_page([results])
 
 
 def test_a_method_without_an_m_says_so_there() -> None:

@@ -91,7 +91,7 @@ def test_reliability_has_bars_and_their_shares() -> None:
 
 
 def test_a_single_m_is_drawn_as_a_dot_for_each_method() -> None:
-    axes = figures("single")["scores-rmse"].draw()
+    axes = figures("single")["no-domain-given-rmse"].draw()
     assert sum(len(line.get_xdata()) for line in axes.lines if line.get_marker() == "o") == 1
     assert axes.get_xlabel() == "M\u00a0=\u00a04"
 
@@ -129,9 +129,9 @@ def test_names_of_files_are_plain(parts: tuple[str, ...], name: str) -> None:
 
 
 def test_hostile_results_have_plain_names_and_are_drawn() -> None:
-    for name in (*figures("hostile"), *figures("hostile_run")):
+    for name in (*figures("hostile_scores"), *figures("hostile_run")):
         assert re.fullmatch(r"[a-z0-9-]+", name)
-    for one in (next(iter(figures("hostile").values())), next(iter(figures("hostile_run").values()))):
+    for one in (next(iter(figures("hostile_scores").values())), next(iter(figures("hostile_run").values()))):
         assert "<script" not in one.content("svg").decode()
 
 
