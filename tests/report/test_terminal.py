@@ -131,6 +131,12 @@ def test_markdown_has_a_table_for_each_domain() -> None:
     assert "| AUSE ↓ | Ensembling | **0.4548 ± 0.0070** |" in text
 
 
+def test_markdown_says_no_role_where_none_is_known() -> None:
+    file = fake.scored_file("a.npz", members=(1,), counted="samples", num_images=9)
+    text = render_markdown(read_runs([fake.results(file)]))
+    assert "### Scored predictions: regression, wild (9,000,000 valid samples)\n" in text
+
+
 def test_markdown_has_the_published_cells() -> None:
     text = render_markdown(read_runs([fake.kitti()]))
     assert "| RMSE [mm], Ensembling | 1 | 2,241 ± 71 | 32 | 2,732 ± 44 | 2,714 | 8 | +491 |" in text

@@ -73,7 +73,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
     equivalents = equivalent_section(methods, first, others)
     classes = class_section(*([(d, entries[d.name]) for d in of_them] for of_them in (first, others)))
     titles, shift = [title_with_unit(name, entries[domains[0].name]) for name in names], _shift(first, entries, names)
-    gains = [(f"{d.label} ({d.role})", member_gains(entries[d.name], names)) for d in first]
+    gains = [(d.title, member_gains(entries[d.name], names)) for d in first]
     rules = [rule for book in books for rule in switch_rules(book["identity"], [book["switch"]])]
     rules += switch_rules(f"{identity}-scales", [SCALES]) if len(layers) > 1 else []
     rules += switch_rules(f"{identity}-per-class", [classes["switch"]]) if classes else []

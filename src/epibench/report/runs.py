@@ -364,6 +364,11 @@ class EvalDomain(DomainFacts):
         """Whether it differs from the training data of the methods."""
         return self.role == "shifted"
 
+    @property
+    def title(self) -> str:
+        """The label, with the role if it is known."""
+        return self.label if self.role == "role unknown" else f"{self.label} ({self.role})"
+
 
 def domains_of(runs: Sequence[Run]) -> list[EvalDomain]:
     """The domains that runs describe, each once, in their order; empty for toy problems."""
