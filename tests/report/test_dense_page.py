@@ -4,7 +4,7 @@ from collections.abc import Callable
 import fake
 import pytest
 from html_tree import Node
-from page_checks import plain, texts
+from page_checks import plain, rows, texts
 
 from epibench.report.numbers import measured
 from epibench.report.runs import entries_on, methods_of, read_runs
@@ -169,11 +169,12 @@ def test_older_evaluations_stand_beside_the_newest_at_the_end(scene_document: Sc
     document = scene_document("twice_evaluated")
     *_, rmse = found(part(document, "-evaluations"), "table")
     assert texts(document, "p", "table-title")[-3:] == ["AUSE", "AUCE", "RMSE (m)"]
-    assert texts(rmse, "th")[:4] == ["Method", "On", "newest", "bf16"]
-    lines = [texts(row, "td") for row in rmse.find_all("tr")[1:]]
+    assert texts(rmse, "th")[:4] == ["Method", "newest", "bf16", "street, clean"]
+    assert texts(rmse, "th")[5] == "MC-dropout M = 2"
     newest, older = (fake.twice_evaluated().scores[i].summary[2]["rmse"] for i in (2, 4))
-    assert lines[1] == ["street, clean, M = 2", *(plain(measured(one.mean, one.std)) for one in (newest, older))]
-    assert lines[0][2] == "–"
+    shown = rows(rmse.find_all("tbody")[0])
+    assert shown["MC-dropout"] == [plain(measured(one.mean, one.std)) for one in (newest, older)]
+    assert shown["Ensembling"][1] == "–"
     assert texts(document, "h3")[-1] == "Other evaluations"
 
 

@@ -301,28 +301,32 @@ def _evaluations(runs: Sequence[Run]) -> list[Table]:
         evaluations = [run, *older_runs([run])]
         by_evaluation = [{method.name: method for method in methods_of([one])} for one in evaluations]
         methods = {name: method for found in by_evaluation for name, method in found.items()} | by_evaluation[0]
-        domains = {domain.name: domain for domain in domains_of(evaluations)} if len(evaluations) > 1 else {}
+        domains = domains_of(evaluations) if len(evaluations) > 1 else []
         entries = {
-            (name, domain): [found[name].on(domain) if name in found else None for found in by_evaluation]
+            (name, domain.name): [found[name].on(domain.name) if name in found else None for found in by_evaluation]
             for domain in domains
             for name in methods
         }
         everywhere = [entry for of_row in entries.values() for entry in of_row if entry and entry.members]
+        labels = ["newest", *(one.evaluation for one in evaluations[1:])]
         for metric in headline_names(everywhere):
-            rows = []
-            for (name, domain), of_row in entries.items():
-                largest = [entry.members[-1] if entry and entry.members else None for entry in of_row]
-                sizes = {m for m in largest if m is not None}
-                notes = [m_equals(m) if m and len(sizes) > 1 else "" for m in largest]
-                where = domains[domain].label + (f", {m_equals(min(sizes))}" if len(sizes) == 1 else "")
-                cells = [Cell(where)]
-                for entry, m, note in zip(of_row, largest, notes, strict=True):
-                    cells.append(Cell(*entry.texts(metric, m), note=note) if entry and m else Cell(MISSING))
-                rows += [Row(Name(methods[name].label, methods[name].index), cells)] if sizes else []
+            blocks = []
+            for domain in domains:
+                rows = []
+                for name, method in methods.items():
+                    of_row = [entry if entry and entry.members else None for entry in entries[name, domain.name]]
+                    sizes = {entry.members[-1] for entry in of_row if entry}
+                    cells = []
+                    for entry in of_row:
+                        note = m_equals(entry.members[-1]) if entry and len(sizes) > 1 else ""
+                        cells.append(
+                            Cell(*entry.texts(metric, entry.members[-1]), note=note) if entry else Cell(MISSING)
+                        )
+                    remark = m_equals(min(sizes)) if len(sizes) == 1 else ""
+                    rows += [Row(Name(method.label, method.index), cells, remark)] if sizes else []
+                blocks += [Block(Name(domain.label), rows=rows)] if rows else []
             title = title_with_unit(metric, everywhere) + (f", {run.name}" if len(runs) > 1 else "")
-            columns = [Column(Name("on"), soft=True), Column(Name("newest"), points=True)]
-            columns += [Column(Name(one.evaluation), points=True) for one in evaluations[1:]]
-            tables.append(Table(title, columns, [Block(rows=rows)]))
+            tables.append(Table(title, [Column(Name(label), points=True) for label in labels], blocks))
     return tables
 
 
