@@ -92,7 +92,7 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
         for domain in scored_domains(group, methods):
             images = domain.num_images if group[0].counted == "pixels" else None
             sizes = ((images, "images"), (domain.num_pixels, f"valid {group[0].counted}"))
-            about = ["" if domain.role == "role unknown" else domain.role]
+            about: list[str] = ["" if domain.role == "role unknown" else domain.role]
             about += [f"{count(number)} {what}" for number, what in sizes if number]
             labels[domain.name] = f"{domain.label} ({', '.join(filter(None, about))})" if any(about) else domain.label
         if not domains_of(group):
