@@ -3,13 +3,16 @@
 import itertools
 import json
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from epibench.errors import InputError
 from epibench.evaluation.summary import mean_and_std, per_draw, summarise, summarise_curves, to_plain
 from epibench.files import numbers_in_lines, write_json
-from epibench.results import ClassStat, Curve, Draw, Stat
+from epibench.results import ClassStat, Curve, Draw, PoolSize, Results, Score, Stat, load_results, parse_results
 
 SETS = ((0,), (1,), (0, 1))
 
@@ -88,3 +91,58 @@ def test_json_is_written_whole_or_not_at_all(tmp_path) -> None:
         write_json(path, {"a": math.nan})
     assert json.loads(path.read_text()) == {"a": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["results.json"]
+
+
+def score(method: str = "a", domain: str = "b", **parts: Any) -> Score:
+    facts = {"settings": {"precision": "fp32"}, "kind": "gaussian", "pool": PoolSize(4), "summary": {}}
+    return Score(method=method, domain=domain, **{**facts, **parts})
+
+
+def results(*scores: Score, **parts: Any) -> Results:
+    facts = {"epibench": "0", "torch": "0", "recipe": {}, "problem": "p", "methods": {}, "domains": {}}
+    return Results(**{**facts, "scores": scores, **parts})
+
+
+def test_results_read_back_and_a_changed_digit_is_noticed(tmp_path: Path) -> None:
+    made = results(score(summary={1: {"ause": Stat(mean=0.5, std=None, n=1)}}))
+    (tmp_path / "results.json").write_text(made.as_json())
+    assert load_results(tmp_path) == load_results(tmp_path / "results.json") == made
+    (tmp_path / "results.json").write_text(made.as_json().replace("0.5", "0.6"))
+    with pytest.raises(InputError, match="damaged: its checksum does not fit"):
+        load_results(tmp_path)
+
+
+def test_the_newest_evaluation_before_post_processing_is_the_latest() -> None:
+    older, tempered = score(settings={"precision": "bf16"}), score(post="temperature")
+    first, second, other = score(), score("c"), score(domain="d")
+    assert results(first, tempered, second, older, other).latest() == [first, second, other]
+    assert results(first, older).score("a", "b") == first
+    # Of stored predictions each file is a score of its own.
+    files = [score(source=source) for source in ("x", "y")]
+    assert results(*files, recipe={"stored": {}}).latest() == files
+
+
+def test_scores_with_one_key_replace_each_other() -> None:
+    assert score().key == score(summary={1: {"ause": Stat(mean=0.5, std=None, n=1)}}).key
+    changes: list[dict[str, Any]] = [{"method": "c"}, {"domain": "c"}, {"post": "t"}, {"unit": "m"}, {"settings": {}}]
+    assert len({score(**change).key for change in changes} | {score().key}) == 6
+
+
+def test_text_that_html_cannot_hold_is_replaced() -> None:
+    made = results(score("\x00\udc80"), recipe={"name": ["\x07"]})
+    assert (made.scores[0].method, made.recipe) == ("\ufffd?", {"name": ["\ufffd"]})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "not a JSON file"),
+        ('{"version": 1, "scores": []}', "results of version 1; this epibench reads version 2"),
+        ('{"version": 2}', "not results \\(no 'scores'\\)"),
+        ('{"version": 2, "scores": []}', "not results as this version writes them: epibench: field required"),
+    ],
+)
+def test_other_files_are_refused_in_one_line(text: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem) as refused:
+        parse_results(text, "x.json")
+    assert "\n" not in str(refused.value)

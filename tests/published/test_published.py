@@ -6,16 +6,15 @@ from typing import Any
 import pytest
 
 from epibench import published
-from epibench.published import CONVENTION, DIRECTION, REGION, PublishedCell, Totals, compare, published_draws
+from epibench.published import REGION, PublishedCell, Totals, compare, published_draws
 from epibench.report.published_tables import published_blocks, published_table, series_table
 from epibench.report.table import markdown_text
-from epibench.results import RunResults, Stat
-from epibench.standard_errors import PoolSize
+from epibench.results import Draw, PoolSize, Results, Stat
 
 TOY = [row for row in published.published_rows() if row.figure.startswith("toy")]
 
 
-RunOf = Callable[..., RunResults]
+RunOf = Callable[..., Results]
 CellOf = Callable[..., PublishedCell]
 
 
@@ -24,16 +23,16 @@ def spread(mean: float, std: float, n: int) -> list[float]:
     return [mean + (std if number % 2 else -std) for number in range(n)]
 
 
-def kl(draws: dict[int, list[float | None]], method: str = "ensemble", convention: str = CONVENTION) -> dict[str, Any]:
+def kl(draws: dict[int, list[float | None]], name: str = "kl_gustafsson2020") -> dict[str, Any]:
     """KLs of draws at some M, in the view that was published, and their means."""
     stats = {}
     for m, values in draws.items():
         known = [value for value in values if value is not None]
         finite = len(known) == len(values)
         mean, std = (statistics.fmean(known), statistics.pstdev(known)) if finite else (None, None)
-        stats[m] = Stat(mean=mean, std=std if len(values) > 1 else None, n=len(values))
-    of_m = {"kl": stats, "kl_draws": draws}
-    return {name: {method: {convention: {DIRECTION: {REGION: each}}}} for name, each in of_m.items()}
+        stats[m] = {name: Stat(mean=mean, std=std if len(values) > 1 else None, n=len(values))}
+    made = [Draw(M=m, metrics={name: value}) for m, values in draws.items() for value in values]
+    return {"scores": {REGION: {"summary": stats, "draws": made}}}
 
 
 @pytest.fixture
@@ -169,7 +168,8 @@ def test_one_draw_of_ours_gives_no_judgement(cell_of: CellOf) -> None:
 
 def test_results_without_draws_give_no_judgement(run_of: RunOf) -> None:
     parts = kl({16: [0.3, 0.4]})
-    cells = compare(run_of("toy-regression", kl=parts["kl"]))
+    del parts["scores"][REGION]["draws"]
+    cells = compare(run_of("toy-regression", **parts))
     assert [cell.p for cell in cells if cell.mean is not None] == [None]
 
 
@@ -181,13 +181,13 @@ def test_cells_that_were_not_run_are_counted_but_not_compared(run_of: RunOf) -> 
 
 
 def test_other_conventions_are_not_compared(run_of: RunOf) -> None:
-    run = run_of("toy-regression", **kl({8: [0.4, 0.5]}, convention="pooled"))
+    run = run_of("toy-regression", **kl({8: [0.4, 0.5]}, "kl"))
     assert published.totals(compare(run)).compared == 0
 
 
 def test_of_cells_that_show_one_number_the_one_that_was_run_is_kept(run_of: RunOf) -> None:
     first = compare(run_of("toy-regression", "sgld"))
-    second = compare(run_of("toy-regression-sgd", "sgld", **kl({8: [0.4, 0.6]}, "sgld")))
+    second = compare(run_of("toy-regression-sgd", "sgld", **kl({8: [0.4, 0.6]})))
     cells = published.distinct([*first, *second])
     assert len(cells) == 24 + 12
     assert [one.mean for one in cells if one.row.series == "SGLD" and one.row.members == 8] == [0.5]
@@ -200,7 +200,7 @@ def test_cells_of_a_series_are_judged_together(run_of: RunOf) -> None:
     """Each of six cells may be chance; as they are of the same chains, all six of them together may be, too."""
     published_means = {row.members: row.mean for row in TOY if (row.panel, row.series) == ("Regression", "SGLD")}
     alike = {m: [mean * (1.2 + 0.5 * (n - 11.5) / 12) for n in range(24)] for m, mean in published_means.items()}
-    (series,) = published.by_series(compare(run_of("toy-regression", "sgld", CHAINS, **kl(alike, "sgld"))))
+    (series,) = published.by_series(compare(run_of("toy-regression", "sgld", CHAINS, **kl(alike))))
     assert len(series.cells) == 6
     assert all(cell.p == pytest.approx(series.together.p, abs=0.01) for cell in series.cells)
     assert 0.05 < series.together.p < 0.5
@@ -210,7 +210,7 @@ def test_cells_of_a_series_are_judged_together(run_of: RunOf) -> None:
 def test_small_ps_by_chance_come_together(run_of: RunOf) -> None:
     """Six cells that are one and the same: by chance none or all of them have a small p."""
     draws = {m: [0.1 * n for n in range(24)] for m in (8, 16, 32, 64, 128, 256)}
-    runs = [run_of("toy-regression", method, CHAINS, **kl({**draws}, method)) for method in ("sgld", "sghmc")]
+    runs = [run_of("toy-regression", method, CHAINS, **kl({**draws})) for method in ("sgld", "sghmc")]
     one, other = (published.by_series(compare(run))[0] for run in runs)
     assert set(one.together.counts.tolist()) == {0, 6}
     assert one.together.counts.mean() == pytest.approx(6 * 0.05, rel=0.1)

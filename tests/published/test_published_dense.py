@@ -17,9 +17,9 @@ from epibench.published import (
 )
 from epibench.report.published_tables import published_blocks, published_table
 from epibench.report.table import markdown_text
-from epibench.results import Draw, RunResults, Stat
+from epibench.results import Draw, Results, Stat
 
-RunOf = Callable[..., RunResults]
+RunOf = Callable[..., Results]
 Compared = Callable[..., list[PublishedCell]]
 
 
@@ -28,10 +28,11 @@ def compared(run_of: RunOf) -> Compared:
     """The cells that have a value of ours, of a run with one metric of an ensemble at M = 4."""
 
     def make(name: str, domain: str, metric: str, mean: float | None, unit: str | None = "m") -> list[PublishedCell]:
-        summary = {"ensemble": {domain: {4: {metric: Stat(mean=mean, std=0.01, n=16)}}}}
+        summary = {4: {metric: Stat(mean=mean, std=0.01, n=16)}}
         values = [None if mean is None else mean + (0.01 if number % 2 else -0.01) for number in range(16)]
-        draws = {"ensemble": {domain: [Draw(M=4, metrics={metric: value, "iou": [0.5]}) for value in values]}}
-        cells = compare(run_of(name, pool={"num_members": 33}, unit=unit, summary=summary, draws=draws))
+        draws = [Draw(M=4, metrics={metric: value, "iou": [0.5]}) for value in values]
+        parts = {domain: {"summary": summary, "draws": draws, "unit": unit}}
+        cells = compare(run_of(name, pool={"num_members": 33}, scores=parts))
         return [cell for cell in cells if cell.mean is not None]
 
     return make
@@ -75,13 +76,13 @@ def test_areas_have_no_unit(compared: Compared) -> None:
 def test_what_was_measured_as_published_is_what_is_compared(run_of: RunOf) -> None:
     metrics = {"rmse": Stat(mean=2.2, std=0.01, n=16), "rmse_gustafsson2020": Stat(mean=2.1, std=0.02, n=16)}
     metrics["ause_gustafsson2020"] = Stat(mean=0.06, std=0.01, n=16)
-    run = run_of("kitti-depth", pool={"num_members": 33}, unit="m", summary={"ensemble": {"kitti": {4: metrics}}})
+    run = run_of("kitti-depth", pool={"num_members": 33}, scores={"kitti": {"unit": "m", "summary": {4: metrics}}})
     found = {cell.row.metric: cell.mean for cell in compare(run) if cell.mean is not None}
     assert found == {"RMSE [mm]": pytest.approx(2100.0), "AUSE": pytest.approx(0.06)}
     assert not any("different conventions" in text for text in warnings_of(run))
     assert "RMSE as the mean over groups of 4 images" in grounds_of(run)[0]
-    earlier = run_of("kitti-depth", unit="m", summary={"ensemble": {"kitti": {4: {"rmse": metrics["rmse"]}}}})
-    assert any("different conventions" in text for text in warnings_of(earlier))
+    pooled = run_of("kitti-depth", scores={"kitti": {"unit": "m", "summary": {4: {"rmse": metrics["rmse"]}}}})
+    assert any("different conventions" in text for text in warnings_of(pooled))
 
 
 @pytest.mark.parametrize(

@@ -3,54 +3,44 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import fake_dense_run
-import fake_results
-import fake_run
+import fake
 import pytest
 from html_tree import Node, Rendered, parse_html
 
-from epibench.report import write_run_page, write_score_page
-from epibench.results import ScoreResults
-
-RUN_SCENES = {**fake_run.SCENES, **fake_dense_run.SCENES}
+from epibench.report import write_run_page
+from epibench.results import Results
 
 
-@pytest.fixture(scope="session", params=sorted(fake_results.SCENES))
-def rendered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    """The page of each scene in turn, made once."""
-    path = write_score_page(fake_results.SCENES[request.param](), tmp_path_factory.mktemp("report"))
+def rendered_page(path: Path) -> Rendered:
     page = path.read_text(encoding="utf-8")
     return Rendered(page, parse_html(page))
 
 
-@pytest.fixture(scope="session", params=sorted(RUN_SCENES))
-def rendered_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    """The run page of each scene in turn, made once."""
-    path = write_run_page(RUN_SCENES[request.param](), tmp_path_factory.mktemp("run") / "report.html")
-    page = path.read_text(encoding="utf-8")
-    return Rendered(page, parse_html(page))
+@pytest.fixture(scope="session")
+def rendered_scene(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rendered]:
+    """A function from the name of a scene to its page, which is made once and only read."""
+    folder = tmp_path_factory.mktemp("scenes")
+    return cache(lambda scene: rendered_page(write_run_page(fake.SCENES[scene](), folder / f"{scene}.html")))
 
 
-@pytest.fixture
-def document_of(tmp_path: Path) -> Callable[[ScoreResults], Node]:
-    """A function from results to the document of their page."""
-    return lambda results: parse_html(write_score_page(results, tmp_path).read_text(encoding="utf-8"))
+@pytest.fixture(scope="session", params=sorted(fake.SCENES))
+def rendered_run(request: pytest.FixtureRequest, rendered_scene: Callable[[str], Rendered]) -> Rendered:
+    """The page of each scene in turn."""
+    return rendered_scene(request.param)
+
+
+@pytest.fixture(scope="session")
+def scene_document(rendered_scene: Callable[[str], Rendered]) -> Callable[[str], Node]:
+    """A function from the name of a scene to the document of its page."""
+    return lambda scene: rendered_scene(scene).document
 
 
 @pytest.fixture
 def run_document(tmp_path: Path) -> Callable[..., Node]:
-    """A function from the results of runs to the document of their page."""
-    return lambda *results: parse_html(write_run_page(results, tmp_path / "report.html").read_text(encoding="utf-8"))
+    """A function from results to the document of their page."""
 
-
-@pytest.fixture(scope="session")
-def scene_document(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Node]:
-    """A function from the name of a scene to the document of its run page, which is made once and only read."""
-
-    @cache
-    def document(scene: str) -> Node:
-        path = write_run_page(RUN_SCENES[scene](), tmp_path_factory.mktemp("scene") / "report.html")
-        return parse_html(path.read_text(encoding="utf-8"))
+    def document(*results: Results) -> Node:
+        return rendered_page(write_run_page(results, tmp_path / "report.html")).document
 
     return document
 

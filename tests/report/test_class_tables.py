@@ -2,9 +2,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import fake_dense_run
-import fake_results
-import fake_run
+import fake
 import pytest
 from html_tree import Node
 
@@ -15,11 +13,9 @@ from epibench.report.metric_info import PER_CLASS
 from epibench.report.runs import entries_on, featured, methods_of, read_runs, scored_domains
 from epibench.report.table import Row
 from epibench.report.table_files import render_markdown
-from epibench.results import ClassStat, DomainFacts, RunResults, ScoreResults
-from epibench.standard_errors import PoolSize
+from epibench.results import ClassStat, DomainFacts, PoolSize, Results, Score
 
 SPACES = str.maketrans({"\u00a0": " ", "\u2007": " ", "\u2008": " ", "−": "-"})
-DocumentOf = Callable[[ScoreResults], Node]
 RunDocument = Callable[..., Node]
 SceneDocument = Callable[[str], Node]
 
@@ -31,10 +27,10 @@ def plain(text: str) -> str:
 
 def with_classes(values: dict[str, list[float | None]], names: list[str], label: str = "Ensembling") -> Entry:
     stats = {name: ClassStat(mean=[*found], std=[0.01 for _ in found], n=3) for name, found in values.items()}
-    return Entry(0, label, "categorical", {4: {**stats}}, PoolSize(16), classes=ClassStyles(names))
+    return fake.entry(label, {4: stats}, kind="categorical", pool=PoolSize(16), classes=ClassStyles(names))
 
 
-def section_of(results: RunResults) -> dict[str, Any] | None:
+def section_of(results: Results) -> dict[str, Any] | None:
     runs = read_runs([results])
     methods = methods_of(runs)
     domains = scored_domains(runs, methods)
@@ -43,20 +39,23 @@ def section_of(results: RunResults) -> dict[str, Any] | None:
     return class_section(*([(d, entries_on(methods, d.name)) for d in of_them] for of_them in (first, others)))
 
 
-def small(inside: list[float | None], outside: list[float | None], name: str = "iou_per_class") -> RunResults:
+def small(inside: list[float | None], outside: list[float | None], name: str = "iou_per_class") -> Results:
     """A run of one method whose classes have these values on the domain trained for and under a shift."""
     values = {"clean": inside, "wild": outside}
     roles = {"clean": "in-domain", "wild": "shifted"}
-    return fake_run.run_results(
-        kind="categorical",
-        class_names=["road", "sky", "car"],
-        domains={domain: DomainFacts(label=domain, role=role) for domain, role in roles.items()},
-        methods={"ensemble": fake_dense_run.method_facts("ensemble", (2,))},
-        summary={"ensemble": {d: {2: {name: ClassStat(mean=[*v], std=None, n=2)}} for d, v in values.items()}},
+    names, about = ["road", "sky", "car"], {"settings": {}, "kind": "categorical", "pool": PoolSize(16)}
+    return fake.run_results(
+        problem="segmentation",
+        domains={d: DomainFacts(label=d, role=role, class_names=names) for d, role in roles.items()},
+        methods={"ensemble": fake.dense_facts("ensemble", (2,))},
+        scores=[
+            Score(method="ensemble", domain=d, summary={2: {name: ClassStat(mean=[*v], std=None, n=2)}}, **about)
+            for d, v in values.items()
+        ],
     )
 
 
-def table_of(results: RunResults) -> dict[str, Any]:
+def table_of(results: Results) -> dict[str, Any]:
     found = section_of(results)
     assert found is not None
     (table,) = found["layers"][0]["shown"]
@@ -64,7 +63,7 @@ def table_of(results: RunResults) -> dict[str, Any]:
     return table
 
 
-def rows_of(results: RunResults) -> list[Row]:
+def rows_of(results: Results) -> list[Row]:
     (block,) = table_of(results)["table"].blocks
     return list(block.rows)
 
@@ -107,7 +106,7 @@ def test_classes_are_matched_by_their_names() -> None:
 
 def test_without_another_domain_the_worst_class_comes_first() -> None:
     results = small([0.9, 0.5, 0.7], [0.0])
-    del results.domains["wild"]
+    del results.domains["wild"], results.scores[1]
     table, rows = table_of(results), rows_of(results)
     assert [row.name.label for row in rows] == ["sky", "car", "road"]
     assert table["before"] is None
@@ -115,7 +114,7 @@ def test_without_another_domain_the_worst_class_comes_first() -> None:
 
 
 def test_every_metric_of_classes_has_a_layer_and_none_is_unknown(scene_document: SceneDocument) -> None:
-    found = section_of(fake_dense_run.segmentation())
+    found = section_of(fake.segmentation())
     assert found is not None
     assert [layer["title"] for layer in found["layers"]] == ["IoU", "Accuracy", "AUSE", "ECE", "Brier score", "NLL"]
     assert all(layer["meaning"] and layer["better"] for layer in found["layers"])
@@ -183,8 +182,8 @@ def test_shares_are_a_column_and_no_metric() -> None:
 
 
 def test_a_metric_of_classes_that_is_new_or_undefined_breaks_nothing(run_document: RunDocument) -> None:
-    results = fake_dense_run.small("categorical")
-    for stats in results.summary["ensemble"]["wild"].values():
+    results = fake.small("categorical")
+    for stats in fake.score(results, "ensemble", "wild").summary.values():
         stats["sharpness_per_class"] = ClassStat(mean=[1.5] * 19, std=None, n=8)
         stats["nll_per_class"] = ClassStat(mean=[None] * 19, std=None, n=8)
     text = plain(run_document(results).text)
@@ -195,31 +194,19 @@ def test_a_metric_of_classes_that_is_new_or_undefined_breaks_nothing(run_documen
 @pytest.mark.parametrize(("mean", "layers"), [([], 0), ([None] * 3, 1)])
 def test_an_empty_metric_of_classes_breaks_nothing(mean: list[None], layers: int) -> None:
     results = small([0.9, 0.5, 0.7], [0.8, 0.6, 0.2])
-    results.summary["ensemble"]["wild"][2]["iou_per_class"] = ClassStat(mean=[*mean], std=None, n=2)
+    results.scores[1].summary[2]["iou_per_class"] = ClassStat(mean=[*mean], std=None, n=2)
     found = section_of(results)
     assert len(found["layers"] if found else ()) == layers
 
 
-def test_scored_files_show_the_iou_and_fold_the_rest(document_of: DocumentOf) -> None:
-    results = fake_results.mixed()
-    for metrics in results.files[2].summary.values():
-        metrics["brier_per_class"] = metrics["iou_per_class"]
-    document = document_of(results)
-    first, second = document.find_all("table", "classes")
-    folded = [table for details in document.find_all("details") for table in details.find_all("table", "classes")]
-    assert folded == [second]
-    assert first not in folded
-    assert "1 more metric of every class" in document.text
-
-
 def test_markdown_has_the_iou_of_every_class() -> None:
-    text = render_markdown(read_runs([fake_dense_run.small("categorical")]))
+    text = render_markdown(read_runs([fake.small("categorical")]))
     assert text.count("#### IoU per class at M\u00a0=\u00a02") == 2
     assert "| class | share of pixels | Ensembling | MC-dropout |" in text
     assert re.search(r"\| road \| 30\u00a0% \| \*\*0\.\d+ ± 0\.\d+\*\* \| 0\.\d+ ± 0\.\d+ \|", text)
 
 
 def test_ours_by_the_published_convention_come_without_the_warning(run_document: RunDocument) -> None:
-    results = fake_dense_run.cityscapes()
+    results = fake.cityscapes()
     assert "different conventions" in run_document(results).text
     assert "different conventions" not in run_document(results.model_copy(update={"convention": "gustafsson2020"})).text

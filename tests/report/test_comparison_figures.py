@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
-import fake_dense_run
+import fake
 import pytest
 
 from epibench.report.chart import NUM_STYLES, Chart, Layer, Series, nice_axis
@@ -17,10 +17,10 @@ from epibench.report.cost_section import KINDS, cost_axis, cost_section
 from epibench.report.dense_section import shifted_from, shifts_from
 from epibench.report.figures import shift_figure
 from epibench.report.runs import domains_of, methods_of, read_runs
-from epibench.results import RunResults
+from epibench.results import Results
 
 
-def section(results: RunResults) -> dict[str, Any]:
+def section(results: Results) -> dict[str, Any]:
     runs = read_runs([results])
     return cost_section(methods_of(runs), domains_of(runs), [], ["ause", "nll"])
 
@@ -30,21 +30,21 @@ def texts(chart: Element, class_: str) -> list[str]:
 
 
 def test_operations_are_those_that_were_counted() -> None:
-    methods = methods_of(read_runs([fake_dense_run.small()]))
+    methods = methods_of(read_runs([fake.small()]))
     (ensemble, dropout) = (costs for _, costs in KINDS[0].of(methods))
     assert ensemble == {1: pytest.approx(41.3), 2: pytest.approx(82.6)}
     assert dropout == {1: pytest.approx(41.3), 2: pytest.approx(61.95)}
 
 
 def test_results_of_an_earlier_version_have_m_times_one_pass_and_no_training() -> None:
-    results = fake_dense_run.earlier()
+    results = fake.earlier()
     (_, dropout) = (costs for _, costs in KINDS[0].of(methods_of(read_runs([results]))))
     assert dropout == {1: pytest.approx(41.3), 2: pytest.approx(82.6)}
     assert [layer["option"].key for layer in section(results)["layers"]] == ["flops", "seconds", "memory"]
 
 
 def test_quality_is_shown_against_every_cost_on_every_domain() -> None:
-    layers = section(fake_dense_run.small())["layers"]
+    layers = section(fake.small())["layers"]
     assert [layer["option"].key for layer in layers] == ["flops", "seconds", "memory", "training", "steps"]
     for layer in layers:
         assert [domain.name for domain, _ in layer["shown"]] == ["clean", "wild"]
@@ -52,7 +52,7 @@ def test_quality_is_shown_against_every_cost_on_every_domain() -> None:
 
 
 def test_points_say_their_m() -> None:
-    (layer, *_) = section(fake_dense_run.depth())["layers"]
+    (layer, *_) = section(fake.depth())["layers"]
     chart = fromstring(str(layer["shown"][0][1][0]))
     marks = texts(chart, "mark")
     assert {"1", "8"} <= set(marks) <= {"1", "2", "4", "8"}
@@ -93,7 +93,7 @@ def test_a_short_axis_has_ticks() -> None:
 
 
 def test_each_method_is_shown_at_its_smallest_and_its_largest_m_on_both_domains() -> None:
-    runs = read_runs([fake_dense_run.depth()])
+    runs = read_runs([fake.depth()])
     inside, *_, outside = domains_of(runs)
     methods = methods_of(runs)
     pairs = [(method.on(inside.name), method.on(outside.name)) for method in methods]
@@ -112,7 +112,7 @@ def test_each_method_is_shown_at_its_smallest_and_its_largest_m_on_both_domains(
 
 def test_the_line_without_loss_is_seen() -> None:
     """On wild streets every RMSE is larger: a y axis that showed these alone would leave the diagonal out."""
-    runs = read_runs([fake_dense_run.depth()])
+    runs = read_runs([fake.depth()])
     inside, *_, outside = domains_of(runs)
     _, (ause, *_) = shifted_from(inside, outside, methods_of(runs), ["rmse"])
     root = fromstring(str(ause))
@@ -128,7 +128,7 @@ def test_the_line_without_loss_is_seen() -> None:
 
 
 def test_without_a_domain_that_methods_were_trained_for_nothing_is_shifted_from_it() -> None:
-    inside, *others = domains_of(read_runs([fake_dense_run.depth()]))
+    inside, *others = domains_of(read_runs([fake.depth()]))
     assert [domain.name for domain in shifts_from(inside, [inside, *others])] == ["wild-1", "wild-3", "wild"]
     unknown = inside.model_copy(update={"role": "role unknown"})
     assert shifts_from(unknown, others) == []

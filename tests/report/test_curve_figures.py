@@ -1,54 +1,48 @@
-"""Curves of every M and of every draw that was kept; results of an earlier version, which kept none."""
+"""Curves of every M and of every draw that was kept."""
 
 import itertools
 import math
 
-import fake_results
+import fake
 import pytest
-from epibench.report.score_page import render_score_page
 from html_tree import Node, parse_html
 
+from epibench.report.chart import Chart
 from epibench.report.charts.svg import simplified
 from epibench.report.curve_figures import curve_parts, curve_switch
-from epibench.report.entries import Entry, scored_entries
-from epibench.report.figures import Figure
-from epibench.results import ScoreResults
+from epibench.report.entries import Entry
+from epibench.report.run_page import render_run_page
+from epibench.report.runs import read_runs, stored_entries
+from epibench.results import Results
 
 OF_DRAWS = {
     "gaussian": ["Coverage of every draw", "Sparsification", "Sparsification error of every draw"],
     "categorical": ["Reliability of every draw", "Sparsification", "Sparsification error of every draw"],
 }
-SCENES = {"gaussian": fake_results.two_gaussian, "categorical": fake_results.three_categorical}
+SCENES = {"gaussian": fake.two_gaussian, "categorical": fake.three_categorical}
 
 
-def rows(entries: list[Entry]) -> list[list[Figure]]:
+def stored(results: Results) -> list[Entry]:
+    return stored_entries(read_runs([results]))
+
+
+def rows(entries: list[Entry]) -> list[list[Chart]]:
     return [row["figures"] for row in curve_parts(entries, curve_switch(entries).options).rows]
 
 
-def layers(figure: Figure) -> dict[str, Node]:
-    return {layer.attributes["data-m"] or "": layer for layer in parse_html(str(figure.chart)).find_all("g", "layer")}
-
-
-def earlier(results: ScoreResults) -> ScoreResults:
-    """The same as an earlier version wrote them: neither the curves of draws nor the gap to the oracle."""
-    for file in results.files:
-        for family in file.curves.values():
-            for curves in family.M.values():
-                curves.pop("error", None)
-                for curve in curves.values():
-                    curve.draws = None
-    return results
+def layers(figure: Chart) -> dict[str, Node]:
+    return {layer.attributes["data-m"] or "": layer for layer in parse_html(str(figure)).find_all("g", "layer")}
 
 
 @pytest.mark.parametrize("kind", SCENES)
 def test_there_is_a_line_for_each_draw_that_was_kept_at_each_m(kind: str) -> None:
     results = SCENES[kind]()
-    for file in results.files:
+    for score in results.scores:
         for number, m in enumerate((1, 2, 4, 8, 16)):
-            for family in file.curves.values():
+            for family in score.curves.values():
                 for curve in family.M[m].values():
                     curve.draws = (curve.draws or [])[: 8 - number]
-    for figures in rows(scored_entries(results)):
+    for figures in rows(stored(results)):
         assert [figure.title for figure in figures] == OF_DRAWS[kind]
         for figure in (figures[0], figures[2]):
             lines = {m: len(layer.find_all("path", "line")) for m, layer in layers(figure).items()}
@@ -58,10 +52,10 @@ def test_there_is_a_line_for_each_draw_that_was_kept_at_each_m(kind: str) -> Non
 
 
 def test_the_line_of_a_draw_is_its_own() -> None:
-    results = fake_results.two_gaussian()
-    coverage = results.files[0].curves["calibration"].M[16]["coverage"]
+    results = fake.two_gaussian()
+    coverage = results.scores[0].curves["calibration"].M[16]["coverage"]
     coverage.draws = [[0.0] * 99, [1.0] * 99]
-    layer = layers(rows(scored_entries(results))[0][0])["16"]
+    layer = layers(rows(stored(results))[0][0])["16"]
     bottom, top = (path.attributes["d"] or "" for path in layer.find_all("path", "line"))
     heights = [float(path.split(",")[1].split("l")[0]) for path in (bottom, top)]
     assert heights == [204.0, 8.0]  # of a plot that is 240 high, with 36 below and 8 above
@@ -69,52 +63,40 @@ def test_the_line_of_a_draw_is_its_own() -> None:
 
 
 def test_reliability_of_a_draw_leaves_out_empty_bins() -> None:
-    results = fake_results.three_categorical()
-    curves = results.files[0].curves["reliability"].M[16]
+    results = fake.three_categorical()
+    curves = results.scores[0].curves["reliability"].M[16]
     curves["confidence"].draws = [[None, 0.15, None, 0.35, *[None] * 6]] * 2
     curves["accuracy"].draws = [[None, 0.1, None, 0.3, *[None] * 6]] * 2
-    layer = layers(rows(scored_entries(results))[0][0])["16"]
+    layer = layers(rows(stored(results))[0][0])["16"]
     assert len(layer.find_all("path", "line")) == 2
 
 
 @pytest.mark.parametrize("kind", SCENES)
 def test_the_sparsification_error_has_a_band_over_draws(kind: str) -> None:
-    entries = scored_entries(SCENES[kind]())
+    entries = stored(SCENES[kind]())
     figure = curve_parts(entries, curve_switch(entries).options).together[-1]
     assert figure.title == "Sparsification error"
     for layer in layers(figure).values():
         assert len(layer.find_all("path", "band")) == len(entries)
 
 
-@pytest.mark.parametrize("kind", SCENES)
-def test_results_of_an_earlier_version_are_shown_without_draws(kind: str) -> None:
-    results = earlier(SCENES[kind]())
-    entries = scored_entries(results)
-    parts = curve_parts(entries, curve_switch(entries).options)
-    assert [[figure.title for figure in row["figures"]] for row in parts.rows] == len(entries) * [["Sparsification"]]
-    error = parts.together[-1]
-    assert error.title == "Sparsification error"
-    for layer in layers(error).values():
-        assert len(layer.find_all("path", "line")) == len(entries)
-        assert not layer.find_all("path", "band")
-    assert "of every draw" not in render_score_page(results)
-
-
-def test_one_draw_alone_has_no_picture_of_draws() -> None:
-    results = fake_results.two_gaussian()
-    for file in results.files:
-        for family in file.curves.values():
+@pytest.mark.parametrize("number", [0, 1])
+def test_fewer_than_two_draws_have_no_picture_of_draws(number: int) -> None:
+    results = fake.two_gaussian()
+    for score in results.scores:
+        for family in score.curves.values():
             for curves in family.M.values():
                 for curve in curves.values():
-                    curve.draws = (curve.draws or [])[:1]
-    assert {figure.title for figures in rows(scored_entries(results)) for figure in figures} == {"Sparsification"}
+                    curve.draws = curve.draws[:number]
+    assert {figure.title for figures in rows(stored(results)) for figure in figures} == {"Sparsification"}
+    assert "of every draw" not in render_run_page([results])
 
 
 def test_a_method_without_an_m_says_so_there() -> None:
-    results = fake_results.two_gaussian()
-    for family in results.files[1].curves.values():
+    results = fake.two_gaussian()
+    for family in results.scores[1].curves.values():
         del family.M[2]
-    figures = rows(scored_entries(results))[1]
+    figures = rows(stored(results))[1]
     assert all("not scored at this M" in layers(figure)["2"].text for figure in figures)
 
 

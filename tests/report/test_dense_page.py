@@ -1,22 +1,16 @@
 import re
 from collections.abc import Callable
 
-import fake_dense_run
+import fake
 import pytest
 from html_tree import Node
+from page_checks import plain, rows, texts
 
 from epibench.report.numbers import measured
 from epibench.report.runs import entries_on, methods_of, read_runs
-from epibench.results import Stat
 
 RunDocument = Callable[..., Node]
 SceneDocument = Callable[[str], Node]
-SPACES = str.maketrans({"\u00a0": " ", "\u2007": " ", "\u2008": " ", "−": "-"})
-
-
-def plain(text: str) -> str:
-    """Text with ordinary spaces and minus signs."""
-    return re.sub(r"\s+", " ", text.translate(SPACES)).strip()
 
 
 def part(document: Node, end: str) -> list[Node]:
@@ -33,8 +27,7 @@ def found(nodes: list[Node], tag: str, class_: str = "") -> list[Node]:
 
 
 def test_questions_come_in_order(scene_document: SceneDocument) -> None:
-    headings = [plain(h.text) for h in scene_document("kitti").find_all("h3")]
-    assert headings == [
+    assert texts(scene_document("kitti"), "h3") == [
         "How far can the uncertainty be trusted?",
         "Metrics over the number of members",
         "In-domain against shifted",
@@ -47,14 +40,8 @@ def test_questions_come_in_order(scene_document: SceneDocument) -> None:
     ]
 
 
-def test_no_word_on_kl_or_a_reference(scene_document: SceneDocument) -> None:
-    text = plain(scene_document("depth").text)
-    assert "KL" not in text
-    assert "noise floor" not in text
-    assert "no reference" not in text
-
-
-def test_a_page_of_both_has_the_parts_of_both(scene_document: SceneDocument) -> None:
+def test_sections_of_images_and_toy_problems_have_their_own_parts(scene_document: SceneDocument) -> None:
+    assert not re.search("KL|noise floor|no reference", plain(scene_document("depth").text))
     dense, toy = scene_document("dense_and_toy").find_all("section", "kind")
     assert "Which method is closest to the reference?" not in dense.text
     assert "Which method is closest to the reference?" in toy.text
@@ -62,60 +49,52 @@ def test_a_page_of_both_has_the_parts_of_both(scene_document: SceneDocument) -> 
 
 
 def test_the_domain_trained_for_and_the_hardest_shift_come_first(scene_document: SceneDocument) -> None:
-    answers = [n for n in part(scene_document("depth"), "-trust") if n.tag == "p" and "finding" in n.classes]
-    assert len(answers) == 2
-    titles = [plain(n.text) for n in part(scene_document("depth"), "-trust") if n.tag == "h4"]
+    nodes = part(scene_document("depth"), "-trust")
+    first, _ = (plain(n.text) for n in nodes if n.tag == "p" and "finding" in n.classes)
+    assert first == (
+        "At M = 8, Ensembling ranks errors best (AUSE), is best calibrated (AUCE) and has the lowest error (RMSE)."
+    )
+    titles = [plain(n.text) for n in nodes if n.tag == "h4"]
     assert titles[0].startswith("street, clean in-domain 64 images")
     assert titles[1].startswith("street, wild (severity 5) shifted")
 
 
-def test_the_finding_is_said_in_a_sentence(scene_document: SceneDocument) -> None:
-    (first, *_) = scene_document("depth").find_all("p", "finding")
-    assert plain(first.text) == (
-        "At M = 8, Ensembling ranks errors best (AUSE), is best calibrated (AUCE) and has the lowest error (RMSE)."
-    )
-
-
 def test_cards_hold_the_values_at_the_largest_common_m(scene_document: SceneDocument) -> None:
-    (entry,) = entries_on(methods_of(read_runs([fake_dense_run.depth()]))[1:], "clean")
+    (entry,) = entries_on(methods_of(read_runs([fake.depth()]))[1:], "clean")
     cards = scene_document("depth").find_all("article", "card")[:3]
     for card, name in zip(cards, ("ause", "auce", "rmse"), strict=True):
         assert plain(entry.text(name, 8)) in plain(card.text)
 
 
-def test_what_members_buy_is_said_for_both_domains(scene_document: SceneDocument) -> None:
-    tables = scene_document("depth").find_all("table", "gains")
-    assert [len(table.find_all("tr")) for table in tables] == [1 + 2, 1 + 2 * 3]
+def test_what_members_buy_and_their_overlap_are_said(scene_document: SceneDocument) -> None:
+    document = scene_document("depth")
+    tables = document.find_all("table", "gains")
+    assert [len(table.find_all("tr")) for table in tables] == [1 + 2, 1 + 2 * 3]  # the shift; two domains
     assert "-24 % better 0.4548 → 0.3448" in plain(tables[1].text)
+    assert "two draws share more than 50 % of their members (67 % at M = 8)" in plain(document.text)
 
 
-def test_each_domain_has_a_chart_for_each_headline_metric(scene_document: SceneDocument) -> None:
-    members = part(scene_document("depth"), "-members")
-    layers = {n.attributes["data-m"]: n for n in found(members, "div", "layer")}
-    assert set(layers) == {"common", "own"}
-    assert len(layers["common"].find_all("svg", "chart")) == 4 * 3
-
-
-def test_common_scales_are_the_same_for_every_domain(scene_document: SceneDocument) -> None:
+def test_each_domain_has_a_chart_for_each_headline_metric_on_common_and_own_scales(
+    scene_document: SceneDocument,
+) -> None:
     def ticks(layer: Node) -> list[str]:
         texts = [[t.text for t in chart.find_all("text")] for chart in layer.find_all("svg", "chart")]
         return ["|".join(one) for one in texts[2::3]]  # RMSE
 
     members = part(scene_document("depth"), "-members")
     layers = {n.attributes["data-m"]: n for n in found(members, "div", "layer")}
+    assert set(layers) == {"common", "own"}
+    assert len(layers["common"].find_all("svg", "chart")) == 4 * 3
     assert len(set(ticks(layers["common"]))) == 1
     assert len(set(ticks(layers["own"]))) > 1
 
 
-def test_three_severities_make_charts_and_two_do_not(scene_document: SceneDocument) -> None:
-    assert len(found(part(scene_document("depth"), "-severity"), "svg", "chart")) == 3
+def test_three_severities_make_charts_with_the_smallest_m_too_and_two_do_not(scene_document: SceneDocument) -> None:
+    charts = found(part(scene_document("depth"), "-severity"), "svg", "chart")
+    assert len(charts) == 3
+    assert len(charts[0].find_all("g", "series")) == 4
+    assert len(charts[0].find_all("g", "faint")) == 2
     assert "severity of the shift" not in scene_document("kitti").text.lower()
-
-
-def test_severity_charts_have_the_smallest_m_too(scene_document: SceneDocument) -> None:
-    (first, *_) = found(part(scene_document("depth"), "-severity"), "svg", "chart")
-    assert len(first.find_all("g", "series")) == 4
-    assert len(first.find_all("g", "faint")) == 2
 
 
 def test_classes_have_reliability_and_iou(scene_document: SceneDocument) -> None:
@@ -140,10 +119,6 @@ def test_curves_can_be_seen_at_every_m(scene_document: SceneDocument) -> None:
     assert [(n.attributes["id"] or "").rpartition("-")[2] for n in radios] == ["1", "2", "4", "8"]
 
 
-def test_several_runs_of_a_problem_show_no_curves(scene_document: SceneDocument) -> None:
-    assert "Calibration and sparsification" not in scene_document("two_dense_runs").text
-
-
 def test_cost_is_shown_over_m_and_against_quality(scene_document: SceneDocument) -> None:
     cost = part(scene_document("depth"), "-cost")
     titles = [plain(n.text) for n in found(cost, "span", "name")]
@@ -156,20 +131,13 @@ def test_cost_is_shown_over_m_and_against_quality(scene_document: SceneDocument)
 
 def test_every_number_is_in_a_table(scene_document: SceneDocument) -> None:
     numbers = plain(" ".join(n.text for n in part(scene_document("depth"), "-numbers")))
-    stat = fake_dense_run.depth().summary["ensemble"]["wild-3"][4]["crps"]
-    assert isinstance(stat, Stat)
+    stat = fake.score(fake.depth(), "ensemble", "wild-3").summary[4]["crps"]
     assert plain(measured(stat.mean, stat.std)) in numbers
-
-
-def test_overlap_is_said(scene_document: SceneDocument) -> None:
-    text = plain(scene_document("depth").text)
-    assert "two draws share more than 50 % of their members (67 % at M = 8)" in text
 
 
 def test_published_cells_stand_beside_ours(scene_document: SceneDocument) -> None:
     (table,) = scene_document("kitti").find_all("table", "cells")
-    rows = [[plain(td.text) for td in tr.find_all("td")] for tr in table.find_all("tr")]
-    assert ["2,241 ± 71", "32", "2,732 ± 44", "2,714", "8"] in [row[:5] for row in rows]
+    assert ["2,241 ± 71", "32", "2,732 ± 44", "2,714", "8"] in [texts(row, "td")[:5] for row in table.find_all("tr")]
     assert "ours over all valid pixels together (pooled)" in plain(scene_document("kitti").text)
 
 
@@ -180,49 +148,54 @@ def test_a_run_with_holes_still_makes_a_page(scene_document: SceneDocument) -> N
     assert "has AUSE 0.4282 ± 0.0036, AUCE 0.1531 ± 0.0091 and RMSE 2.556 ± 0.023." in text
 
 
-@pytest.mark.parametrize("part", ["summary", "curves", "draws", "overlap", "cost", "training", "pictures", "domains"])
-def test_a_missing_part_does_not_break_the_page(part: str, run_document: RunDocument) -> None:
-    results = fake_dense_run.run(domains=("clean",), members=(1, 2)).model_copy(update={part: {}})
-    assert "Ensembling" in run_document(results).text
-
-
-def test_a_part_that_is_missing_for_a_method_does_not_break_the_page(run_document: RunDocument) -> None:
-    results = fake_dense_run.small()
-    for part in (results.summary, results.curves, results.draws, results.overlap, results.cost, results.training):
-        del part["ensemble"]
-    assert "MC-dropout has AUSE" in plain(run_document(results).text)
-
-
-def test_a_run_whose_only_method_failed_says_so(scene_document: SceneDocument) -> None:
-    warnings = [plain(p.text) for p in scene_document("dense_failed").find_all("p", "warning")]
-    assert "ensemble failed: CUDA out of memory" in warnings
-    assert "No method was finished, so there are no numbers." in warnings
+@pytest.mark.parametrize("part", ["summary", "curves", "draws", "overlap", "pictures"])
+def test_a_part_that_is_missing_for_a_method_does_not_break_the_page(part: str, run_document: RunDocument) -> None:
+    results = fake.small()
+    for score in (score for score in results.scores if score.method == "ensemble"):
+        setattr(score, part, [] if part in ("draws", "pictures") else {})
+    results.methods["ensemble"].cost, results.methods["ensemble"].training = None, []
+    text = plain(run_document(results).text)
+    assert ("MC-dropout has AUSE" if part == "summary" else "Ensembling ranks errors best") in text
 
 
 def test_a_point_estimate_is_compared_at_its_own_m(run_document: RunDocument) -> None:
-    results = fake_dense_run.run(domains=("clean", "wild"), members=(1, 2, 4))
-    for domain, summary in results.summary["mc_dropout"].items():
-        results.summary["mc_dropout"][domain] = {1: summary[1]}
+    results = fake.dense_run(domains=("clean", "wild"), members=(1, 2, 4))
+    for score in (score for score in results.scores if score.method == "mc_dropout"):
+        score.summary = {1: score.summary[1]}
     assert "At M = 4 and M = 1, MC-dropout is next" in plain(run_document(results).text)
+
+
+def test_older_evaluations_stand_beside_the_newest_at_the_end(scene_document: SceneDocument) -> None:
+    document = scene_document("twice_evaluated")
+    *_, rmse = found(part(document, "-evaluations"), "table")
+    assert texts(document, "p", "table-title")[-3:] == ["AUSE", "AUCE", "RMSE (m)"]
+    assert texts(rmse, "th")[:4] == ["Method", "newest", "bf16", "street, clean"]
+    assert texts(rmse, "th")[5] == "MC-dropout M = 2"
+    newest, older = (fake.twice_evaluated().scores[i].summary[2]["rmse"] for i in (2, 4))
+    shown = rows(rmse.find_all("tbody")[0])
+    assert shown["MC-dropout"] == [plain(measured(one.mean, one.std)) for one in (newest, older)]
+    assert shown["Ensembling"][1] == "–"
+    assert texts(document, "h3")[-1] == "Other evaluations"
 
 
 def test_runs_of_one_problem_share_its_section(scene_document: SceneDocument) -> None:
     document = scene_document("two_dense_runs")
     keys = [button.attributes["data-key"] for button in document.find_all("button")]
     assert keys == ["Ensembling · street", "MC-dropout · street", "Ensembling · mine", "MC-dropout · mine"]
+    assert "Calibration and sparsification" not in document.text
 
 
 def test_what_is_to_be_known_of_images_stands_on_the_page(run_document: RunDocument) -> None:
-    results = fake_dense_run.run(domains=("clean",), members=(1, 2))
+    results = fake.dense_run(domains=("clean",), members=(1, 2))
     results.domains["clean"].notes, results.training_notes = ["2 absent: 7, 9."], ["1 absent: 5."]
-    warnings = [plain(warning.text) for warning in run_document(results).find_all("p", "warning")]
-    assert [text for text in warnings if "absent" in text] == [
+    assert [text for text in texts(run_document(results), "p", "warning") if "absent" in text] == [
         "Training data: 1 absent: 5.",
         f"{results.domains['clean'].label}: 2 absent: 7, 9.",
     ]
 
 
 def test_runs_that_were_scored_on_other_pixels_are_compared_with_a_warning(run_document: RunDocument) -> None:
-    runs = [fake_dense_run.run(name=name, domains=("clean",), members=(1, 2)) for name in ("a", "b")]
-    runs[1].domains["clean"].num_pixels = 7
+    runs = [fake.dense_run(name=name, domains=("clean",), members=(1, 2)) for name in ("a", "b")]
+    for score in runs[1].scores:
+        score.pixels.valid = 7
     assert "What is called clean is not the same data in all runs" in plain(run_document(*runs).text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-import fake_dense_run
+import fake
 import numpy as np
 import pytest
 from html_tree import Node
@@ -19,12 +19,10 @@ from epibench.report.equivalent import (
     resampled_means,
 )
 from epibench.report.equivalent_section import BETTER, ensembles_of, equivalents_on, scores_of
-from epibench.report.export import Subjects
 from epibench.report.metric_info import HEADLINES, metric_info
 from epibench.report.runs import methods_of, read_runs
 from epibench.report.table_files import render_markdown, tables_of
-from epibench.results import RunResults
-from epibench.standard_errors import PoolSize
+from epibench.results import PoolSize, Results
 
 SIZES = [1, 2, 4, 8, 16]
 LARGE_POOL = PoolSize(1000)
@@ -142,7 +140,7 @@ def test_the_same_draws_give_the_same_interval() -> None:
 
 
 def test_a_metric_that_is_better_higher_is_turned_round() -> None:
-    method = methods_of(read_runs([fake_dense_run.segmentation()]))[1]
+    method = methods_of(read_runs([fake.segmentation()]))[1]
     entry = method.on("clean")
     found = scores_of(entry, "miou")
     mean = entry.mean("miou", 4)
@@ -157,7 +155,7 @@ def test_directions_are_those_that_metrics_declare() -> None:
 
 
 def test_methods_are_counted_in_the_ensemble_of_their_own_run() -> None:
-    methods = methods_of(read_runs([fake_dense_run.small(), fake_dense_run.small()], ["a", "b"]))
+    methods = methods_of(read_runs([fake.small(), fake.small()], ["a", "b"]))
     ensembles = ensembles_of(methods)
     assert [each.name for each in ensembles.values()] == ["ensemble", "ensemble"]
     assert [entry.label for entry, _ in equivalents_on("clean", methods, "nll")] == [methods[1].label, methods[3].label]
@@ -166,12 +164,12 @@ def test_methods_are_counted_in_the_ensemble_of_their_own_run() -> None:
 RunDocument = Callable[..., Node]
 
 
-def without_ensemble() -> RunResults:
-    return fake_dense_run.run(methods=("mc_dropout", "sghmc"), domains=("clean", "wild"), members=(1, 2))
+def without_ensemble() -> Results:
+    return fake.dense_run(methods=("mc_dropout", "sghmc"), domains=("clean", "wild"), members=(1, 2))
 
 
 def test_the_page_has_a_table_over_m_for_each_domain(run_document: RunDocument) -> None:
-    results = fake_dense_run.small()
+    results = fake.small()
     document = run_document(results)
     (by_nll, *_) = [t for t in document.find_all("div", "scroll") if "In ensemble" in str(t.attributes["aria-label"])]
     rows = [[td.text.split() for td in tr.find_all("td")] for tr in by_nll.find_all("tr")]
@@ -187,21 +185,21 @@ def test_a_run_without_an_ensemble_says_so(run_document: RunDocument) -> None:
 
 
 def test_without_other_methods_there_is_nothing_to_count(run_document: RunDocument) -> None:
-    assert "In ensemble members" not in run_document(fake_dense_run.run(methods=("ensemble",), members=(1, 2))).text
+    assert "In ensemble members" not in run_document(fake.dense_run(methods=("ensemble",), members=(1, 2))).text
 
 
 def test_tables_for_papers_have_it(tmp_path) -> None:
-    runs = read_runs([fake_dense_run.depth()])
+    runs = read_runs([fake.depth()])
     (_, found), *_ = equivalents_on("clean", methods_of(runs), "nll")
     plain = found[4].text.replace("\u00a0", " ")
     assert f"{plain} ({found[4].interval})".replace("\u00a0", " ") in render_markdown(runs).replace("\u00a0", " ")
-    (table,) = [each for each in tables_of(Subjects(runs, []).runs) if each.name == "clean-equivalents"]
+    (table,) = [each for each in tables_of(runs) if each.name == "clean-equivalents"]
     assert f"${plain}$" in table.latex
     assert "Deep-ensemble equivalent by NLL" in table.latex
 
 
 def test_a_frame_has_every_number_and_its_bounds() -> None:
-    results = fake_dense_run.depth()
+    results = fake.depth()
     frame = results.frame("equivalents")
     (_, found), *_ = equivalents_on("wild", methods_of(read_runs([results])), "crps")
     rows = frame[(frame["domain"] == "wild") & (frame["metric"] == "crps")]

@@ -7,14 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fake_dense_run
-import fake_results
-import fake_run
+import fake
 import pandas
 import pytest
 
 from epibench.cli import main
-from epibench.runs.evaluations import keep_results
 
 COMMAND = "import sys; sys.argv[1:] = {}; from epibench.cli import main; main()"
 
@@ -36,10 +33,10 @@ def export(monkeypatch, capsys):
 def given(tmp_path_factory) -> Path:
     """A folder with a run on images, a toy run and scored files."""
     folder = tmp_path_factory.mktemp("given")
-    for name, results in (("depth", fake_dense_run.depth()), ("toy", fake_run.momentum())):
+    for name, results in (("depth", fake.depth()), ("toy", fake.momentum())):
         (folder / name).mkdir()
         (folder / name / "results.json").write_text(results.as_json(), encoding="utf-8")
-    (folder / "scores.json").write_text(fake_results.two_gaussian().as_json(), encoding="utf-8")
+    (folder / "scores.json").write_text(fake.two_gaussian().as_json(), encoding="utf-8")
     return folder
 
 
@@ -67,17 +64,12 @@ def test_runs_of_one_recipe_are_told_apart_by_their_folders(export, given: Path,
 
 
 def test_of_several_evaluations_the_exported_one_is_named(export, tmp_path: Path) -> None:
-    folder, results = tmp_path / "run", fake_dense_run.small()
-    for precision in ("32-true", "bf16-mixed"):
-        recipe = {**results.recipe, "evaluation": {"precision": precision}}
-        keep_results(folder, results.model_copy(update={"recipe": recipe}))
-    before = folder / "evaluations" / "default.json"
-    for path, name in ((folder, "bf16-mixed"), (folder / "results.json", "bf16-mixed"), (before, "default")):
-        out = tmp_path / "out" / path.stem
-        assert export(path, "--csv", out, "--latex", out)[0] == 0
-        sources = {row["source"] for row in csv.DictReader((out / "summary.csv").read_text().splitlines())}
-        assert [source.partition(" ")[2] for source in sources] == [f"({name})"]
-        assert all(f"({name})" in table.read_text() for table in out.glob("*.tex") if table.name != "preview.tex")
+    (tmp_path / "results.json").write_text(fake.twice_evaluated().as_json(), encoding="utf-8")
+    out = tmp_path / "out"
+    assert export(tmp_path, "--csv", out, "--latex", out)[0] == 0
+    sources = {row["source"] for row in csv.DictReader((out / "summary.csv").read_text().splitlines())}
+    assert sources == {"street-depth-completion", "street-depth-completion (bf16)"}
+    assert r"\quad MC-dropout $\cdot$ street (bf16)" in (out / "clean.tex").read_text()
 
 
 def test_all_kinds_into_one_folder_and_again(export, given: Path, tmp_path: Path) -> None:
@@ -87,15 +79,8 @@ def test_all_kinds_into_one_folder_and_again(export, given: Path, tmp_path: Path
         status, said = export(given / "scores.json", *folders[2:], "--only", "wild*")
         assert status == 0, said
     found = names(tmp_path)
-    assert {
-        "wild-gaussian.tex",
-        "preview.tex",
-        "wild-ause.svg",
-        "wild-ause.pdf",
-        "wild-ause.png",
-        "index.md",
-        "export.json",
-    } <= found
+    assert {"wild.tex", "preview.tex", "index.md", "export.json"} <= found
+    assert {f"wild-ause.{kind}" for kind in ("svg", "pdf", "png")} <= found
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert all(f"[{name}]" in index for name in found - {"index.md", "export.json"})
     assert "| [wild-ause.svg](wild-ause.svg) | AUSE over M, wild |" in index
@@ -147,7 +132,7 @@ def test_wrong_use_is_one_line(arguments: list[str], message: str, export, given
     assert export(*arguments) == (2, f"epibench: {message}\n")
 
 
-@pytest.mark.parametrize("text", ["[]", "not JSON", '{"files": 3}', '{"version": 9, "files": []}'])
+@pytest.mark.parametrize("text", ["[]", "not JSON", '{"scores": 3}', '{"version": 9, "scores": []}'])
 def test_other_files_are_refused_in_one_line(text: str, export, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text, encoding="utf-8")
     status, said = export(tmp_path / "x.json", "--csv", tmp_path / "out")

@@ -7,9 +7,7 @@ from functools import cache
 from html import unescape
 from xml.etree.ElementTree import fromstring
 
-import fake_dense_run
-import fake_results
-import fake_run
+import fake
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,24 +16,22 @@ from epibench.errors import InputError
 from epibench.report.figure_files import FigureFile, figures_of, slug
 from epibench.report.run_page import render_run_page
 from epibench.report.runs import read_runs
-from epibench.results import ScoreResults
 
 ENSEMBLE, DROPOUT = "#0072b2", "#d55e00"  # of the light theme
 SCENES = {
-    "depth": lambda: [fake_dense_run.depth()],
-    "segmentation": lambda: [fake_dense_run.segmentation()],
-    "regression": lambda: [fake_run.regression()],
-    "classification": lambda: [fake_run.classification()],
-    "damaged": lambda: [fake_dense_run.damaged_class_pictures()],
-    "hostile_run": lambda: [fake_run.hostile()],
-    **fake_results.SCENES,
+    "depth": lambda: [fake.depth()],
+    "segmentation": lambda: [fake.segmentation()],
+    "regression": lambda: [fake.regression()],
+    "classification": lambda: [fake.classification()],
+    "damaged": lambda: [fake.damaged_class_pictures()],
+    "hostile_run": lambda: [fake.toy_hostile()],
+    **{name: lambda make=make: [make()] for name, make in fake.SCORE_SCENES.items()},
 }
 
 
 @cache
 def figures(scene: str) -> dict[str, FigureFile]:
-    subject = SCENES[scene]()
-    found = list(figures_of(subject if isinstance(subject, ScoreResults) else read_runs(subject)))
+    found = list(figures_of(read_runs(SCENES[scene]())))
     assert len({one.name for one in found}) == len(found)
     return {one.name: one for one in found}
 
@@ -49,7 +45,6 @@ def texts(one: FigureFile) -> list[str]:
 @pytest.mark.parametrize("scene", ["depth", "segmentation", "regression", "classification"])
 def test_every_chart_of_the_page_has_a_file(scene: str) -> None:
     results = SCENES[scene]()
-    assert isinstance(results, list)
     charts = re.findall(r'<svg viewBox="[^"]*" role="img" aria-label="([^"]*)" class="chart"', render_run_page(results))
     wanted = {unescape(text) for text in charts}
     bars = {text for text in wanted if text.startswith("Colours:")}  # of maps, whose colours the index says
@@ -81,10 +76,10 @@ def test_lines_of_draws_are_not_named_one_by_one() -> None:
 
 
 def test_each_m_has_its_own_file() -> None:
-    for m in fake_dense_run.MEMBERS:
+    for m in fake.DENSE_MEMBERS:
         assert f"M\u00a0=\u00a0{m}" in " ".join(texts(figures("depth")[f"clean-coverage-m{m}"]))
-    curves = {figures("depth")[f"clean-coverage-m{m}"].content("svg") for m in fake_dense_run.MEMBERS}
-    assert len(curves) == len(fake_dense_run.MEMBERS)
+    curves = {figures("depth")[f"clean-coverage-m{m}"].content("svg") for m in fake.DENSE_MEMBERS}
+    assert len(curves) == len(fake.DENSE_MEMBERS)
 
 
 def test_reliability_has_bars_and_their_shares() -> None:
@@ -96,7 +91,7 @@ def test_reliability_has_bars_and_their_shares() -> None:
 
 
 def test_a_single_m_is_drawn_as_a_dot_for_each_method() -> None:
-    axes = figures("single")["scores-rmse"].draw()
+    axes = figures("single")["no-domain-given-rmse"].draw()
     assert sum(len(line.get_xdata()) for line in axes.lines if line.get_marker() == "o") == 1
     assert axes.get_xlabel() == "M\u00a0=\u00a04"
 
@@ -134,16 +129,16 @@ def test_names_of_files_are_plain(parts: tuple[str, ...], name: str) -> None:
 
 
 def test_hostile_results_have_plain_names_and_are_drawn() -> None:
-    for name in (*figures("hostile"), *figures("hostile_run")):
+    for name in (*figures("hostile_scores"), *figures("hostile_run")):
         assert re.fullmatch(r"[a-z0-9-]+", name)
-    for one in (next(iter(figures("hostile").values())), next(iter(figures("hostile_run").values()))):
+    for one in (next(iter(figures("hostile_scores").values())), next(iter(figures("hostile_run").values()))):
         assert "<script" not in one.content("svg").decode()
 
 
 def test_names_that_look_like_formulas_are_drawn_as_they_are() -> None:
-    results = fake_results.two_gaussian()
-    results.files[0].method, results.files[1].method = r"$\frac{", "_hidden"
-    found = texts({one.name: one for one in figures_of(results)}["wild-rmse"])
+    files = [fake.scored_file(f"{i}.zarr", method=name) for i, name in enumerate((r"$\frac{", "_hidden"))]
+    runs = read_runs([fake.results(*files)])
+    found = texts({one.name: one for one in figures_of(runs)}["wild-rmse"])
     assert {r"$\frac{", "_hidden"} <= set(found)
 
 
@@ -185,4 +180,4 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.Mo
     with pytest.raises(InputError, match=message):
         figures("depth")["clean-ause"].content("pdf")
     with pytest.raises(InputError, match=message):
-        fake_dense_run.depth().plot("ause", domain="wild")
+        fake.depth().plot("ause", domain="wild")

@@ -1,3 +1,4 @@
+import fake
 import pytest
 
 from epibench.report.entries import Entry
@@ -11,8 +12,7 @@ from epibench.report.judge import (
     mostly_reached,
     settled_from,
 )
-from epibench.results import Draw, Stat
-from epibench.standard_errors import PoolSize
+from epibench.results import Draw, PoolSize, Stat
 
 Stats = dict[int, tuple[float | None, float | None, int]]  # mean, std, n for each M
 SETS = PoolSize(16)  # of networks that are drawn at random
@@ -21,16 +21,16 @@ GROUPS = PoolSize(64, num_groups=4, num_networks=4)
 
 def entry(label: str, stats: Stats, pool: PoolSize = GROUPS, name: str = "ause", **companions: float) -> Entry:
     """A method with one metric; companions: such as `bound` and `random`, the same at every M."""
-    summary = {}
+    summary: dict[int, dict[str, Stat]] = {}
     for m, (mean, std, n) in stats.items():
         summary[m] = {name: Stat(mean=mean, std=std, n=n)}
         for suffix, value in companions.items():
             summary[m][f"{name}_{suffix}"] = Stat(mean=value, std=0.0, n=n)
-    return Entry(0, label, "gaussian", summary, pool)
+    return fake.entry(label, summary, pool=pool)
 
 
 def kl(label: str, mean: float, std: float | None = 0.001, floor: float | None = 0.01) -> Entry:
-    return Entry(0, label, "gaussian", {8: {"kl": Stat(mean=mean, std=std, n=4)}}, GROUPS, floor=floor)
+    return fake.entry(label, {8: {"kl": Stat(mean=mean, std=std, n=4)}}, pool=GROUPS, floor=floor)
 
 
 def pair(mean: float, std: float | None = 0.1, **companions: float) -> list[Entry]:
@@ -159,7 +159,7 @@ def test_gains_of_networks_are_judged_network_by_network() -> None:
     values = {1: [1.0, 2.0, 3.0, 4.0], 8: [0.9, 1.88, 2.91, 3.89]}
     one = entry("A", {1: (2.5, 1.1, 4), 8: (2.395, 1.1, 4)})
     draws = [Draw(M=m, metrics={"ause": value}) for m, column in values.items() for value in column]
-    with_draws = Entry(0, "A", "gaussian", one.summary, GROUPS, draws=draws)
+    with_draws = fake.entry("A", one.summary, pool=GROUPS, draws=draws)
     changes = [member_change(entry, "ause", 1, 8) for entry in (with_draws, one)]
     assert [change.certainty for change in changes if change] == ["clear", "none"]
 

@@ -5,42 +5,40 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import fake_dense_run
-import fake_results
-import fake_run
+import fake
 import pytest
 
 from epibench.report.runs import read_runs
 from epibench.report.table_files import TableFile, preview, tables_of
-from epibench.results import RunResults, ScoreResults
+from epibench.results import Results
 
-SUBJECTS: dict[str, list[RunResults] | ScoreResults] = {
-    "depth": [fake_dense_run.depth()],
-    "segmentation": [fake_dense_run.segmentation()],
-    "regression": [fake_run.regression()],
-    "two_runs": [fake_run.regression(), fake_run.momentum()],
-    "bare": [fake_run.bare()],
-    "hostile_run": [fake_dense_run.hostile()],
-    **{name: scene() for name, scene in fake_results.SCENES.items()},
+SUBJECTS: dict[str, list[Results]] = {
+    "depth": [fake.depth()],
+    "segmentation": [fake.segmentation()],
+    "regression": [fake.regression()],
+    "two_runs": [fake.regression(), fake.momentum()],
+    "bare": [fake.bare()],
+    "hostile_run": [fake.dense_hostile()],
+    **{name: [scene()] for name, scene in fake.SCORE_SCENES.items()},
 }
 
 
-def tables(subject: list[RunResults] | ScoreResults) -> list[TableFile]:
-    return list(tables_of(subject if isinstance(subject, ScoreResults) else read_runs(subject)))
+def tables(results: list[Results]) -> list[TableFile]:
+    return list(tables_of(read_runs(results)))
 
 
 def test_one_draw_leads_nothing() -> None:
     files = [
-        fake_results.scored_file(f"{name}.npz", method=name, quality=quality, members=(4,), draws=1, pool=4)
+        fake.scored_file(f"{name}.npz", method=name, quality=quality, members=(4,), draws=1, pool=4)
         for name, quality in (("good", 0.0), ("bad", 1.0))
     ]
-    (table,) = tables(fake_results.results(*files))
+    (table,) = tables([fake.results(*files)])
     assert r"\mathbf" not in table.latex
     assert "One draw of $M$ members" in table.latex
 
 
 def test_the_caption_says_convention_draws_spread_unit_and_direction() -> None:
-    table = next(table for table in tables([fake_dense_run.segmentation()]) if table.name == "clean")
+    table = next(table for table in tables([fake.segmentation()]) if table.name == "clean")
     caption = re.search(r"\\caption\{(.*)\}$", table.latex, re.MULTILINE)
     assert caption is not None
     for words in (
@@ -57,13 +55,13 @@ def test_the_caption_says_convention_draws_spread_unit_and_direction() -> None:
 
 
 def test_a_point_estimate_says_its_m() -> None:
-    table = next(table for table in tables([fake_run.regression()]) if table.name.startswith("kl"))
+    table = next(table for table in tables([fake.regression()]) if table.name.startswith("kl"))
     assert re.search(r"  MAP & \\multicolumn\{\d\}\{l@\{\}\}\{.* at M~=~1\}", table.latex)
     assert "noise floor of the reference is 0.018" in table.latex
 
 
 def test_the_caption_names_a_reference_that_has_not_converged() -> None:
-    table = next(table for table in tables([fake_run.regression()]) if table.name.startswith("kl"))
+    table = next(table for table in tables([fake.regression()]) if table.name.startswith("kl"))
     assert r"Reference: NOT converged: R-hat $\le$ 1.05 at 33 \% of points" in table.latex
 
 

@@ -4,18 +4,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import fake_dense_run
-import fake_results
-import fake_run
+import fake
 import matplotlib
 import numpy as np
 import pytest
 from matplotlib import pyplot
 
 from epibench.errors import InputError
-from epibench.report.entries import scored_entries
 from epibench.report.judge import judge_at
-from epibench.results import RunResults, ScoreResults
+from epibench.report.runs import read_runs, stored_entries
+from epibench.results import Results
 
 matplotlib.use("Agg")
 
@@ -39,7 +37,7 @@ def cells(html: str) -> list[list[str]]:
 
 
 def test_headline_metrics_of_every_domain_over_m() -> None:
-    html = fake_dense_run.depth()._repr_html_()
+    html = fake.depth()._repr_html_()
     assert html.count("<table") == 4  # domains
     head, first, *_ = cells(html)
     assert head == ["Metric", "Method", "M&nbsp;=&nbsp;1", "M&nbsp;=&nbsp;2", "M&nbsp;=&nbsp;4", "M&nbsp;=&nbsp;8"]
@@ -47,48 +45,48 @@ def test_headline_metrics_of_every_domain_over_m() -> None:
 
 
 def test_bold_is_what_the_judge_calls_best() -> None:
-    results = fake_results.two_gaussian()
-    html, entries = results._repr_html_(), scored_entries(results)
+    results = fake.two_gaussian()
+    html, entries = results._repr_html_(), stored_entries(read_runs([results]))
     wanted = sum(bool(judge_at(name, entries, m).best) for name in ("ause", "auce", "rmse") for m in (1, 2, 4, 8, 16))
     assert html.count("<strong>") == wanted + 1  # and the title
 
 
 def test_a_toy_problem_begins_with_its_kl() -> None:
-    html = fake_run.regression()._repr_html_()
+    html = fake.regression()._repr_html_()
     assert "KL(reference ‖ method)" in re.findall(r"<caption.*?</caption>", html, re.DOTALL)[0]
 
 
-@pytest.mark.parametrize("results", [fake_results.hostile(), fake_run.hostile(), fake_dense_run.hostile()])
-def test_names_cannot_leave_their_place(results: RunResults | ScoreResults) -> None:
+@pytest.mark.parametrize("results", [fake.hostile_scores(), fake.toy_hostile(), fake.dense_hostile()])
+def test_names_cannot_leave_their_place(results: Results) -> None:
     html = results._repr_html_()
     assert "<script" not in html
     assert "<img" not in html
 
 
-@pytest.mark.parametrize("results", [fake_run.failed(), fake_run.bare(), fake_results.single()])
-def test_results_without_numbers_are_shown_too(results: RunResults | ScoreResults) -> None:
+@pytest.mark.parametrize("results", [fake.toy_failed(), fake.bare(), fake.single()])
+def test_results_without_numbers_are_shown_too(results: Results) -> None:
     assert results._repr_html_().startswith("<div")
 
 
 def test_it_has_no_colours_of_its_own_but_grey() -> None:
-    html = fake_dense_run.depth()._repr_html_()
+    html = fake.depth()._repr_html_()
     colours = re.findall(r"(?:color|background|solid):? *([^;\"]+)", html)
     assert set(colours) <= {"inherit", "transparent", "rgba(128, 128, 128, 0.5)"}
 
 
 def test_a_plot_has_the_numbers_of_the_results() -> None:
-    results = fake_results.two_gaussian()
+    results = fake.two_gaussian()
     axes = results.plot("rmse")  # the only domain need not be named
     assert axes.get_title(loc="left") == "RMSE (m) ↓ · wild"
     assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == ["ensemble", "mc_dropout"]
-    for entry, drawn in zip(scored_entries(results), curves(axes).values(), strict=True):
+    for entry, drawn in zip(stored_entries(read_runs([results])), curves(axes).values(), strict=True):
         assert drawn == [entry.mean("rmse", m) for m in entry.members]
     assert pyplot.fignum_exists(axes.figure.number)  # so that a notebook shows it
 
 
 def test_a_plot_on_axes_of_ones_own_leaves_the_others_alone() -> None:
     figure, (left, right) = pyplot.subplots(1, 2)
-    assert fake_dense_run.depth().plot("ause", domain="wild", ax=right) is right
+    assert fake.depth().plot("ause", domain="wild", ax=right) is right
     assert right.figure is figure
     assert len(right.get_legend().get_texts()) == 2
     assert not left.lines
@@ -98,12 +96,12 @@ def test_a_plot_on_axes_of_ones_own_leaves_the_others_alone() -> None:
 @pytest.mark.parametrize(
     ("results", "name"),
     [
-        (fake_dense_run.depth(), "coverage"),
-        (fake_dense_run.depth(), "sparsification_error"),
-        (fake_dense_run.segmentation(), "reliability"),
+        (fake.depth(), "coverage"),
+        (fake.depth(), "sparsification_error"),
+        (fake.segmentation(), "reliability"),
     ],
 )
-def test_curves_at_an_m(results: RunResults, name: str) -> None:
+def test_curves_at_an_m(results: Results, name: str) -> None:
     plots = [results.plot(name, "clean", m) for m in (None, 1, 4)]
     drawn = [next(iter(curves(axes).values())) for axes in plots]
     assert len({tuple(np.round(one, 9)) for one in drawn}) == 3
@@ -113,8 +111,8 @@ def test_curves_at_an_m(results: RunResults, name: str) -> None:
 
 
 def test_reliability_of_one_method_is_its_diagram() -> None:
-    results = fake_results.three_categorical()
-    alone = results.model_copy(update={"files": results.files[:1]})
+    results = fake.three_categorical()
+    alone = results.model_copy(update={"scores": results.scores[:1]})
     axes = alone.plot("reliability")
     assert "share of pixels" in axes.get_xlabel()
     assert axes.get_title(loc="left").startswith("Reliability of ensemble")
@@ -123,11 +121,11 @@ def test_reliability_of_one_method_is_its_diagram() -> None:
 @pytest.mark.parametrize(
     ("results", "offered", "missing"),
     [
-        (fake_dense_run.segmentation(), ["reliability", "sparsification_error"], "coverage"),
-        (fake_dense_run.depth(), ["coverage", "sparsification_error"], "reliability"),
+        (fake.segmentation(), ["reliability", "sparsification_error"], "coverage"),
+        (fake.depth(), ["coverage", "sparsification_error"], "reliability"),
     ],
 )
-def test_only_curves_that_there_are_are_offered(results: RunResults, offered: list[str], missing: str) -> None:
+def test_only_curves_that_there_are_are_offered(results: Results, offered: list[str], missing: str) -> None:
     with pytest.raises(InputError) as refused:
         results.plot("nothing", "clean")
     names = re.split(r"there are |, ", str(refused.value))
@@ -137,7 +135,7 @@ def test_only_curves_that_there_are_are_offered(results: RunResults, offered: li
 
 
 def test_the_kl_of_a_toy_problem() -> None:
-    axes = fake_run.regression().plot("kl")
+    axes = fake.regression().plot("kl")
     assert axes.get_yscale() == "log"
     assert any("noise floor" in text.get_text() for text in axes.texts)
 
@@ -154,4 +152,4 @@ def test_the_kl_of_a_toy_problem() -> None:
 )
 def test_what_cannot_be_plotted_is_refused_in_words(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        fake_dense_run.depth().plot(*arguments)  # type: ignore[arg-type]
+        fake.depth().plot(*arguments)  # type: ignore[arg-type]

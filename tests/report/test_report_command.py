@@ -1,19 +1,21 @@
+"""`epibench report`: where the page goes, and what is refused."""
+
 import json
 from pathlib import Path
 from typing import Any
 
-import fake_run
+import fake
 import pytest
 
 from epibench.cli.report import run_report
 from epibench.errors import InputError
 from epibench.files import with_checksum
-from epibench.results import RunResults
+from epibench.results import Results
 
 
 def folder(path: Path, results: Any) -> Path:
     path.mkdir()
-    text = results.as_json() if isinstance(results, RunResults) else with_checksum(json.dumps(results))
+    text = results.as_json() if isinstance(results, Results) else with_checksum(json.dumps(results))
     (path / "results.json").write_text(text, encoding="utf-8")
     return path
 
@@ -24,63 +26,45 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_one_run_gets_its_page_in_its_folder(here: Path) -> None:
-    run_report([folder(here / "a", fake_run.momentum())], None, None)
-    assert (here / "a" / "report.html").is_file()
-
-
-def test_a_results_file_stands_for_its_run(here: Path) -> None:
-    run_report([folder(here / "a", fake_run.momentum()) / "results.json"], None, None)
+@pytest.mark.parametrize("given", [".", "results.json"])
+def test_one_run_gets_its_page_in_its_folder(given: str, here: Path) -> None:
+    run_report([folder(here / "a", fake.bare()) / given], None, None)
     assert (here / "a" / "report.html").is_file()
 
 
 def test_several_runs_get_one_page_here(here: Path) -> None:
-    run_report([folder(here / name, fake_run.momentum()) for name in "ab"], None, None)
+    run_report([folder(here / name, fake.bare()) for name in "ab"], None, None)
     assert sorted(path.name for path in here.iterdir()) == ["a", "b", "report.html"]
 
 
 def test_the_page_goes_where_it_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_report([folder(here / "a", fake_run.bare())], Path("new/page.html"), None)
+    run = folder(here / "a", fake.bare())
+    run_report([run], Path("new/page.html"), None)
     assert (here / "new" / "page.html").is_file()
     assert "report:  new/page.html" in capsys.readouterr().err
+    with pytest.raises(InputError, match="is a folder"):
+        run_report([run], here, None)
 
 
 @pytest.mark.parametrize(
     ("results", "complaint"),
     [
-        ({"files": [], "methods": {}}, "not the results of a run"),
+        ({"files": [], "methods": {}}, "not results"),
         ({"methods": {}, "version": 99}, "results of version 99"),
+        ({**fake.bare().model_dump(mode="json"), "reference": 7}, "not results as this version writes them: reference"),
     ],
 )
-def test_what_is_no_run_is_refused(here: Path, results: Any, complaint: str) -> None:
-    with pytest.raises(InputError, match=complaint):
+def test_what_is_no_run_is_refused_in_one_line(here: Path, results: Any, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint) as caught:
         run_report([folder(here / "a", results)], None, None)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_folder_without_results_is_refused(here: Path) -> None:
+def test_missing_and_broken_files_are_refused(here: Path) -> None:
+    with pytest.raises(InputError, match="no such file or folder"):
+        run_report([here / "nowhere"], None, None)
     with pytest.raises(InputError, match=r"holds no results\.json"):
         run_report([here], None, None)
-
-
-def test_a_file_that_is_not_json_is_refused(here: Path) -> None:
     (here / "results.json").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="damaged, or of another version: it does not end in a checksum"):
         run_report([here], None, None)
-
-
-def test_a_missing_run_is_refused(here: Path) -> None:
-    with pytest.raises(InputError, match="no such file or folder"):
-        run_report([here / "nowhere"], None, None)
-
-
-def test_a_folder_is_no_place_for_the_page(here: Path) -> None:
-    with pytest.raises(InputError, match="is a folder"):
-        run_report([folder(here / "a", fake_run.bare())], here, None)
-
-
-def test_results_of_another_shape_are_refused_in_one_line(here: Path) -> None:
-    made = fake_run.bare().model_dump(mode="json")
-    made["kl"]["map"]["pooled"] = 7
-    with pytest.raises(InputError, match=r"kl\.map\.pooled") as caught:
-        run_report([folder(here / "a", made)], None, None)
-    assert "\n" not in str(caught.value)

@@ -1,29 +1,24 @@
-import base64
+"""The page of runs: what holds for every scene, and what toy problems show."""
+
 import copy
-import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
-import fake_run
+import fake
 import pytest
 from html_tree import Node, Rendered
-from page_checks import assert_accessible
+from page_checks import assert_accessible, assert_links_stay, assert_safe, plain, rows, texts
 
 from epibench.report import write_run_page
 from epibench.report.numbers import measured
 from epibench.report.runs import VIEWS, View, kl_entries, methods_of, read_runs
-from epibench.results import Stat
+from epibench.results import Score
 
 RunDocument = Callable[..., Node]
 SceneDocument = Callable[[str], Node]
-SPACES = str.maketrans({"\u00a0": " ", "\u2007": " ", "\u2008": " ", "−": "-"})
 MOST_CHARACTERS = 1_500_000
-
-
-def plain(text: str) -> str:
-    """Text with ordinary spaces and minus signs."""
-    return re.sub(r"\s+", " ", text.translate(SPACES)).strip()
 
 
 def view_of(document: Node, key: str) -> Node:
@@ -32,96 +27,65 @@ def view_of(document: Node, key: str) -> Node:
     return found
 
 
-def rows(table: Node) -> dict[str, list[str]]:
-    """The cells of each row by the label at its head."""
-    lines = [tr for body in table.find_all("tbody") for tr in body.find_all("tr") if tr.find_all("td")]
-    return {
-        plain(tr.find_all("span", "ellipsis")[0].text): [plain(td.text) for td in tr.find_all("td")] for tr in lines
-    }
+def score_of(results: fake.Results, method: str, region: str) -> Score:
+    score = results.score(method, region)
+    assert score is not None
+    return score
 
 
-def test_the_page_is_well_formed_and_its_ids_are_its_own(rendered_run: Rendered) -> None:
+def test_every_page_is_well_formed_accessible_safe_and_whole(rendered_run: Rendered) -> None:
     document = rendered_run.document  # the reader refuses tags that close out of order
-    ids = [n.attributes["id"] for n in document.walk() if "id" in n.attributes]
-    assert len(ids) == len(set(ids))
-
-
-def test_is_accessible(rendered_run: Rendered) -> None:
-    document = rendered_run.document
+    for drawing in re.findall(r"<svg(?:(?!<svg).)*?</svg>", rendered_run.page, flags=re.DOTALL):
+        ElementTree.fromstring(drawing)
     assert_accessible(document)
+    assert_links_stay(document)
+    assert_safe(document, rendered_run.page)
+    # Rules that name an ancestor do not reach what <use> shows: lines would be black areas.
+    assert not re.search(r"[^\s{},] \.(dots|truth|outline)\b", document.find_all("style")[0].text)
 
 
-def test_needs_no_network(rendered_run: Rendered) -> None:
-    document = rendered_run.document
-    assert not [n for n in document.walk() if n.tag in ("link", "img", "iframe", "object", "embed")]
-    targets = [n.attributes["href"] or "" for n in document.walk() if "href" in n.attributes]
-    assert all(target.startswith(("#", "data:image/png;base64,")) for target in targets)
-    assert not re.search(r"url\(|@import", document.find_all("style")[0].text)
+@pytest.mark.parametrize("scene", ["toy_hostile", "dense_hostile", "class_hostile", "hostile_scores"])
+def test_text_from_files_is_escaped(scene: str, scene_document: SceneDocument) -> None:
+    assert "<script>alert(1)</script>\"'&\ufffd?" in scene_document(scene).find_all("body")[0].text
 
 
-def test_links_lead_somewhere(rendered_run: Rendered) -> None:
-    document = rendered_run.document
-    ids = {n.attributes.get("id") for n in document.walk()}
-    targets = [n.attributes["href"] or "" for n in document.walk() if n.tag in ("a", "use")]
-    assert {target[1:] for target in targets} <= ids
-
-
-def test_the_policy_names_the_script_by_its_hash(rendered_run: Rendered) -> None:
-    (script,) = rendered_run.document.find_all("script")
-    digest = base64.b64encode(hashlib.sha256(script.text.encode()).digest()).decode()
-    assert f"script-src 'sha256-{digest}'" in rendered_run.page
-
-
-def test_text_from_files_is_escaped(scene_document: SceneDocument) -> None:
-    document = scene_document("hostile")
-    assert len(document.find_all("script")) == 1
-    assert not [name for n in document.walk() for name in n.attributes if name.startswith("on")]
-    assert "<script>alert(1)</script>\"'&\ufffd?" in document.find_all("body")[0].text
-
-
-@pytest.mark.parametrize("scene", ["regression", "classification"])
-def test_one_run_stays_small(scene: str, tmp_path: Path) -> None:
-    assert write_run_page(fake_run.SCENES[scene](), tmp_path / "x.html").stat().st_size < MOST_CHARACTERS
-
-
-def test_results_are_only_read(tmp_path: Path) -> None:
-    results = fake_run.regression()
-    before = copy.deepcopy(results)
-    write_run_page([results], tmp_path / "report.html")
-    assert results == before
+def test_one_toy_run_stays_small_and_results_are_only_read(tmp_path: Path) -> None:
+    for results in (fake.regression(), fake.classification()):
+        before = copy.deepcopy(results)
+        assert write_run_page([results], tmp_path / "x.html").stat().st_size < MOST_CHARACTERS
+        assert results == before
 
 
 def test_questions_come_in_order(scene_document: SceneDocument) -> None:
-    headings = [plain(h.text) for h in scene_document("regression").find_all("h3")]
-    assert headings == [
+    document = scene_document("regression")
+    assert texts(document, "h3") == [
         "Which method is closest to the reference?",
         "What the methods predict",
         "Beside what was published",
         "On fresh test data",
         "Reference and cost",
     ]
+    regions = [text for text in texts(document, "h4") if "training region" in text]
+    assert regions == ["Inside the training region", "Outside the training region"]
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.key)
 def test_the_table_of_each_view_holds_its_numbers(view: View, scene_document: SceneDocument) -> None:
-    results = fake_run.classification()
+    results = fake.classification()
     (table,) = view_of(scene_document("classification"), view.key).find_all("table", "kl")
     floor, *cells = rows(table)["SGHMC"]
-    stats = fake_run.kl_leaf(results, "sghmc", view)
-    assert [cell.removesuffix(" ≈") for cell in cells] == [plain(measured(s.mean, s.std)) for s in stats.values()]
+    stats = [metrics[view.metric] for metrics in score_of(results, "sghmc", view.region).summary.values()]
+    assert [cell.removesuffix(" ≈") for cell in cells] == [plain(measured(s.mean, s.std)) for s in stats]  # type: ignore[arg-type]
     (known,) = {entry.floor for entry in kl_entries(methods_of(read_runs([results])), view)}
     assert float(floor.replace("×10⁻⁵", "e-5")) == pytest.approx(known, rel=0.06)
 
 
-def test_the_pooled_kl_over_the_grid_is_seen_first(scene_document: SceneDocument) -> None:
-    layers = scene_document("regression").find_all("div", "layer")
-    assert [n.attributes["data-m"] for n in layers if "chosen" in n.classes] == ["pooled-reference_to_method-grid"]
+def test_the_pooled_kl_over_the_grid_is_seen_first_and_names_who_is_closest(scene_document: SceneDocument) -> None:
+    layers = scene_document("classification").find_all("div", "layer")
+    (chosen,) = [layer for layer in layers if "chosen" in layer.classes]
     assert len(layers) == 8
-
-
-def test_the_headline_names_who_is_closest(scene_document: SceneDocument) -> None:
-    view = view_of(scene_document("classification"), "pooled-reference_to_method-grid")
-    assert view.find_all("p", "headline")[0].text == "Ensembling is closest"
+    assert chosen.attributes["data-m"] == "pooled-reference_to_method-grid"
+    assert chosen.find_all("p", "headline")[0].text == "Ensembling is closest"
 
 
 @pytest.mark.parametrize(
@@ -138,47 +102,29 @@ def test_the_headline_names_who_is_closest(scene_document: SceneDocument) -> Non
 def test_the_verdict_on_the_reference_stands_above_the_kls(
     scene: str, style: str, verdict: str, scene_document: SceneDocument
 ) -> None:
-    paragraphs = scene_document(scene).find_all("p", style)
-    assert plain(paragraphs[0].text).startswith(verdict)
+    assert texts(scene_document(scene), "p", style)[0].startswith(verdict)
 
 
-def test_published_cells_are_counted(scene_document: SceneDocument) -> None:
-    (counts,) = scene_document("classification").find_all("ul", "counts")
-    within, differ = (plain(item.text) for item in counts.find_all("li"))
+def test_published_cells_are_counted_and_judged(scene_document: SceneDocument) -> None:
+    within, differ = texts(scene_document("classification").find_all("ul", "counts")[0], "li")
     assert within == "18 of 23 cells within one published std"
     assert differ == "6 of 23 cells differ with p < 0.05; chance alone gives 1.2"
-
-
-def test_a_published_cell_shows_both_means_and_both_judgements(scene_document: SceneDocument) -> None:
     (table,) = scene_document("regression").find_all("table", "cells")
-    first = [plain(td.text) for td in table.find_all("tr")[2].find_all("td")]
+    first = texts(table.find_all("tr")[2], "td")
     assert first[:2] == ["0.44 ± 0.22", "128"]
     assert [text.split()[-1] for text in first[-3:-1]] == ["agrees", "agrees"]
     assert re.fullmatch(r"-\d+ %, \+\d+ %", first[-1])
 
 
-def test_own_data_makes_the_comparison_one_in_kind(scene_document: SceneDocument) -> None:
+def test_what_keeps_numbers_from_being_comparable_is_said(
+    scene_document: SceneDocument, run_document: RunDocument
+) -> None:
     said = "not on the published data: the numbers are comparable in kind only"
     assert said in plain(scene_document("classification").text)
     assert said not in plain(scene_document("regression").text)
-
-
-def test_a_quick_variant_is_called_one(scene_document: SceneDocument) -> None:
-    said = "This is the quick variant of toy-regression-dropout"
-    assert said in plain(scene_document("dropout_rates").text)
-
-
-def test_a_recipe_of_ones_own_has_no_published_part(run_document: RunDocument) -> None:
-    document = run_document(fake_run.run(name="mine", members=(8, 16)))
-    assert "Beside what was published" not in document.text
-
-
-def test_metrics_are_shown_for_each_domain(scene_document: SceneDocument) -> None:
-    headings = [plain(h.text) for h in scene_document("regression").find_all("h4")]
-    assert [h for h in headings if "training region" in h] == [
-        "Inside the training region",
-        "Outside the training region",
-    ]
+    assert "This is the quick variant of toy-regression-dropout" in plain(scene_document("dropout_rates").text)
+    own = fake.toy_run(name="mine", members=(8, 16))
+    assert "Beside what was published" not in run_document(own).text
 
 
 def test_point_estimates_are_levels_over_the_m_of_the_others(scene_document: SceneDocument) -> None:
@@ -188,42 +134,31 @@ def test_point_estimates_are_levels_over_the_m_of_the_others(scene_document: Sce
 
 
 def test_a_level_far_off_is_named_and_does_not_stretch_the_axis(run_document: RunDocument) -> None:
-    results = fake_run.run(shapes={"map": (40_000.0, 0.0, 0.1), "ensemble": (0.3, 0.1, 0.1)}, members=(8, 16))
+    results = fake.toy_run(shapes={"map": (40_000.0, 0.0, 0.1), "ensemble": (0.3, 0.1, 0.1)}, members=(8, 16))
     view = view_of(run_document(results), "pooled-reference_to_method-grid")
     (figure,) = view.find_all("figure")
     assert not figure.find_all("g", "level")
-    assert plain(figure.find_all("text", "remark")[0].text).startswith("↑ MAP: 3")
+    assert texts(figure, "text", "remark")[0].startswith("↑ MAP: 3")
 
 
-def test_lines_that_pictures_share_are_styled_without_ancestors(rendered_run: Rendered) -> None:
-    # Rules that name an ancestor do not reach what <use> shows: lines would be black areas.
-    style = rendered_run.document.find_all("style")[0].text
-    assert not re.search(r"[^\s{},] \.(dots|truth|outline)\b", style)
-
-
-def test_several_runs_share_a_page_with_labels_of_their_own(scene_document: SceneDocument) -> None:
+def test_several_runs_share_a_page_with_labels_of_their_own_and_a_warning(scene_document: SceneDocument) -> None:
     document = scene_document("two_runs")
-    keys = [button.attributes["data-key"] for button in document.find_all("button")]
-    assert "Ensembling · toy-regression" in keys
-    assert "Ensembling · momentum" in keys
+    keys = {button.attributes["data-key"] for button in document.find_all("button")}
+    assert {"Ensembling · toy-regression", "Ensembling · momentum"} <= keys
+    assert "The runs were trained on different data" in document.find_all("p", "warning")[0].text
 
 
 def test_runs_of_one_recipe_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    pair = [fake_run.momentum(), fake_run.run(name="toy-regression-momentum", members=(8, 16), seed=1)]
+    pair = [fake.momentum(), fake.toy_run(name="toy-regression-momentum", members=(8, 16), seed=1)]
     text = write_run_page(pair, tmp_path / "x.html", ["first", "second"]).read_text(encoding="utf-8")
     assert "Ensembling · first" in text
     assert "Ensembling · second" in text
     assert "toy-regression-momentum (first)" in text
 
 
-def test_runs_on_different_data_are_compared_with_a_warning(scene_document: SceneDocument) -> None:
-    document = scene_document("two_runs")
-    assert "The runs were trained on different data" in document.find_all("p", "warning")[0].text
-
-
 def test_problems_have_sections_of_their_own(scene_document: SceneDocument) -> None:
-    document = scene_document("two_problems")
-    titles = [plain(section.find_all("h2")[0].text) for section in document.find_all("section", "kind")]
+    sections = scene_document("two_problems").find_all("section", "kind")
+    titles = [texts(section, "h2")[0] for section in sections]
     assert titles == ["Toy regression 7 methods", "Toy classification 4 methods"]
 
 
@@ -236,35 +171,35 @@ def test_a_method_looks_alike_on_every_page(scene_document: SceneDocument) -> No
 
 
 def test_infinite_draws_are_counted(run_document: RunDocument) -> None:
-    results = fake_run.classification()
-    view = VIEWS[0]
-    fake_run.kl_leaf(results, "sgld", view)[8] = Stat(mean=None, std=None, n=24)
-    draws = results.kl_draws["sgld"][view.convention][view.direction][view.region]
-    draws[8] = [None] * 3 + [0.5] * 21
-    (table,) = view_of(run_document(results), view.key).find_all("table", "kl")
+    results = fake.classification()
+    score = score_of(results, "sgld", "grid")
+    score.summary[8]["kl"].mean = None
+    for draw in [draw for draw in score.draws if draw.M == 8][:3]:
+        draw.metrics["kl"] = None
+    (table,) = view_of(run_document(results), VIEWS[0].key).find_all("table", "kl")
     assert "infinite in 3 of 24 draws" in rows(table)["SGLD"][1]
 
 
-def test_a_run_that_stopped_early_still_makes_a_page(scene_document: SceneDocument) -> None:
+def test_a_run_that_stopped_early_still_makes_a_page(scene_document: SceneDocument, run_document: RunDocument) -> None:
     text = plain(scene_document("bare").text)
     assert "No finite KL" in text
     assert "The run was compared with no reference." in text
+    assert "no reference" in run_document(fake.bare(kl=False)).find_all("p", "warning")[0].text
 
 
-def test_a_run_without_kls_says_so_first(run_document: RunDocument) -> None:
-    document = run_document(fake_run.bare().model_copy(update={"kl": {}}))
-    assert "no reference" in document.find_all("p", "warning")[0].text
-
-
-def test_a_run_whose_only_method_failed_says_so(scene_document: SceneDocument) -> None:
-    warnings = [plain(p.text) for p in scene_document("failed").find_all("p", "warning")]
-    assert "sgld failed: the loss is not finite" in warnings
+@pytest.mark.parametrize(
+    ("scene", "failure"),
+    [("toy_failed", "sgld failed: the loss is not finite"), ("dense_failed", "ensemble failed: CUDA out of memory")],
+)
+def test_a_run_whose_only_method_failed_says_so(scene: str, failure: str, scene_document: SceneDocument) -> None:
+    warnings = texts(scene_document(scene), "p", "warning")
+    assert failure in warnings
     assert "No method was finished, so there are no numbers." in warnings
     assert not [text for text in warnings if "There is no KL" in text]
 
 
 def test_settings_versions_and_the_command_are_there(scene_document: SceneDocument) -> None:
-    footer = plain(scene_document("regression").find_all("footer")[0].text)
+    (footer,) = texts(scene_document("regression"), "footer")
     assert "epibench run RUN/recipe.json --out NEW" in footer
     assert "ensemble.learning_rate0.001" in footer
     assert "commit3f2a91c" in footer

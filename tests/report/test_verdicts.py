@@ -1,5 +1,4 @@
-import fake_dense_run
-import fake_run
+import fake
 import pytest
 from test_judge import GROUPS, entry, kl, pair
 
@@ -19,7 +18,6 @@ from epibench.report.runs import (
 from epibench.report.tables import kl_table
 from epibench.report.verdicts import (
     Verdict,
-    cards,
     confidence_sentence,
     finding,
     gain_up_to,
@@ -29,8 +27,7 @@ from epibench.report.verdicts import (
     shift_costs,
     verdict,
 )
-from epibench.results import Curve, Curves, Stat
-from epibench.standard_errors import PoolSize
+from epibench.results import Curve, Curves, PoolSize, Stat
 
 
 def words(found: Verdict) -> str:
@@ -42,55 +39,35 @@ def kl_words(*entries: Entry) -> str:
     return " ".join([found["headline"], *found["sentences"]]).replace("\u00a0", " ")
 
 
-def test_a_clear_lead_says_by_how_much() -> None:
-    said = words(verdict("ause", pair(1.2)))
-    assert said.startswith("A leads ")
-    assert "20 % higher" in said
-    assert "2.8 standard errors" in said
+def at_own_m(*of_m: tuple[int, float | None]) -> list[Entry]:
+    return [entry(label, {m: (mean, 0.1, 4)}) for label, (m, mean) in zip("ABCDE", of_m, strict=False)]
+
+
+LATE = {8: (1.0, 0.1, 9), 16: (1.0, None, 1)}, {8: (2.0, 0.1, 9), 16: (2.0, None, 1)}  # one draw at the largest M
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "headline", "word"),
+    ("entries", "card", "found"),
     [
-        (1.1, 0.1, "A leads, narrowly", "narrowly"),
-        (1.2, None, "A leads, not certain", "not certain"),
-        (1.05, 0.1, "A and B: too close to call", "told apart"),
+        (pair(1.2), ["A leads ", "20 % higher", "2.8 standard errors"], "A ranks errors best"),
+        (pair(1.1), ["A leads, narrowly"], "narrowly"),
+        (pair(1.2, None), ["A leads, not certain"], "not certain"),
+        (pair(1.05), ["A and B: too close to call"], "told apart"),
+        (pair(1.0008, 1e-6, bound=1e-3), ["numerical error"], "told apart"),
+        (pair(0.6, random=0.5), ["chance"], "better than chance"),
+        ([entry("AB"[i], LATE[i], PoolSize(16)) for i in (0, 1)], ["standard errors (from M = 8)"], "A ranks"),
+        (at_own_m((4, 2.0)), ["2.00 ± 0.10", "4 draws"], "A has AUSE 2.00 ± 0.10."),
+        (at_own_m((4, None)), ["No values"], "no values"),
+        (at_own_m((4, 1.0), (8, 2.0)), ["M = 4 and M = 8"], "the largest M of each"),
+        (at_own_m(*[(4, 1.0)] * 5), ["A, B, C and 2 more"], "told apart"),
     ],
 )
-def test_doubt_is_said_in_card_and_finding(mean: float, std: float | None, headline: str, word: str) -> None:
-    found = verdict("ause", pair(mean, std))
-    assert found.card["headline"] == headline
-    assert word in finding([found])
-
-
-def test_the_m_that_a_standard_error_comes_from_is_said() -> None:
-    sets = PoolSize(16)
-    stats = {"A": {8: (1.0, 0.1, 9), 16: (1.0, None, 1)}, "B": {8: (2.0, 0.1, 9), 16: (2.0, None, 1)}}
-    said = words(verdict("ause", [entry(label, of_m, sets) for label, of_m in stats.items()]))
-    assert "standard errors (from M = 8)" in said
-
-
-def test_a_gap_within_the_numerical_error_is_called_so() -> None:
-    assert "numerical error" in words(verdict("ause", pair(1.0008, 1e-6, bound=1e-3)))
-
-
-def test_one_method_has_its_value_and_its_draws() -> None:
-    found = verdict("ause", [entry("A", {4: (2.0, 0.1, 4)})])
-    assert found.card["headline"] == "2.00 ± 0.10"
-    assert "4 draws" in words(found)
-    assert finding([found]).endswith("A has AUSE 2.00 ± 0.10.")
-
-
-def test_without_any_value_there_is_no_finding() -> None:
-    found = verdict("ause", [entry("A", {4: (None, None, 4)})])
-    assert found.card["headline"] == "No values"
-    assert "no values" in finding([found])
-
-
-def test_what_chance_does_as_well_is_not_praised() -> None:
-    found = verdict("ause", pair(0.6, random=0.5))
-    assert "chance" in found.card["headline"]
-    assert "better than chance" in finding([found])
+def test_card_and_finding_say_who_leads_and_what_speaks_against_it(
+    entries: list[Entry], card: list[str], found: str
+) -> None:
+    one = verdict("ause", entries)
+    assert all(text in words(one) for text in card)
+    assert found in finding([one])
 
 
 def test_one_at_chance_does_not_take_the_lead_from_another() -> None:
@@ -116,36 +93,6 @@ def test_a_method_of_one_member_is_named_with_its_own_m(mean: float, start: str)
     assert finding([found]).replace("\u00a0", " ").startswith(start)
 
 
-def test_entries_without_a_common_m_are_ranked_at_their_own() -> None:
-    found = verdict("ause", [entry("A", {4: (1.0, 0.1, 4)}), entry("B", {8: (2.0, 0.1, 4)})])
-    assert "M = 4 and M = 8" in words(found)
-    assert "the largest M of each" in finding([found])
-
-
-def test_entries_of_different_domains_are_not_ranked() -> None:
-    both = [
-        Entry(0, label, "gaussian", {4: {"rmse": Stat(mean=1.0, std=0.1, n=4)}}, GROUPS, domain=label) for label in "ab"
-    ]
-    (card,) = cards(["rmse"], both)
-    assert "Not ranked" in card["sentences"][0]
-
-
-def test_many_that_tie_are_counted() -> None:
-    many = [entry(label, {4: (1.0, 0.1, 4)}) for label in "ABCDE"]
-    assert verdict("ause", many).card["headline"].startswith("A, B, C and 2 more")
-
-
-def test_the_closest_method_stands_beside_the_floor() -> None:
-    said = kl_words(kl("a", 0.3), kl("b", 0.5))
-    assert said.startswith("a is closest ")
-    assert "30 × the noise floor of 0.010" in said
-    assert "20 × the noise floor" in said
-
-
-def test_a_kl_lead_below_the_floor_is_called_so() -> None:
-    assert kl_verdict([kl("a", 0.3), kl("b", 0.305)])["headline"] == "a is closest, by less than the noise floor"
-
-
 def test_the_kl_of_a_single_method_says_what_it_is() -> None:
     found = kl_verdict([kl("MC-dropout", 0.3)])
     said = found["finding"].replace("\u00a0", " ")
@@ -168,19 +115,12 @@ def test_ranks_are_shared_by_those_that_tie() -> None:
     cells = [row.cells[1] for row in table.blocks[0].rows]
     assert [cell.best for cell in cells] == [False, False, False]
     assert [cell.tied for cell in cells] == [True, True, False]
-
-
-def test_one_draw_makes_no_certain_kl_lead() -> None:
-    assert kl_verdict([kl("a", 0.3, None), kl("b", 0.9, None)])["headline"] == "a is closest, not certain"
-
-
-def test_without_a_floor_that_is_said() -> None:
-    assert "no noise floor of the reference is known" in kl_words(kl("a", 0.3, floor=None))
+    assert [row.cells[0].value for row in table.blocks[0].rows] == ["0.010"] * 3  # the floor
 
 
 def infinite(label: str) -> Entry:
     stats = {"kl": Stat(mean=None, std=None, n=9), "kl_infinite": Stat(mean=2, std=None, n=9)}
-    return Entry(0, label, "gaussian", {8: {**stats}}, GROUPS, floor=0.01)
+    return fake.entry(label, {8: stats}, pool=GROUPS, floor=0.01)
 
 
 def test_infinite_means_come_last_without_a_rank() -> None:
@@ -192,7 +132,7 @@ def test_infinite_means_come_last_without_a_rank() -> None:
 
 def kl_over(label: str, means: dict[int, float], std: float = 0.01) -> Entry:
     summary = {m: {"kl": Stat(mean=mean, std=std, n=4)} for m, mean in means.items()}
-    return Entry(0, label, "gaussian", {m: {**one} for m, one in summary.items()}, GROUPS, floor=0.01)
+    return fake.entry(label, summary, pool=GROUPS, floor=0.01)
 
 
 def test_a_point_estimate_is_compared_at_its_only_m() -> None:
@@ -203,9 +143,18 @@ def test_a_point_estimate_is_compared_at_its_only_m() -> None:
     assert (row.cells[-1].value, row.cells[-1].spread, row.only) == ("2.000", "± 0.010", "M = 1")
 
 
-def test_another_leader_at_another_m_is_named() -> None:
-    said = kl_words(kl_over("a", {8: 0.9, 16: 0.3}), kl_over("b", {8: 0.5, 16: 0.4}))
-    assert "At M = 8, b has the smallest mean." in said
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([kl("a", 0.3), kl("b", 0.5)], ["a is closest ", "30 × the noise floor of 0.010", "20 × the noise floor"]),
+        ([kl("a", 0.3), kl("b", 0.305)], ["a is closest, by less than the noise floor"]),
+        ([kl("a", 0.3, None), kl("b", 0.9, None)], ["a is closest, not certain"]),
+        ([kl("a", 0.3, floor=None)], ["no noise floor of the reference is known"]),
+        ([kl_over("a", {8: 0.9, 16: 0.3}), kl_over("b", {8: 0.5, 16: 0.4})], ["At M = 8, b has the smallest mean."]),
+    ],
+)
+def test_the_closest_method_stands_beside_the_floor(entries: list[Entry], said: list[str]) -> None:
+    assert all(text in kl_words(*entries) for text in said)
 
 
 @pytest.mark.parametrize(
@@ -214,11 +163,6 @@ def test_another_leader_at_another_m_is_named() -> None:
 )
 def test_the_m_up_to_which_there_is_a_gain(means: tuple[float, ...], reached: str) -> None:
     assert gain_up_to(kl_over("a", dict(zip((8, 16, 32), means, strict=True)))) == reached
-
-
-def test_every_kl_stands_beside_its_floor() -> None:
-    rows = kl_table("", [kl("a", 0.3), kl("b", 0.5)]).blocks[0].rows
-    assert [row.cells[0].value for row in rows] == ["0.010", "0.010"]
 
 
 def test_a_floor_far_below_is_named_and_not_drawn() -> None:
@@ -236,7 +180,7 @@ def test_a_band_that_reaches_below_zero_stays_on_the_chart() -> None:
 
 
 def test_floors_of_runs_are_named_once() -> None:
-    methods = methods_of(read_runs([fake_run.regression(), fake_run.momentum()]))
+    methods = methods_of(read_runs([fake.regression(), fake.momentum()]))
     assert [floor for floor, _ in distinct_floors(methods, VIEWS[0])] == [0.018]
     assert len(kl_entries(methods, VIEWS[0])) == 9
 
@@ -252,9 +196,9 @@ def test_a_gain_has_both_values_its_judgement_and_its_reach() -> None:
 
 
 def test_the_hardest_shift_is_the_one_with_the_largest_error() -> None:
-    results = fake_dense_run.run(domains=("clean", "wild-1", "wild"), members=(1, 2))
-    for method in ("ensemble", "mc_dropout"):
-        for metrics in results.summary[method]["wild-1"].values():
+    results = fake.dense_run(domains=("clean", "wild-1", "wild"), members=(1, 2))
+    for score in (score for score in results.scores if score.domain == "wild-1"):
+        for metrics in score.summary.values():
             metrics["rmse"] = Stat(mean=99.0, std=0.0, n=4)
     runs = read_runs([results])
     methods = methods_of(runs)
@@ -262,7 +206,7 @@ def test_the_hardest_shift_is_the_one_with_the_largest_error() -> None:
 
 
 def test_gains_and_costs_have_a_tone() -> None:
-    runs = read_runs([fake_dense_run.run(domains=("clean", "wild"))])
+    runs = read_runs([fake.dense_run(domains=("clean", "wild"))])
     inside, outside = (entries_on(methods_of(runs), domain.name) for domain in domains_of(runs))
     gains = [[gain for row in member_gains(e, ["auce"]) for gain in row["gains"]] for e in (inside, outside)]
     tones = [[gain["tone"] for gain in of_domain if gain] for of_domain in gains]
@@ -272,16 +216,14 @@ def test_gains_and_costs_have_a_tone() -> None:
 
 
 def test_a_domain_that_a_method_lacks_has_no_entry_of_it() -> None:
-    methods = methods_of(read_runs([fake_dense_run.partial()]))
+    methods = methods_of(read_runs([fake.partial()]))
     assert [one.label for one in entries_on(methods, "wild")] == ["Ensembling"]
 
 
 def confidence(area: float, signed: float, at_90: float | None = None) -> str:
     summary = {4: {"auce": Stat(mean=area, std=0.0, n=2), "auce_signed": Stat(mean=signed, std=0.0, n=2)}}
     coverage = Curves(x=[0.9], M={4: {"coverage": Curve(mean=[at_90], std=None)}})
-    return confidence_sentence(
-        Entry(0, "a", "gaussian", {4: {**summary[4]}}, GROUPS, {"calibration": coverage} if at_90 is not None else {})
-    )
+    return confidence_sentence(fake.entry("a", summary, curves={"calibration": coverage} if at_90 is not None else {}))
 
 
 def test_the_sign_of_the_area_tells_over_from_under() -> None:
@@ -297,7 +239,7 @@ def test_a_90_percent_interval_that_contradicts_the_sign_makes_it_mixed() -> Non
 
 
 def test_classes_are_over_confident_where_confidence_exceeds_accuracy() -> None:
-    runs = read_runs([fake_dense_run.small("categorical")])
+    runs = read_runs([fake.small("categorical")])
     (one, *_) = entries_on(methods_of(runs), "wild")
     assert confidence_sentence(one).startswith("is over-confident at M")
 
@@ -309,8 +251,8 @@ def of_classes(*bins: tuple[float, float, int]) -> str:
         name: Curve(mean=list(values), std=None) for name, values in zip(names, zip(*bins, strict=True), strict=True)
     }
     reliability = Curves(x=[0.1 * number for number in range(len(bins))], M={1: curves})
-    accuracy = {"accuracy": Stat(mean=0.5, std=None, n=1)}
-    return confidence_sentence(Entry(0, "a", "categorical", {1: accuracy}, GROUPS, {"reliability": reliability}))
+    summary = {1: {"accuracy": Stat(mean=0.5, std=None, n=1)}}
+    return confidence_sentence(fake.entry("a", summary, kind="categorical", curves={"reliability": reliability}))
 
 
 def test_one_rule_for_classes_however_many_draws_there_are() -> None:

@@ -114,7 +114,7 @@ def print_problem(runs: Sequence[Run]) -> None:
         console.print()
     for domain in featured(domains, methods):
         verdicts = [verdict(name, scored[domain.name]) for name in headlines]
-        console.print(f"{domain.label} ({domain.role}): {finding(verdicts)}", soft_wrap=True)
+        console.print(f"{domain.title}: {finding(verdicts)}", soft_wrap=True)
     console.print()
 
 

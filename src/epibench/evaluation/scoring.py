@@ -152,12 +152,15 @@ class ScoredStore:
 def score_results(stores: Sequence[ScoredStore], settings: ScoreSettings, in_domain: str | None = None) -> Results:
     """Results of all stores together. in_domain: the domain that methods were trained for, if it is known."""
     scores = _with_distinct_methods([store.score for store in stores])
+    names: dict[str, Sequence[str]] = {}
+    for score, store in zip(scores, stores, strict=True):
+        if store.class_names is not None:
+            names.setdefault(score.domain, store.class_names)
     domains: dict[str, DomainFacts] = {}
     for score, store in zip(scores, stores, strict=True):
         role = "role unknown" if in_domain is None else "in-domain" if score.domain == in_domain else "shifted"
-        facts = domains.setdefault(score.domain, DomainFacts.model_validate({"label": score.domain, "role": role}))
-        if store.class_names is not None and facts.class_names is None:
-            facts.class_names = list(store.class_names)
+        about = {"label": score.domain, "role": role, "class_names": names.get(score.domain)}
+        facts = domains.setdefault(score.domain, DomainFacts.model_validate(about))
         known = {(picture.image, picture.height, picture.width) for picture in facts.pictures}
         facts.pictures += [each for each in store.images if (each.image, each.height, each.width) not in known]
     given = asdict(settings)

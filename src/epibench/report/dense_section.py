@@ -73,7 +73,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
     equivalents = equivalent_section(methods, first, others)
     classes = class_section(*([(d, entries[d.name]) for d in of_them] for of_them in (first, others)))
     titles, shift = [title_with_unit(name, entries[domains[0].name]) for name in names], _shift(first, entries, names)
-    gains = [(f"{d.label} ({d.role})", member_gains(entries[d.name], names)) for d in first]
+    gains = [(d.title, member_gains(entries[d.name], names)) for d in first]
     rules = [rule for book in books for rule in switch_rules(book["identity"], [book["switch"]])]
     rules += switch_rules(f"{identity}-scales", [SCALES]) if len(layers) > 1 else []
     rules += switch_rules(f"{identity}-per-class", [classes["switch"]]) if classes else []
@@ -86,7 +86,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         "other_findings": [_finding(domain, entries[domain.name], names) for domain in others],
         "shift": shift and (shift["title"], gain_table("What the shift costs", titles, [("", shift["rows"])])),
         "gains": gain_table("What further members buy", titles, gains),
-        "overlaps": overlap_warnings(entries[domains[0].name]),
+        "overlaps": overlap_warnings(everywhere),
         "scales": SCALES,
         "layers": layers,
         "severity": severity_figures(domains, methods, names),

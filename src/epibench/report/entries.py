@@ -247,8 +247,8 @@ def overlap_warnings(entries: Sequence[Entry]) -> list[str]:
     labels: dict[str, list[str]] = {}
     for entry in entries:
         shares = [f"{percent(entry.overlap(m))} at {m_equals(m)}" for m in entry.members if entry.overlaps_much(m)]
-        if shares:
-            labels.setdefault(listed(shares, 4), []).append(entry.label)
+        if shares and entry.label not in (of_shares := labels.setdefault(listed(shares, 4), [])):
+            of_shares.append(entry.label)
     return [
         f"{listed(names)}: two draws share more than {percent(MUCH_OVERLAP)} of their members ({shares}). "
         "The std there says little about how much another set of members would differ."

@@ -19,13 +19,13 @@ from epibench.report.numbers import listed
 from epibench.report.page import Option, fragment
 from epibench.report.run_page import distinct_floors
 from epibench.report.runs import (
-    PROBLEMS,
     VIEWS,
     domains_of,
     entries_on,
     headline_names,
     kl_entries,
     methods_of,
+    problem_title,
     read_runs,
 )
 from epibench.report.tables import metric_part, metric_table
@@ -52,7 +52,7 @@ def html(results: Results) -> Markup:
     runs, tables = read_runs([results]), []
     if entries := kl_entries(methods_of(runs), VIEWS[0]):
         tables.append(metric_table(VIEWS[0].name, [metric_part("kl", entries)], several_members(entries)))
-    title = listed([f"{PROBLEMS.get(run.problem, run.problem)}: {run.name}" for run in runs])
+    title = listed([f"{problem_title(run.problem)}: {run.name}" for run in runs])
     for label, entries in groups_of(results).values():
         parts = [metric_part(metric, entries) for metric in headline_names(entries)]
         tables.append(metric_table(label, parts, several_members(entries)))
@@ -64,7 +64,7 @@ def groups_of(results: Results) -> Groups:
     """Label and entries of each domain; results of several kinds have a group for each kind."""
     groups: Groups = {}
     for run in read_runs([results]):
-        methods, labels = methods_of([run]), {one.name: f"{one.label} ({one.role})" for one in domains_of([run])}
+        methods, labels = methods_of([run]), {one.name: one.title for one in domains_of([run])}
         for name in run.domains:
             if (entries := entries_on(methods, name)) and headline_names(entries):
                 key = name if name not in groups else f"{name}, {run.kind} {run.unit}".strip()

@@ -1,4 +1,4 @@
-"""The page of `epibench run`: one HTML file without other files, from the results of one run or several."""
+"""The page of results: one HTML file that needs no other, for runs, evaluations and stored predictions together."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from epibench.published import PublishedCell, compare, grounds_of, totals, warni
 from epibench.report.cost_section import cost_table
 from epibench.report.curve_figures import curve_switch
 from epibench.report.dense_section import dense_section, metric_section
+from epibench.report.entries import title_with_unit
 from epibench.report.figures import kl_chart, published_figure
 from epibench.report.numbers import (
+    MISSING,
+    count,
     duration,
     listed,
+    m_equals,
     significant,
 )
 from epibench.report.page import render, switch_rules
 from epibench.report.pictures.toy import probability_bar, toy_book
 from epibench.report.published_tables import published_table
 from epibench.report.runs import (
-    PROBLEMS,
     REGIONS,
     SWITCHES,
     VIEWS,
@@ -33,8 +36,11 @@ from epibench.report.runs import (
     distinct_references,
     domains_of,
     entries_on,
+    headline_names,
     kl_entries,
     methods_of,
+    older_runs,
+    problem_title,
     read_runs,
 )
 from epibench.report.table import Block, Cell, Column, Name, Row, Table
@@ -74,15 +80,17 @@ def render_run_page(results: Sequence[Results], names: Sequence[str] = ()) -> st
     runs = read_runs(results, names)
     sections = [_section(number, group) for number, group in enumerate(by_problem(runs))]
     given = all("models" in run.results.recipe for run in runs)  # and nothing was trained
+    stored = all(run.stored for run in runs)
+    names = list(dict.fromkeys(name for run in runs for name in (run.methods if stored else [run.name])))
     return render(
         "run.html",
         ["page.css", "run.css", *(["dense.css"] if any(section["dense"] for section in sections) else [])],
         [rule for section in sections for rule in section["rules"]],
-        title=listed([run.name for run in runs]) if len(runs) <= 3 else f"{len(runs)} runs",
-        command="epibench evaluate" if given else "epibench run",
-        facts=_facts(runs[0]) if len(runs) == 1 else [],
+        title=listed(names) if len(names) <= 3 else f"{len(names)} {'methods' if stored else 'runs'}",
+        command="epibench score" if stored else "epibench evaluate" if given else "epibench run",
+        facts=_facts(runs) if len({id(run.results) for run in runs}) == 1 else [],
         sections=sections,
-        runs=[_run_facts(run) for run in runs],
+        runs=[_run_facts(run) for run in {id(run.results): run for run in runs}.values()],
         conventions=sorted({run.results.convention for run in runs}, reverse=True),
         colour_bar=probability_bar() if any(run.kind == "categorical" for run in runs) else "",
     )
@@ -105,7 +113,7 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
         rules += switch_rules(book["identity"], [book["switch"]])
     return {
         "id": identity,
-        "title": PROBLEMS.get(runs[0].problem, runs[0].problem),
+        "title": problem_title(runs[0].problem),
         "kind": runs[0].kind,
         "runs": [run.name for run in runs if run.name != run.problem],
         "entries": methods,
@@ -120,8 +128,10 @@ def _section(number: int, runs: Sequence[Run]) -> dict[str, Any]:
         "published": published_section(runs, methods),
         "domains": regions,
         "references": [_reference(run) for run in distinct_references(runs)] if methods and not domains else [],
-        "costs": cost_table(methods),
+        "costs": [] if all(run.stored for run in runs) else cost_table(methods),
         "notes": _notes(methods),
+        "stored": _stored(methods),
+        "evaluations": _evaluations(runs),
         "rules": rules,
     }
 
@@ -136,7 +146,7 @@ def failures(runs: Sequence[Run]) -> list[str]:
 
 
 def nothing_to_show(runs: Sequence[Run]) -> str:
-    """Why a page has no answer: every method failed, or the run has no reference."""
+    """The reason why a page has no answer, e.g. that every method failed."""
     if all(run.results.failed and not set(run.methods) - set(run.results.failed) for run in runs):
         return "No method was finished, so there are no numbers."
     if domains_of(runs):
@@ -194,6 +204,7 @@ def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
     if any(run.stored for run in runs) and not all(run.stored for run in runs):
         scored = listed([run.name for run in runs if run.stored])
         warnings.append(f"{scored}: predictions from elsewhere; what their methods were trained on is not known here.")
+    warnings += [warning for run in runs if run.stored for warning in _pixel_warnings(run)]
     if len({_trained_on(run) for run in runs if not run.stored}) > 1:
         warnings.append(
             "The runs were trained on different data: part of every difference between them is due to that."
@@ -202,6 +213,20 @@ def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
         warnings.append("The runs were compared with different references: their KLs do not share one scale.")
     if len({run.results.convention for run in runs}) > 1:
         warnings.append("The runs follow different conventions: values of one metric do not share one scale.")
+    return warnings
+
+
+def _pixel_warnings(run: Run) -> list[str]:
+    """That stored predictions on one domain were scored on different numbers of targets."""
+    warnings = []
+    for domain in run.domains.values():
+        scores = [score for score in run.scores if run.domains[score.domain] is domain]
+        numbers = sorted({count(score.pixels.valid) for score in scores})
+        if len(numbers) > 1:
+            warnings.append(
+                f"The files on {domain.label} were scored on different numbers of valid {scores[0].counted} "
+                f"({', '.join(numbers)}): check that they hold the same targets before comparing them."
+            )
     return warnings
 
 
@@ -243,23 +268,85 @@ def _notes(methods: Sequence[RunMethod]) -> list[tuple[str, str]]:
     """What runs note on their methods, with the names of all that share a note."""
     labels: dict[str, list[str]] = {}
     for method in methods:
-        for note in method.facts.notes:
+        for note in () if method.run.stored else method.facts.notes:
             labels.setdefault(note, []).append(method.label)
     return [(listed(names), note) for note, names in labels.items()]
 
 
-def _facts(run: Run) -> list[tuple[str, str]]:
-    """What stands below the title of a page about one run."""
-    recipe = run.results.recipe
+def _stored(methods: Sequence[RunMethod]) -> list[dict[str, Any]]:
+    """The files of stored predictions: path, members, pixels, uncertainty and notes of each."""
+    files = []
+    pairs = [(one, score) for one in methods if one.run.stored for score in one.run.scores if score.method == one.name]
+    for method, score in pairs:
+        sizes, pixels, pool = sorted(score.summary), score.pixels, score.pool
+        shown = sizes if len(sizes) <= 8 else [*sizes[:3], "…", f"{sizes[-1]} ({len(sizes)} sizes)"]
+        dropped = {"masked": pixels.masked, "with the ignored label": pixels.ignored, "skipped": pixels.skipped}
+        facts = [
+            method.run.domains[score.domain].label,
+            f"{count(pool.num_members)} members" + (f" in {count(pool.num_groups)} groups" if pool.num_groups else ""),
+            f"M = {', '.join(map(str, shown))}",
+            f"draws: {pool.plan}",
+            f"{count(pixels.valid)} valid {score.counted}",
+            *(f"{count(number)} {words}" for words, number in dropped.items() if number),
+            f"uncertainty: {score.settings.get('uncertainty')}",
+        ]
+        files.append({"entry": method, "path": score.source, "facts": facts, "notes": score.notes})
+    return files
+
+
+def _evaluations(runs: Sequence[Run]) -> list[Table]:
+    """A table for each run with older evaluations and each headline metric: the newest beside the others."""
+    tables = []
+    for run in runs:
+        evaluations = [run, *older_runs([run])]
+        by_evaluation = [{method.name: method for method in methods_of([one])} for one in evaluations]
+        methods = {name: method for found in by_evaluation for name, method in found.items()} | by_evaluation[0]
+        domains = domains_of(evaluations) if len(evaluations) > 1 else []
+        entries = {
+            (name, domain.name): [found[name].on(domain.name) if name in found else None for found in by_evaluation]
+            for domain in domains
+            for name in methods
+        }
+        everywhere = [entry for of_row in entries.values() for entry in of_row if entry and entry.members]
+        labels = ["newest", *(one.evaluation for one in evaluations[1:])]
+        for metric in headline_names(everywhere):
+            blocks = []
+            for domain in domains:
+                rows = []
+                for name, method in methods.items():
+                    of_row = [entry if entry and entry.members else None for entry in entries[name, domain.name]]
+                    sizes = {entry.members[-1] for entry in of_row if entry}
+                    cells = []
+                    for entry in of_row:
+                        note = m_equals(entry.members[-1]) if entry and len(sizes) > 1 else ""
+                        cells.append(
+                            Cell(*entry.texts(metric, entry.members[-1]), note=note) if entry else Cell(MISSING)
+                        )
+                    remark = m_equals(min(sizes)) if len(sizes) == 1 else ""
+                    rows += [Row(Name(method.label, method.index), cells, remark)] if sizes else []
+                blocks += [Block(Name(domain.label), rows=rows)] if rows else []
+            title = title_with_unit(metric, everywhere) + (f", {run.name}" if len(runs) > 1 else "")
+            tables.append(Table(title, [Column(Name(label), points=True) for label in labels], blocks))
+    return tables
+
+
+def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """What stands below the title of a page about one file of results."""
+    results = runs[0].results
+    recipe, scores = results.recipe, [score for run in runs for score in run.scores if run.stored]
+    settings = recipe.get("stored") or recipe
+    targets = sorted({f"{count(score.pixels.valid)} {score.counted}" for score in scores})
     facts = [
-        ("Methods", listed([method.label for method in methods_of([run])])),
-        ("M", ", ".join(str(m) for m in recipe.get("members") or [])),
-        ("Seed", str(recipe.get("seed", ""))),
-        ("Time", duration(run.results.seconds)),
-        ("Device", run.results.device),
-        ("Made", run.results.created[:10]),
-        ("Evaluated on", " · ".join(domain.label for domain in domains_of([run]))),
-        ("Convention", run.results.convention if run.results.convention != "pooled" else ""),
+        ("Methods", listed([method.label for run in runs for method in methods_of([run])])),
+        ("Valid", listed(targets)),
+        ("M", ", ".join(str(m) for m in settings.get("members") or [])),
+        ("Draws", f"up to {settings['draws']} per M" if scores and settings.get("draws") else ""),
+        ("Seed", str(settings.get("seed", ""))),
+        ("Time", duration(results.seconds) if results.seconds else ""),
+        ("Device", results.device),
+        ("Made", results.created[:10]),
+        ("Evaluated on", " · ".join(domain.label for domain in domains_of(runs))),
+        ("Convention", results.convention if scores or results.convention != "pooled" else ""),
     ]
     return [(name, value) for name, value in facts if value]
 
@@ -269,7 +356,7 @@ def _run_facts(run: Run) -> dict[str, Any]:
     versions = [
         (key, getattr(run.results, key)) for key in ("epibench", "commit", "torch", "python", "device", "created")
     ]
-    versions.append(("time", duration(run.results.seconds)))
+    versions.append(("time", duration(run.results.seconds) if run.results.seconds else ""))
     return {
         "name": run.name,
         "versions": [(key, value) for key, value in versions if value],
@@ -330,7 +417,7 @@ def _published_blocks(method: RunMethod, cells: Sequence[PublishedCell]) -> list
 
 
 def _said_of(say: Callable[[Results], list[str]], runs: Sequence[Run]) -> list[str]:
-    """Sentences on runs, with the names of their runs where several runs do not share a sentence."""
+    """The remarks on runs, with the names of the runs where not all share a remark."""
     names: dict[str, list[str]] = {}
     for run in runs:
         for text in say(run.results):

@@ -59,7 +59,7 @@ class View:
 
     @property
     def name(self) -> str:
-        """The view in words."""
+        """The name of the view."""
         return f"{DIRECTIONS[self.direction]}, {REGIONS[self.region]}, {CONVENTIONS[self.convention]}"
 
     @property
@@ -143,7 +143,7 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class RunMethod:
-    """One method of one run, with a label that is its own on the page and a place in the order of styles."""
+    """One method of one run, with its own label and style on the page."""
 
     index: int
     label: str
@@ -152,7 +152,7 @@ class RunMethod:
 
     @property
     def facts(self) -> MethodFacts:
-        """What the run says about it."""
+        """The facts about it in the results."""
         return self.run.results.methods[self.name]
 
     @property
@@ -161,7 +161,7 @@ class RunMethod:
         return self.facts.cost
 
     def on(self, domain: str) -> Entry:
-        """The method on one domain, as figures and tables want it; the domain is said once, above them."""
+        """The entry of the method on one domain, for figures and tables below the name of the domain."""
         score = self.run.score(self.name, domain)
         return Entry(self.index, self.label, score, classes=class_styles(self.run, domain))
 
@@ -221,11 +221,24 @@ def _runs_of(results: Results) -> list[Run]:
             short="",
             results=results,
             scores=scores,
-            problem=f"scored-{scores[0].kind}" if "stored" in results.recipe else results.problem,
+            problem=_stored_problem(key, list(groups)) if key else results.problem,
             domains=_domains_of(results, scores),
         )
-        for scores in groups.values() or [[]]
+        for key, scores in (groups or {(): list[Score]()}).items()
     ]
+
+
+def _stored_problem(key: tuple[str, ...], keys: Sequence[tuple[str, ...]]) -> str:
+    """The problem of stored predictions: their kind, and unit and counted word where these differ within the kind."""
+    kind, *about = key
+    several = len([other for other in keys if other[0] == kind]) > 1
+    return f"scored-{kind}" + (f" in {' '.join(filter(None, about))}" if several else "")
+
+
+def problem_title(problem: str) -> str:
+    """The title of a problem on a page."""
+    name, within, unit = problem.partition(" in ")
+    return PROBLEMS.get(name, name) + within + unit
 
 
 def older_runs(runs: Sequence[Run]) -> list[Run]:
@@ -269,7 +282,7 @@ def _domains_of(results: Results, scores: Sequence[Score]) -> dict[str, DomainFa
 
 
 def _joined(run: Run, others: Sequence[Run]) -> Run:
-    """A run of stored predictions as part of the one problem that they can be compared with, if there is one."""
+    """A run of stored predictions as part of the only problem that it can be compared with."""
     alike = [other for other in others if (other.kind, other.unit, other.counted) == (run.kind, run.unit, run.counted)]
     if len({other.problem for other in alike}) != 1:
         return run
@@ -329,7 +342,7 @@ def distinct_references(runs: Sequence[Run]) -> list[Run]:
 
 
 def convergence_of(runs: Sequence[Run]) -> list[tuple[str, bool]]:
-    """The verdict on each reference in words, and whether it has converged."""
+    """The verdict on each reference, and whether it has converged."""
     verdicts = []
     for run in distinct_references(runs):
         if (reference := run.results.reference) is not None and reference.convergence:
@@ -348,8 +361,13 @@ class EvalDomain(DomainFacts):
 
     @property
     def shifted(self) -> bool:
-        """Whether it differs from what the methods were trained on."""
+        """Whether it differs from the training data of the methods."""
         return self.role == "shifted"
+
+    @property
+    def title(self) -> str:
+        """The label, with the role if it is known."""
+        return self.label if self.role == "role unknown" else f"{self.label} ({self.role})"
 
 
 def domains_of(runs: Sequence[Run]) -> list[EvalDomain]:

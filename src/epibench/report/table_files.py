@@ -17,7 +17,6 @@ from epibench.report.metric_info import metric_info
 from epibench.report.numbers import count, listed, significant
 from epibench.report.published_tables import published_part
 from epibench.report.runs import (
-    PROBLEMS,
     VIEWS,
     Run,
     by_problem,
@@ -27,6 +26,7 @@ from epibench.report.runs import (
     headline_names,
     kl_entries,
     methods_of,
+    problem_title,
     scored_domains,
 )
 from epibench.report.table import Block, Table, latex_text, markdown_text
@@ -77,7 +77,7 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
     groups = by_problem(runs)
     for group in groups:
         methods, problem = methods_of(group), group[0].problem
-        title, prefix = PROBLEMS.get(problem, problem), problem if len(groups) > 1 else ""
+        title, prefix = problem_title(problem), problem if len(groups) > 1 else ""
         if len(group) == 1 and group[0].evaluation:  # of several runs every label says it
             title += f" ({group[0].evaluation})"
         doubts = [text for text, converged in convergence_of(group) if not converged]
@@ -90,9 +90,11 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
                 yield TableFile(name, table.title, table)
         labels = {}
         for domain in scored_domains(group, methods):
-            sizes = ((domain.num_images, "images"), (domain.num_pixels, "valid pixels"))
-            size = "".join(f", {count(number)} {what}" for number, what in sizes if number)
-            labels[domain.name] = f"{domain.label} ({domain.role}{size})"
+            images = domain.num_images if group[0].counted == "pixels" else None
+            sizes = ((images, "images"), (domain.num_pixels, f"valid {group[0].counted}"))
+            about: list[str] = ["" if domain.role == "role unknown" else domain.role]
+            about += [f"{count(number)} {what}" for number, what in sizes if number]
+            labels[domain.name] = f"{domain.label} ({', '.join(filter(None, about))})" if any(about) else domain.label
         if not domains_of(group):
             labels = {name: f"{name} of the training region" for name in ("inside", "outside")}
         convention = listed(sorted({run.results.convention for run in group}))

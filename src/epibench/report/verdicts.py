@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epibench.report.charts.lines import lollipop
-from epibench.report.entries import Entry, comparable, in_words, title_with_unit
+from epibench.report.entries import Entry, in_words, title_with_unit
 from epibench.report.judge import (
     Candidate,
     Certainty,
@@ -89,22 +89,6 @@ def verdict(name: str, entries: Sequence[Entry]) -> Verdict:
     ranked = [one.entry for one in ranking.ordered]
     bars = value_bars(name, ranked, m_of) if len(ranked) > 1 else []
     return Verdict(name, m, ranking, _card(name, entries, headline(name, ranking), bars, _sentences(name, ranking)))
-
-
-def unranked_card(name: str, entries: Sequence[Entry]) -> dict[str, Any]:
-    """Entries of different domains side by side."""
-    m_of = compared_at(entries)[1]
-    means = [mean for entry in entries if (mean := entry.mean(name, m_of[entry.label])) is not None]
-    headline = f"{significant(min(means))} to {significant(max(means))}" if means else "No values"
-    sentences = ["Not ranked: the files are of different domains."]
-    return _card(name, entries, headline, value_bars(name, entries, m_of), sentences)
-
-
-def cards(names: Sequence[str], entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """A card for each metric; entries that all differ in domain are not ranked."""
-    if len(comparable(entries)) > 1:
-        return [unranked_card(name, entries) for name in names]
-    return [verdict(name, entries).card for name in names]
 
 
 def _card(
