@@ -132,15 +132,6 @@ def test_wrong_use_is_one_line(arguments: list[str], message: str, export, given
     assert export(*arguments) == (2, f"epibench: {message}\n")
 
 
-@pytest.mark.parametrize("text", ["[]", "not JSON", '{"scores": 3}', '{"version": 9, "scores": []}'])
-def test_other_files_are_refused_in_one_line(text: str, export, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text(text, encoding="utf-8")
-    status, said = export(tmp_path / "x.json", "--csv", tmp_path / "out")
-    assert status == 2
-    assert said.startswith(f"epibench: {tmp_path / 'x.json'}: ")
-    assert said.count("\n") == 1
-
-
 @pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
 def test_figures_without_matplotlib_are_refused_before_anything_is_drawn(
     kind: str, export, given, tmp_path, monkeypatch
