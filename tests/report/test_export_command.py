@@ -36,7 +36,8 @@ def given(tmp_path_factory) -> Path:
     for name, results in (("depth", fake.depth()), ("toy", fake.momentum())):
         (folder / name).mkdir()
         (folder / name / "results.json").write_text(results.as_json(), encoding="utf-8")
-    (folder / "scores.json").write_text(fake.two_gaussian().as_json(), encoding="utf-8")
+    files = [fake.scored_file(f"preds/{name}.zarr", members=(1, 2)) for name in ("ensemble", "mc_dropout")]
+    (folder / "scores.json").write_text(fake.results(*files).as_json(), encoding="utf-8")
     return folder
 
 
