@@ -137,6 +137,7 @@ def test_text_that_html_cannot_hold_is_replaced() -> None:
     ("text", "problem"),
     [
         ("{", "not a JSON file"),
+        ("[1]", "not results \\(no 'scores'\\)"),
         ('{"version": 1, "scores": []}', "results of version 1; this epibench reads version 2"),
         ('{"version": 2}', "not results \\(no 'scores'\\)"),
         ('{"version": 2, "scores": []}', "not results as this version writes them: epibench: field required"),

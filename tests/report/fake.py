@@ -524,11 +524,11 @@ def segmentation() -> Results:
     return dense_run("categorical", methods=("ensemble", "mc_dropout", "sghmc"))
 
 
-def earlier() -> Results:
-    """Costs without operations over M, weights and training, as where they cannot be counted."""
+def uncounted() -> Results:
+    """Costs without operations, weights and training, as where they cannot be counted."""
     made = small()
     for facts in made.methods.values():
-        facts.cost.training = {}
+        facts.cost.training, facts.cost.flops = {}, None
         for cost in facts.cost.per_image.values():
             cost.flops = cost.weight_bytes = None
     return made
@@ -638,9 +638,20 @@ def dense_failed() -> Results:
 
 SCORES = (two_gaussian, three_categorical, single, crowded, mixed, hostile_scores)
 SCORE_SCENES = {make.__name__: make for make in SCORES}
-ONE = (*SCORES, regression, classification, dropout_rates, bare, toy_failed, toy_hostile, depth, segmentation, earlier)
+ONE = (
+    *SCORES,
+    regression,
+    classification,
+    dropout_rates,
+    bare,
+    toy_failed,
+    toy_hostile,
+    depth,
+    segmentation,
+    uncounted,
+)
 ONE += (kitti, cityscapes, mapped, damaged_class_pictures, partial, twice_evaluated, dense_failed, damaged_pictures)
-SCENES = {make.__name__: lambda make=make: [make()] for make in (*ONE, dense_hostile)} | {
+SCENES = {make.__name__: lambda make=make: [make()] for make in (*ONE, dense_hostile, uncounted)} | {
     "class_hostile": lambda: [dense_hostile("categorical")],
     "shifted_scores": lambda: [two_gaussian("day", "night", "fog", in_domain="day")],
     "two_runs": lambda: [regression(), momentum()],

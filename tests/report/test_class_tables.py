@@ -5,6 +5,7 @@ from typing import Any
 import fake
 import pytest
 from html_tree import Node
+from page_checks import plain
 
 from epibench.metrics.info import INFOS
 from epibench.report.class_section import class_section, class_tables, per_class_names
@@ -15,14 +16,8 @@ from epibench.report.table import Row
 from epibench.report.table_files import render_markdown
 from epibench.results import ClassStat, DomainFacts, PoolSize, Results, Score
 
-SPACES = str.maketrans({"\u00a0": " ", "\u2007": " ", "\u2008": " ", "−": "-"})
 RunDocument = Callable[..., Node]
 SceneDocument = Callable[[str], Node]
-
-
-def plain(text: str) -> str:
-    """Text with ordinary spaces and minus signs."""
-    return re.sub(r"\s+", " ", text.translate(SPACES)).strip()
 
 
 def with_classes(values: dict[str, list[float | None]], names: list[str], label: str = "Ensembling") -> Entry:

@@ -36,19 +36,13 @@ def test_operations_are_those_that_were_counted() -> None:
     assert dropout == {1: pytest.approx(41.3), 2: pytest.approx(61.95)}
 
 
-def test_results_of_an_earlier_version_have_m_times_one_pass_and_no_training() -> None:
-    results = fake.earlier()
-    (_, dropout) = (costs for _, costs in KINDS[0].of(methods_of(read_runs([results]))))
-    assert dropout == {1: pytest.approx(41.3), 2: pytest.approx(82.6)}
-    assert [layer["option"].key for layer in section(results)["layers"]] == ["flops", "seconds", "memory"]
-
-
 def test_quality_is_shown_against_every_cost_on_every_domain() -> None:
     layers = section(fake.small())["layers"]
     assert [layer["option"].key for layer in layers] == ["flops", "seconds", "memory", "training", "steps"]
     for layer in layers:
         assert [domain.name for domain, _ in layer["shown"]] == ["clean", "wild"]
         assert all(len(figures) == 2 for _, figures in layer["shown"])
+    assert [layer["option"].key for layer in section(fake.uncounted())["layers"]] == ["seconds", "memory"]
 
 
 def test_points_say_their_m() -> None:

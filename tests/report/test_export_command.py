@@ -36,7 +36,8 @@ def given(tmp_path_factory) -> Path:
     for name, results in (("depth", fake.depth()), ("toy", fake.momentum())):
         (folder / name).mkdir()
         (folder / name / "results.json").write_text(results.as_json(), encoding="utf-8")
-    (folder / "scores.json").write_text(fake.two_gaussian().as_json(), encoding="utf-8")
+    files = [fake.scored_file(f"preds/{name}.zarr", members=(1, 2)) for name in ("ensemble", "mc_dropout")]
+    (folder / "scores.json").write_text(fake.results(*files).as_json(), encoding="utf-8")
     return folder
 
 
@@ -130,15 +131,6 @@ def test_only_what_matches(export, given: Path, tmp_path: Path) -> None:
 def test_wrong_use_is_one_line(arguments: list[str], message: str, export, given: Path, monkeypatch) -> None:
     monkeypatch.chdir(given)
     assert export(*arguments) == (2, f"epibench: {message}\n")
-
-
-@pytest.mark.parametrize("text", ["[]", "not JSON", '{"scores": 3}', '{"version": 9, "scores": []}'])
-def test_other_files_are_refused_in_one_line(text: str, export, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text(text, encoding="utf-8")
-    status, said = export(tmp_path / "x.json", "--csv", tmp_path / "out")
-    assert status == 2
-    assert said.startswith(f"epibench: {tmp_path / 'x.json'}: ")
-    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize("kind", ["svg", "pdf", "png"])

@@ -10,7 +10,6 @@ from epibench.report.judge import (
     judge_at,
     member_change,
     mostly_reached,
-    settled_from,
 )
 from epibench.results import Draw, PoolSize, Stat
 
@@ -189,9 +188,3 @@ def test_an_m_in_between_that_beats_both_ends_is_found() -> None:
 def test_the_m_that_brings_most_of_a_gain_is_found() -> None:
     assert mostly_reached(entry("A", {1: (2.0, 0.01, 4), 2: (1.08, 0.01, 4), 4: (1.0, 0.01, 4)}), "ause") == 2
     assert mostly_reached(entry("A", {1: (2.0, 0.01, 4), 2: (1.5, 0.01, 4), 4: (1.0, 0.01, 4)}), "ause") is None
-
-
-@pytest.mark.parametrize(("means", "m"), [((0.9, 0.5, 0.3), 32), ((0.9, 0.301, 0.3), 16), ((0.302, 0.301, 0.3), 8)])
-def test_the_m_from_which_on_nothing_is_gained(means: tuple[float, ...], m: int) -> None:
-    stats: Stats = {size: (mean, 0.1, 4) for size, mean in zip((8, 16, 32), means, strict=True)}
-    assert settled_from(entry("A", stats), "ause") == m

@@ -46,19 +46,13 @@ class CostKind:
         return found
 
 
-def _flops(cost: Cost) -> dict[int, float | None]:
-    """Operations of M members; an earlier version counted one member alone."""
-    each = cost.flops
-    return {m: one.flops or (None if each is None else m * each) for m, one in cost.per_image.items()}
-
-
 KINDS = (
     CostKind(
         "flops",
         "Operations",
         "GFLOP",
         "All M members on one image, what they share once.",
-        _flops,
+        lambda cost: {m: one.flops for m, one in cost.per_image.items()},
         1e-9,
         lambda value: f"{significant(value, 3)} GFLOP per image",
     ),
