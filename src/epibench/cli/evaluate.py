@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epibench.cli.console import say
 from epibench.cli.options import Device, Settings, at_least
 from epibench.cli.run import publish
 from epibench.cli.steps import ExecutorName, finished, local_folder, opened_run, with_domains
+from epibench.console import say
 from epibench.errors import InputError
 from epibench.mirror import is_url
 from epibench.views import parse_views
