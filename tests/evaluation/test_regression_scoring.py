@@ -129,10 +129,13 @@ def test_classes_of_samples_are_not_called_pixels(tmp_path):
 def test_several_targets_of_a_sample_are_refused(tmp_path, kind):
     arrays = heteroscedastic((2,))
     np.savez(tmp_path / "table.npz", **arrays)
+    sizes = {"num_members": NUM_MEMBERS, "num_images": NUM_SAMPLES}
     ways = {
         "zarr": lambda: write_store(tmp_path / "table.zarr", kind="gaussian", **arrays),
         "npz": lambda: open_store(tmp_path / "table.npz"),
-        "loop": lambda: StoreWriter(tmp_path / "loop.zarr", kind="gaussian").write_target(0, arrays["target"][0]),
+        "loop": lambda: StoreWriter(tmp_path / "loop.zarr", kind="gaussian", **sizes).write_target(
+            0, arrays["target"][0]
+        ),
     }
     with pytest.raises(InputError, match=r"store each target of a sample by itself|has 2 numbers; give one, or a map"):
         ways[kind]()

@@ -184,7 +184,8 @@ def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 def test_a_run_fits_and_evaluates_it(done: Done) -> None:
     facts = done.results.methods["laplace"]
     assert (facts.label, facts.plan) == ("Last-layer Laplace", "prefix")
-    assert (facts.num_networks, facts.num_members, facts.num_groups) == (2, 6, 2)
+    pool = results.scores[0].pool
+    assert (facts.num_networks, pool.num_members, pool.num_groups) == (2, 6, 2)
     values = nll(done.results)
     assert len(values) >= 6
     assert all(isinstance(value, float) for value in values)

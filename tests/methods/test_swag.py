@@ -355,7 +355,8 @@ def test_a_run_trains_fits_and_evaluates_it(make_recipe: Callable[..., Recipe], 
     results = carried_out(make_recipe(tmp_path), tmp_path)
     facts = results.methods["swag"]
     assert (facts.label, facts.plan) == ("SWAG", "prefix")
-    assert (facts.num_networks, facts.num_members, facts.num_groups) == (2, 8, 2)
+    pool = results.scores[0].pool
+    assert (facts.num_networks, pool.num_members, pool.num_groups) == (2, 8, 2)
     values = nll(results)
     assert values
     assert None not in values
