@@ -184,7 +184,7 @@ def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 def test_a_run_fits_and_evaluates_it(done: Done) -> None:
     facts = done.results.methods["laplace"]
     assert (facts.label, facts.plan) == ("Last-layer Laplace", "prefix")
-    pool = results.scores[0].pool
+    pool = done.results.scores[0].pool
     assert (facts.num_networks, pool.num_members, pool.num_groups) == (2, 6, 2)
     values = nll(done.results)
     assert len(values) >= 6
