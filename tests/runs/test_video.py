@@ -17,7 +17,7 @@ from small_dense_recipe import SIZE, break_second, small_dense
 from small_segmentation_recipe import small_segmentation
 
 from epibench.report.pictures.frames import BAR_HEIGHT, GAP, LINE
-from epibench.results import Picture
+from epibench.results import ShownPicture
 from epibench.runs import frames as sequences
 from label_files import random_values, save, save_image
 
@@ -89,7 +89,7 @@ def test_scales_are_those_of_the_whole_sequence(video, kind: str) -> None:
 @BOTH
 def test_predictions_are_those_of_the_run(finished, kind: str, monkeypatch, video) -> None:
     """The pictures that the run itself has kept, at the same M."""
-    (kept,) = (Picture.model_validate(each) for each in finished[kind][1]["pictures"]["wild"])
+    (kept,) = (ShownPicture.model_validate(each) for each in finished[kind][1]["pictures"]["wild"])
     drawn = {}
     draw = sequences.FrameSequence.pictures
 
@@ -118,8 +118,8 @@ def decoded(png: str) -> np.ndarray:
 
 def test_classes_have_their_colours_and_errors_are_where_they_differ_from_the_truth(finished, video) -> None:
     _, results = finished["segmentation"]
-    (kept,) = (Picture.model_validate(each) for each in results["pictures"]["wild"])
-    colours = np.array([*results["class_colours"], *[(168, 168, 168)] * (256 - 19)], np.uint8)
+    (kept,) = (ShownPicture.model_validate(each) for each in results["pictures"]["wild"])
+    colours = np.array([*results["domains"]["clean"]["class_colours"], *[(168, 168, 168)] * (256 - 19)], np.uint8)
     _, files = video("segmentation", "--method", "ensemble", "--method", "mc_dropout")
     truth = decoded(kept.target).astype(int)
     np.testing.assert_array_equal(panel(files[kept.image], 1, 0), colours[truth])  # beside the second method
