@@ -28,7 +28,7 @@ def by_name(content: dict[str, Any]) -> dict[str, Any]:
             for image in facts["pictures"]
         ]
     return {
-        **content,
+        **{name: part for name, part in content.items() if name != "scores"},
         **parts,
         "pictures": pictures,
         "methods": {name: facts | pools[name] for name, facts in methods.items() if name in pools},

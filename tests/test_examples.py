@@ -62,7 +62,7 @@ def test_the_example_runs_with_network_method_and_data_of_its_own(run: Path) -> 
     assert results["recipe"]["network"] == {"kind": "own", "name": "own:TinyNetwork", "options": {}}
     assert results["methods"]["last"]["label"] == "Last epochs"
     assert results["methods"]["last"]["num_members"] == 8  # four epochs of each of two trainings
-    assert results["class_names"] == ["grass", "dark square", "light square"]
+    assert results["domains"]["day"]["class_names"] == ["grass", "dark square", "light square"]
     assert [results["domains"][name]["role"] for name in ("day", "dusk")] == ["in-domain", "shifted"]
     assert (run / "report.html").exists()
 

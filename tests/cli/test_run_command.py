@@ -75,12 +75,13 @@ def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
     summary = {8: dict.fromkeys(names, Stat(mean=0.25, std=0.5, n=4))}
     draws = [Draw(M=8, metrics=dict.fromkeys(names, value)) for value in (0.1, 0.2, 0.3, 0.4)]
     first = results.scores[0].model_copy(update={"summary": summary, "draws": draws, "curves": {}})
-    results.scores += [first.model_copy(update={"domain": domain}) for domain in ("grid", "train")]
+    others = [score for score in results.scores if score.domain in ("inside", "outside")]
+    results.scores = [*others, *(first.model_copy(update={"domain": domain}) for domain in ("grid", "train"))]
     (tmp_path / "run" / "results.json").write_text(results.as_json(), encoding="utf-8")
     assert run("report", tmp_path / "run", "--markdown", tmp_path / "tables.md")[0] == 0
     written = (tmp_path / "tables.md").read_text(encoding="utf-8")
     assert "| Ensembling | 0.25 ± 0.50 |" in written
-    assert "| classification | Ensembling | 8 | 0.0885 ± 0.039 | 20 | 0.25 ± 0.5 | 0.25 | 1 |" in written
+    assert "0.25 ± 0.5" in written.partition("0.0885")[2].partition("\n")[0]
 
 
 def test_recipes_lists_all_of_them(run) -> None:

@@ -92,6 +92,7 @@ def test_a_disk_that_fills_loses_nothing_and_the_same_command_goes_on(cache: Pat
     command = ["unshare", "-Urm", sys.executable, tmp_path / "full_disk.py", tmp_path, str(weights * 3 // 2)]
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300)
     training, trained, evaluating, evaluated, results = json.loads((tmp_path / "told.json").read_text())
+    results = by_name(results)
     for stopped, folder in ((training, "members/ensemble/"), (evaluating, "evaluation/")):
         complaint = stopped["said"].splitlines()[-1]
         assert stopped["status"] == 1, stopped["said"]

@@ -59,7 +59,7 @@ def numbers(grid: Grid) -> np.ndarray:
 
 def pictures_of(gallery: Gallery) -> dict[int, tuple[Picture, PredictedPicture]]:
     """What is known of each image, and what the draw predicts for it, by the number of the image."""
-    return {picture.image: (picture, picture.methods["mine"]) for picture in gallery.pictures("mine")}
+    return {picture.image: (picture, predicted) for picture, predicted in gallery.pictures()}
 
 
 def show(
@@ -112,8 +112,8 @@ def test_pictures_do_not_depend_on_groups_or_a_resume(
     second.load_state(first.state())
     show(first, shown, (0,), range(2, 3))  # what goes on elsewhere is not seen by the other
     show(second, shown, (0, 1, 4), range(2, 3))
-    assert second.pictures("mine") == whole.pictures("mine")
-    assert len(whole.pictures("mine")) == IMAGES
+    assert second.pictures() == whole.pictures()
+    assert len(whole.pictures()) == IMAGES
 
 
 @pytest.mark.parametrize("kind", ["categorical", "gaussian"])
@@ -125,10 +125,10 @@ def test_a_state_in_the_middle_of_the_members_goes_on(
     show(whole, shown, (0,))
     parts = [(slice(a, b), Outputs({name: one[a:b] for name, one in outputs.items()})) for a, b in ((0, 2), (2, 5))]
     begun.see(batch, range(IMAGES), *parts[0])
-    assert begun.pictures("mine") == []
+    assert begun.pictures() == []
     rest.load_state(begun.state())
     rest.see(batch, range(IMAGES), *parts[1])
-    assert rest.pictures("mine") == whole.pictures("mine")
+    assert rest.pictures() == whole.pictures()
 
 
 def test_wide_pictures_are_thinned_at_the_same_pixels(
@@ -179,4 +179,4 @@ def test_pictures_are_spread_evenly(number: int, total: int, found: list[int]) -
 def test_a_ranking_has_no_pictures(depth_scene: tuple[Batch, dict[str, Tensor]]) -> None:
     gallery = Gallery((0, 2), (0, 1), "ranking")
     show(gallery, depth_scene, (0, 2))
-    assert gallery.pictures("mine") == []
+    assert gallery.pictures() == []

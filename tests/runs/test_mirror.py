@@ -19,6 +19,7 @@ import torch
 from silent_reporter import run_in
 from small_dense_recipe import small_dense
 
+from by_name import by_name
 from epibench import api, files, mirror, stopping
 from epibench.cli import main
 from epibench.errors import InputError
@@ -103,7 +104,7 @@ def recipe(tmp_path: Path) -> Recipe:
 
 
 def results_of(folder: Path) -> dict[str, Any]:
-    written = json.loads((folder / "results.json").read_text())
+    written = by_name(json.loads((folder / "results.json").read_text()))
     return {name: written[name] for name in SAME}
 
 
