@@ -29,7 +29,7 @@ from epibench.runs.evaluate_job import EvaluateJob
 from epibench.runs.train_job import TrainJob
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'epibench[cloud]'")
-SAME = ("summary", "draws", "curves", "pictures", "methods", "overlap", "training", "domains", "failed", "recipe")
+SAME = ("summary", "draws", "curves", "pictures", "methods", "training", "domains", "failed", "recipe")
 NEEDED = "a server to store on is not installed: pip install 'moto[server]' s3fs"
 
 
