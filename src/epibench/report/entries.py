@@ -216,10 +216,10 @@ def several_members(entries: Sequence[Entry]) -> list[int]:
 
 
 def comparable(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Entries in groups whose numbers can be compared: those of one unit."""
-    groups: dict[str, list[Entry]] = {}
+    """Entries in groups whose numbers can be compared: one domain, one unit."""
+    groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
-        groups.setdefault(entry.unit, []).append(entry)
+        groups.setdefault((entry.score.domain if entry.score else "", entry.unit), []).append(entry)
     return list(groups.values())
 
 
