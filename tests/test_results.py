@@ -122,12 +122,6 @@ def test_the_newest_evaluation_before_post_processing_is_the_latest() -> None:
     assert results(*files, recipe={"stored": {}}).latest() == files
 
 
-def test_scores_with_one_key_replace_each_other() -> None:
-    assert score().key == score(summary={1: {"ause": Stat(mean=0.5, std=None, n=1)}}).key
-    changes: list[dict[str, Any]] = [{"method": "c"}, {"domain": "c"}, {"post": "t"}, {"unit": "m"}, {"settings": {}}]
-    assert len({score(**change).key for change in changes} | {score().key}) == 6
-
-
 def test_text_that_html_cannot_hold_is_replaced() -> None:
     made = results(score("\x00\udc80"), recipe={"name": ["\x07"]})
     assert (made.scores[0].method, made.recipe) == ("\ufffd?", {"name": ["\ufffd"]})

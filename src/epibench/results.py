@@ -251,12 +251,6 @@ class Score(Part):
     pictures: list[PredictedPicture] = []
     cost: PassCost | None = None
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The identity of a score. A newer score replaces an older one with the same key."""
-        settings = json.dumps(self.settings, sort_keys=True)
-        return self.method, self.domain, self.kind, self.unit or "", self.counted, settings, self.post
-
 
 class MethodFacts(Part):
     """Facts about a method. members: network, snapshot and number of each member, in the order of the pool."""
@@ -363,12 +357,8 @@ class Results(Part):
 
     def latest(self) -> list[Score]:
         """Return the scores of the newest evaluation, before post-processing."""
-        scores: dict[tuple[str, ...], Score] = {}
-        newest = next((score.settings for score in self.scores), None)
-        for score in self.scores:
-            if score.post == "none" and ("stored" in self.recipe or score.settings == newest):
-                scores.setdefault((*score.key[:5], score.source or ""), score)
-        return list(scores.values())
+        scores, stored = [score for score in self.scores if score.post == "none"], "stored" in self.recipe
+        return [score for score in scores if stored or score.settings == scores[0].settings]
 
     def score(self, method: str, domain: str) -> Score | None:
         """Return the newest score of a method on a domain.

@@ -351,4 +351,6 @@ def test_other_networks_cannot_start_from_a_checkpoint(task: str, settings: list
 
 
 def test_what_training_may_change_is_not_refused() -> None:
-    recipe("segmentation", "network.weights=paper:a.pth", "network.head_dropout=0", "network.dropout_places=blocks")
+    settings = ("network.weights=paper:a.pth", "network.head_dropout=0", "network.dropout_places=blocks")
+    network = recipe("segmentation", *settings).network
+    assert (network.weights, network.head_dropout, network.dropout_places) == ("paper:a.pth", 0, "blocks")
