@@ -37,7 +37,6 @@ from typing import Any
 
 Key = tuple[str, ...]
 Values = Iterator[tuple[Key, Any]]
-Drawn = Mapping[str, tuple[list[Any], list[list[int]]]]  # members and draws, by method
 MEASURED = "measured"  # recorded, never compared
 TIMES = re.compile(r"\d+(\.\d+)?(?= ?(s|ms|min|B|kB|KB|MB|GB)\b)")
 NOTHING: Any = object()
@@ -67,12 +66,11 @@ merge nowhere
 
 
 class Golden:
-    """The values of one part, with what was counted and drawn while it ran."""
+    """The values of one part, and the counts of its trainings and passes."""
 
     def __init__(self) -> None:
         self.values: dict[Key, Any] = {}
         self.calls: list[tuple[str, int]] = []  # a list, since threads may add to it
-        self.drawn: dict[str, tuple[list[Any], list[list[int]]]] = {}
         self.pages: dict[str, Path] = {}
 
     def add(self, *key: Any, value: Any) -> None:
@@ -113,11 +111,7 @@ class Golden:
     def keep(self, name: str, results: Path, folder: Path | None = None, settings: str | None = None) -> None:
         """Keep results, of some settings alone, what is exported of them, and weights and page of a folder."""
         content = json.loads(results.read_text(encoding="utf-8"))
-        if content["version"] == 1:
-            read = of_version_1_scored(content) if "files" in content else of_version_1(content, self.drawn)
-        else:
-            read = of_version_2(content, results.parent)
-        for (kind, *key), value in read:
+        for (kind, *key), value in of_results(content, results.parent):
             if settings is None or (len(key) > 3 and key[2] == settings):
                 self.add(kind, name, *key, value=value)
         for kind in ("csv", "latex"):
@@ -132,24 +126,15 @@ class Golden:
             self.pages[name] = Path(shutil.copy(next(folder.glob("*.html")), f"{name}.html"))
 
     def watch(self) -> None:
-        """Count trainings and passes, and see draws, in the functions that all of them go through."""
+        """Count trainings and passes in the functions that all of them go through."""
 
         def count(place: str, name: str, number: Callable[..., int]) -> None:
             wrap(place, lambda result, *given, **named: self.calls.append((name, number(*given))))
-
-        def see(name: str, pool: Any, draws: Any) -> None:
-            table = [[each.network, each.snapshot, each.number] for each in pool.table.members]
-            self.drawn[name] = table, [list(each) for each in draws.sets]
-
-        def see_method(_: Any, method: Any, *__: Any, **___: Any) -> None:
-            see(method.name, method.pool, method.draws)
 
         count("training.network:train_network", "trainings", lambda *_: 1)
         count("training.stacked:train", "trainings", lambda *_: 1)
         count("members.stacked:StackedPool.outputs", "member × point", lambda _, x, m, *__: len(x) * (m.stop - m.start))
         count("members.formats:GivenNetwork.forward", "model × image", lambda _, x: len(next(iter(x.values()))))
-        wrap("runs.method_results:draws_of", lambda draws, recipe, name, pool: see(name, pool, draws))
-        wrap("runs.image_evaluation:DrawnMethod.__init__", see_method)
         for kind in ("gaussian", "categorical", "ranking"):
             count(f"likelihoods:LIKELIHOODS.{kind}.image_outputs", "member × image", len)
 
@@ -227,16 +212,16 @@ def settings_text(kind: str, settings: Mapping[str, Any], post: str = "none") ->
     return ",".join(f"{name}={value}" for name, value in given.items() if value not in (None, default[name]))
 
 
-def of_score(where: Key, score: Mapping[str, Any], sets: Sequence[Sequence[int]] = ()) -> Values:
-    """A method on a domain: `summary`, `draws` and `curves`, alike in both versions. sets: of draws without members."""
+def of_score(where: Key, score: Mapping[str, Any]) -> Values:
+    """The `summary`, `draws` and `curves` of a method on a domain."""
     for m, metrics in score["summary"].items():
         for metric, stat in metrics.items():
             yield ("summary", *where, m, metric), [stat["mean"], stat["std"], stat["n"]]
     numbers: Counter[int] = Counter()  # draws of each M so far
-    for position, draw in enumerate(score["draws"]):
+    for draw in score["draws"]:
         place = (*where, str(draw["M"]), str(numbers[draw["M"]]))
         numbers[draw["M"]] += 1
-        yield ("draw", *place), draw["members"] if "members" in draw else sets[position]
+        yield ("draw", *place), draw["members"]
         for metric, value in draw["metrics"].items():
             yield ("score", *place, metric), value
     for family, curves in score["curves"].items():
@@ -267,46 +252,7 @@ def of_pictures(where: Key, picture: Mapping[str, Any], image: str, folder: Path
             yield ("picture", *where, image, name), decoded(value, folder)
 
 
-def of_version_1(content: Mapping[str, Any], drawn: Drawn) -> Values:
-    """`results.json` of version 1; drawn: members and draws, which it does not hold."""
-    settings = settings_text(content["kind"], content["recipe"].get("evaluation") or content["recipe"])
-    yield from of_facts(content, content["cost"], content["training"])
-    for name in content["methods"]:
-        table, sets = drawn[name]
-        yield ("members", name), table
-        for domain, summary in content["summary"][name].items():
-            score = {"summary": summary, **{part: content[part][name][domain] for part in ("curves", "draws")}}
-            yield from of_score((name, domain, settings), score, sets)
-        for (convention, direction, region, m), values in leaves(content["kl_draws"].get(name, {})):
-            back, published = direction == "method_to_reference", convention == "gustafsson2020"
-            metric = "kl" + "_reverse" * back + "_gustafsson2020" * published
-            stat = content["kl"][name][convention][direction][region][m]
-            yield ("summary", name, region, settings, m, metric), [stat["mean"], stat["std"], stat["n"]]
-            for number, value in enumerate(values):
-                yield ("score", name, region, settings, m, str(number), metric), value
-    if "grid" in content["pictures"]:  # a toy problem
-        yield from ((("picture", *key), decoded(value, Path())) for key, value in leaves(content["pictures"]))
-        return
-    for domain, pictures in content["pictures"].items():
-        for picture in pictures:
-            yield from of_pictures((domain,), picture, str(picture["image"]))
-            for name, predicted in picture["methods"].items():
-                yield from of_pictures((name, domain), predicted, str(picture["image"]))
-
-
-def of_version_1_scored(content: Mapping[str, Any]) -> Values:
-    """What `epibench score --json` wrote in version 1."""
-    for file in content["files"]:
-        where = file["method"] or Path(file["path"]).stem, file["domain"] or ""
-        settings = {"convention": content["convention"], "uncertainty": file["uncertainty"]}
-        yield from of_score((*where, settings_text(file["kind"], settings)), file)
-        yield ("fact", *where, "pixels"), file["pixels"]
-        for picture in file["pictures"]:
-            for predicted in picture["methods"].values():
-                yield from of_pictures(where, predicted, str(picture["image"]))
-
-
-def of_version_2(content: Mapping[str, Any], folder: Path) -> Values:
+def of_results(content: Mapping[str, Any], folder: Path) -> Values:
     """Results of version 2, of any command (conventions: Results)."""
     methods, parts = content["methods"], ("cost", "training")
     yield from of_facts(content, *({name: each.get(part) for name, each in methods.items()} for part in parts))
