@@ -68,7 +68,7 @@ assert "ause" in set(results.frame().metric)
 def test_results_are_shown_and_exported_without_torch(tmp_path: Path) -> None:
     target = np.random.default_rng(0).normal(size=50)
     results = epibench.score({"mean": target[None] + [[0.1], [0.2]], "variance": np.ones((2, 50)), "target": target})
-    (tmp_path / "results.json").write_text(results.as_json(), encoding="utf-8")
+    results.save(tmp_path / "results.json")
     subprocess.run([sys.executable, "-c", SHOWN], cwd=tmp_path, check=True)
     assert "AUSE" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert list((tmp_path / "latex").glob("*.tex"))

@@ -29,6 +29,7 @@ STATE = ".unfinished.safetensors"
 WEIGHTS = ".safetensors"
 MEMBERS = "members/"
 STRETCHES = ".stretches"
+PICTURES = "pictures/"  # files whose names are hashes of their contents
 PROBE = ".writable-"  # an object that is written to see whether one can
 UNPUSHED = ".unpushed"  # a folder with an empty file for every one that is still to be pushed
 LEFT_OUT = ("predictions", "video", "wandb", "mlflow.db", UNPUSHED)  # stay where they were made
@@ -37,6 +38,11 @@ LEFT_OUT = ("predictions", "video", "wandb", "mlflow.db", UNPUSHED)  # stay wher
 def is_url(text: str) -> bool:
     """Whether a folder is named by a URL."""
     return "://" in text
+
+
+def is_shown(name: str) -> bool:
+    """Whether a page needs a file: results or a picture."""
+    return name.endswith(".json") or name.startswith(PICTURES)
 
 
 def is_read(name: str, reads: tuple[str, ...]) -> bool:
@@ -77,7 +83,7 @@ class Mirror:
             local = self.folder / name
             if not _is_mirrored(name) or not wanted(name) or name in unpushed:
                 continue
-            if local.exists() and name.endswith(WEIGHTS):
+            if local.exists() and (name.endswith(WEIGHTS) or name.startswith(PICTURES)):
                 if not name.endswith(STATE) and local.stat().st_size == size:
                     continue
                 if name.endswith(STATE) and progress_here(local) >= self.progress(name, size):

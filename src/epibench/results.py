@@ -10,8 +10,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -19,7 +20,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.dataclasses import dataclass
 
 from epibench.errors import InputError
-from epibench.files import DamagedError, numbers_in_lines, read_verified, with_checksum
+from epibench.files import DamagedError, numbers_in_lines, read_verified, with_checksum, write_text
+from epibench.picture_files import PictureField, PictureFile, names_in, remove_unnamed
 
 VERSION: Final = 2
 RESULTS_NAME = "results.json"
@@ -127,25 +129,22 @@ class Tally(Part):
 
 
 class Grid(Part):
-    """Numbers as base64 of a 16-bit grey PNG: count times `scale` plus `offset`."""
+    """Numbers as a 16-bit grey PNG: count times `scale` plus `offset`."""
 
     scale: Finite
-    png: str
+    png: PictureField
     offset: Finite = 0.0
 
 
 class Picture(Part):
-    """An image of a domain and its target, in base64.
-
-    photo: a JPEG. target: numbers, or classes as an 8-bit grey PNG.
-    """
+    """An image of a domain and its target: numbers, or classes as an 8-bit grey PNG. photo: a JPEG."""
 
     image: int
     height: int
     width: int
-    photo: str
+    photo: PictureField
     sparse_depth: Grid | None = None
-    target: Grid | str
+    target: Grid | PictureField
 
 
 class PredictedPicture(Part):
@@ -155,7 +154,7 @@ class PredictedPicture(Part):
     M: int
     mean: Grid | None = None
     std: Grid | None = None
-    predicted: str | None = None
+    predicted: PictureField | None = None
     uncertainty: Grid | None = None
 
 
@@ -281,6 +280,13 @@ class DomainFacts(Part):
     pictures: list[Picture] = []
 
 
+def picture_files(*parts: Iterable[DomainFacts | Score]) -> Iterator[PictureFile]:
+    """The files of the pictures of domains and scores."""
+    for picture in (picture for part in chain(*parts) for picture in part.pictures):
+        values = (value.png if isinstance(value, Grid) else value for _, value in picture)
+        yield from (value for value in values if isinstance(value, PictureFile))
+
+
 class ReferenceFacts(Part):
     """The reference of KLs.
 
@@ -344,6 +350,25 @@ class Results(Part):
     def as_json(self) -> str:
         """The text of a results file, which ends with a checksum."""
         return with_checksum(super().as_json())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a results file, and the pictures that it names into the folder `pictures` beside it.
+
+        Pictures that the file has named before are removed, unless a JSON file in its folder still names them.
+
+        Args:
+            path: the file.
+
+        Raises:
+            InputError: a picture of loaded results is missing or damaged.
+        """
+        path, pictures = Path(path), list(picture_files(self.domains.values(), self.scores))
+        replaced = names_in(path).difference(file.name for file in pictures)
+        for file in pictures:
+            file.write(path.parent)
+        write_text(path, self.as_json())
+        if replaced:
+            remove_unnamed(replaced, path.parent)
 
     def computed(self) -> dict[str, Any]:
         """Return the computed content, to compare two results for equality.
@@ -441,13 +466,13 @@ def load_results(path: str | os.PathLike[str]) -> Results:
         raise InputError(f"{path}: {what}") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}). Fix: give yourself read access.") from None
-    return parse_results(text, str(file))
+    return parse_results(text, str(file), file.parent)
 
 
-def parse_results(text: bytes | str, where: str) -> Results:
-    """Parse results from JSON. where: the name of the file in messages."""
+def parse_results(text: bytes | str, where: str, folder: Path | None = None) -> Results:
+    """Parse results from JSON. where: the name of the file in messages. folder: of the pictures."""
     try:
-        return Results.model_validate_json(text)
+        return Results.model_validate_json(text, context=folder)
     except ValidationError as error:
         raise InputError(f"{where}: {_problem(text, error)}") from None
 

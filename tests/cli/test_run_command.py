@@ -77,7 +77,7 @@ def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
     first = results.scores[0].model_copy(update={"summary": summary, "draws": draws, "curves": {}})
     others = [score for score in results.scores if score.domain in ("inside", "outside")]
     results.scores = [*others, *(first.model_copy(update={"domain": domain}) for domain in ("grid", "train"))]
-    (tmp_path / "run" / "results.json").write_text(results.as_json(), encoding="utf-8")
+    results.save(tmp_path / "run" / "results.json")
     assert run("report", tmp_path / "run", "--markdown", tmp_path / "tables.md")[0] == 0
     written = (tmp_path / "tables.md").read_text(encoding="utf-8")
     assert "| Ensembling | 0.25 ± 0.50 |" in written

@@ -1,6 +1,5 @@
 """Photos in a store become pictures of a score: image, prediction, error and uncertainty of a draw."""
 
-import base64
 import io
 import re
 
@@ -44,8 +43,8 @@ def page_of(folder, *stores, **options):
     return re.sub(r"<style>.*?</style>|<dt>stored.*?</dd>|class=\".*?\"", "", page, flags=re.DOTALL)
 
 
-def decoded(text):
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(text))))
+def decoded(file):
+    return np.asarray(Image.open(io.BytesIO(file.read())))
 
 
 @pytest.mark.parametrize("signed", [False, True])

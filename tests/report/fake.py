@@ -1,6 +1,5 @@
 """Made-up results of every command; as a command, write the pages of all scenes into a folder."""
 
-import base64
 import io
 import itertools
 import math
@@ -17,6 +16,7 @@ from PIL import Image
 from epibench import results as typed
 from epibench.evaluation.scoring import NO_DOMAIN, ScoredStore, ScoreSettings, score_results
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
+from epibench.picture_files import PictureFile
 from epibench.report.entries import Entry
 from epibench.results import DomainFacts, Grid, PoolSize, Results, Score, Stat, Tally
 
@@ -428,16 +428,16 @@ def dense_facts(method, members):
     return typed.MethodFacts(label=LABELS[method], method=method, cost=cost, training=logs)
 
 
-def png_text(values) -> str:
-    """An image as base64 of a PNG."""
+def png(values) -> PictureFile:
+    """An image as a PNG."""
     buffer = io.BytesIO()
     Image.fromarray(values).save(buffer, "png")
-    return base64.b64encode(buffer.getvalue()).decode()
+    return PictureFile.of(buffer.getvalue())
 
 
 def grid(values) -> Grid:
     """Metres as counts in a 16-bit PNG."""
-    return Grid(scale=SCALE, png=png_text(np.clip(values / SCALE, 0, 65535).round().astype(np.uint16)))
+    return Grid(scale=SCALE, png=png(np.clip(values / SCALE, 0, 65535).round().astype(np.uint16)))
 
 
 def pictures_on(domain, kind, methods, m, num_classes=19):
@@ -460,12 +460,12 @@ def pictures_on(domain, kind, methods, m, num_classes=19):
             else:
                 known = np.where(classes == 255, 0, classes)
                 chosen = np.where(wrong, (known + 1) % num_classes, known).astype(np.uint8)
-                shown = {"predicted": png_text(chosen), "uncertainty": grid(0.1 + 1.5 * wrong)}
+                shown = {"predicted": png(chosen), "uncertainty": grid(0.1 + 1.5 * wrong)}
             predicted[method].append(typed.PredictedPicture(image=3 + number, M=m, **shown))
         sparse = grid(np.where(rng.random(IMAGE_SIZE) < 0.03, depth, 0.0)) if gaussian else None
-        photo = png_text(rng.integers(0, 256, (*IMAGE_SIZE, 3)).astype(np.uint8))
+        photo = png(rng.integers(0, 256, (*IMAGE_SIZE, 3)).astype(np.uint8))
         about = {"image": 3 + number, "height": 128, "width": 256, "photo": photo, "sparse_depth": sparse}
-        pictures.append(typed.Picture(**about, target=grid(depth) if gaussian else png_text(classes)))
+        pictures.append(typed.Picture(**about, target=grid(depth) if gaussian else png(classes)))
     return pictures, predicted
 
 
@@ -590,8 +590,8 @@ def damaged_pictures() -> Results:
     """Pictures that cannot be read, or lack a part."""
     made = small()
     first, second = made.domains["clean"].pictures
-    first.photo, first.target, second.sparse_depth = "no picture", Grid(scale=SCALE, png="*"), None
-    no_png = base64.b64encode(b"not a PNG").decode()
+    no_png = PictureFile.of(b"not a PNG")
+    first.photo, first.target, second.sparse_depth = no_png, Grid(scale=SCALE, png=no_png), None
     score(made, "ensemble", "clean").pictures[0].std = Grid(scale=SCALE, png=no_png)
     del score(made, "mc_dropout", "clean").pictures[1]
     made.domains["wild"].pictures = []
@@ -602,11 +602,11 @@ def damaged_class_pictures() -> Results:
     """Maps of classes that cannot be read, lack a part, differ in size, or hold classes that nothing is known of."""
     made = small("categorical")
     first, second = made.domains["clean"].pictures
-    first.target, second.target = png_text(np.zeros((8, 9), np.uint8)), png_text(np.full(IMAGE_SIZE, 300, np.uint16))
+    first.target, second.target = png(np.zeros((8, 9), np.uint8)), png(np.full(IMAGE_SIZE, 300, np.uint16))
     ensemble, dropout = (score(made, method, "clean").pictures for method in ("ensemble", "mc_dropout"))
-    ensemble[0].predicted = png_text(np.zeros((*IMAGE_SIZE, 3), np.uint8))
-    ensemble[1].predicted = png_text(np.full(IMAGE_SIZE, 254, np.uint8))
-    dropout[1].predicted = png_text(np.full(IMAGE_SIZE, 40, np.uint8))
+    ensemble[0].predicted = png(np.zeros((*IMAGE_SIZE, 3), np.uint8))
+    ensemble[1].predicted = png(np.full(IMAGE_SIZE, 254, np.uint8))
+    dropout[1].predicted = png(np.full(IMAGE_SIZE, 40, np.uint8))
     dropout[0].uncertainty = dropout[1].uncertainty = None
     for facts in made.domains.values():
         facts.class_colours, facts.class_names = COLOURS[:5], CITYSCAPES[:7]
@@ -626,7 +626,6 @@ def dense_hostile(kind="gaussian") -> Results:
             metrics[f"{BAD_TEXT}_per_class"] = metrics["iou_per_class"]
     for facts in made["domains"].values():
         facts["class_names"] = [BAD_TEXT] * len(COLOURS) if kind == "categorical" else None
-    made["domains"]["clean"]["pictures"][0]["photo"] = BAD_TEXT
     return Results(**made)
 
 

@@ -35,9 +35,9 @@ def given(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("given")
     for name, results in (("depth", fake.depth()), ("toy", fake.momentum())):
         (folder / name).mkdir()
-        (folder / name / "results.json").write_text(results.as_json(), encoding="utf-8")
+        results.save(folder / name / "results.json")
     files = [fake.scored_file(f"preds/{name}.zarr", members=(1, 2)) for name in ("ensemble", "mc_dropout")]
-    (folder / "scores.json").write_text(fake.results(*files).as_json(), encoding="utf-8")
+    fake.results(*files).save(folder / "scores.json")
     return folder
 
 
@@ -65,7 +65,7 @@ def test_runs_of_one_recipe_are_told_apart_by_their_folders(export, given: Path,
 
 
 def test_of_several_evaluations_the_exported_one_is_named(export, tmp_path: Path) -> None:
-    (tmp_path / "results.json").write_text(fake.twice_evaluated().as_json(), encoding="utf-8")
+    fake.twice_evaluated().save(tmp_path / "results.json")
     out = tmp_path / "out"
     assert export(tmp_path, "--csv", out, "--latex", out)[0] == 0
     sources = {row["source"] for row in csv.DictReader((out / "summary.csv").read_text().splitlines())}

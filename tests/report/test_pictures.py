@@ -12,6 +12,7 @@ import pytest
 from html_tree import Node, parse_html
 from PIL import Image
 
+from epibench.picture_files import PictureFile
 from epibench.report.charts.lines import STRIPES, class_swatch
 from epibench.report.charts.svg import polyline
 from epibench.report.dense_section import picture_books
@@ -177,24 +178,25 @@ def test_a_grid_comes_back_in_its_unit() -> None:
     assert np.allclose(found[np.isfinite(found)], [1.5, 20.25, 200.0])
 
 
-@pytest.mark.parametrize("text", [None, "", "*", "AAAA", base64.b64encode(b"not a PNG").decode()])
-def test_what_is_no_picture_is_none(text: str | None) -> None:
-    assert read_classes(text) is None
-    assert read_grid(None if text is None else Grid(scale=1.0, png=text)) is None
+@pytest.mark.parametrize("content", [None, b"", b"not a PNG"])
+def test_what_is_no_picture_is_none(content: bytes | None) -> None:
+    file = None if content is None else PictureFile.of(content)
+    assert read_classes(file) is None
+    assert read_grid(None if file is None else Grid(scale=1.0, png=file)) is None
 
 
 def test_a_cut_off_picture_is_none() -> None:
     grid = fake.grid(np.ones((40, 40), np.float32))
-    grid.png = base64.b64encode(base64.b64decode(grid.png)[:-30]).decode()
+    grid.png = PictureFile.of(grid.png.read()[:-30])
     assert read_grid(grid) is None
 
 
 def test_a_photo_is_passed_on_with_its_type() -> None:
     buffer = io.BytesIO()
     Image.new("RGB", (4, 2)).save(buffer, "jpeg")
-    text = base64.b64encode(buffer.getvalue()).decode()
-    assert photo_uri(text) == f"data:image/jpeg;base64,{text}"
-    assert photo_uri('" onload="alert(1)') is None
+    uri = f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    assert photo_uri(PictureFile.of(buffer.getvalue())) == uri
+    assert photo_uri(PictureFile.of(b'" onload="alert(1)')) is None
 
 
 def test_shrinking_takes_the_mean_of_what_is_known_and_single_points_are_enlarged() -> None:

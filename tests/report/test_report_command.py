@@ -12,7 +12,7 @@ from epibench.results import Results
 
 def folder(path: Path, results: Results) -> Path:
     path.mkdir()
-    (path / "results.json").write_text(results.as_json(), encoding="utf-8")
+    results.save(path / "results.json")
     return path
 
 

@@ -242,8 +242,8 @@ def test_report_puts_runs_and_stored_predictions_on_one_page(
     monkeypatch.chdir(tmp_path)
     run = fake.small()
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "results.json").write_text(run.as_json(), encoding="utf-8")
-    (tmp_path / "theirs.json").write_text(scored_like(run).as_json(), encoding="utf-8")
+    run.save(tmp_path / "run" / "results.json")
+    scored_like(run).save(tmp_path / "theirs.json")
     ours, theirs = read_runs([run, scored_like(run)])
     assert (theirs.problem, list(theirs.domains)) == (ours.problem, list(ours.domains))
     assert [facts.role for facts in theirs.domains.values()] == [facts.role for facts in ours.domains.values()]
@@ -258,7 +258,7 @@ def test_report_puts_runs_and_stored_predictions_on_one_page(
 
 def test_stored_predictions_alone_get_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("scores.json").write_text(fake.single().as_json(), encoding="utf-8")
+    fake.single().save(Path("scores.json"))
     run_report([Path("scores.json")], None, None)
     assert '<p class="eyebrow">epibench score</p>' in Path("report.html").read_text(encoding="utf-8")
     with pytest.raises(InputError, match="written over"):

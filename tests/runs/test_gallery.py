@@ -1,4 +1,3 @@
-import base64
 import io
 import math
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from torch import Tensor
 from epibench.data.batch import Batch
 from epibench.evaluation import pictures
 from epibench.members.maps import Maps
+from epibench.picture_files import PictureFile
 from epibench.plans import centres
 from epibench.results import Grid, Picture, PredictedPicture
 from epibench.runs.observers import Gallery
@@ -49,8 +49,8 @@ def depth_scene() -> tuple[Batch, dict[str, Tensor]]:
     return Batch({"image": image, "sparse_depth": depth[:, None]}, depth, depth > 20), outputs
 
 
-def decoded(text: str) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(text))))
+def decoded(file: PictureFile) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(file.read())))
 
 
 def numbers(grid: Grid) -> np.ndarray:

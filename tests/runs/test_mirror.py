@@ -124,6 +124,9 @@ def test_one_machine_trains_another_evaluates_a_third_reports(
     run_in(tmp_path / "local", recipe)
     assert results_of(folder) == results_of(tmp_path / "local")
     assert not (folder / "members").exists()  # a page needs no weights
+    pictures = {path.name: path.read_bytes() for path in (tmp_path / "local/pictures").iterdir()}
+    assert {path.name: path.read_bytes() for path in (folder / "pictures").iterdir()} == pictures
+    assert (folder / "report.html").read_text().count("data:image/jpeg") == 2
     there = mirror.Mirror(folder, url).objects()
     assert {"recipe.json", "results.json", "report.html", "members/ensemble/0000.safetensors"} <= set(there)
     assert not [name for name in there if name.endswith((".lock", mirror.STATE)) or "/." in name]

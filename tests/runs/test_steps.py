@@ -20,7 +20,7 @@ from by_name import by_name
 from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.members.networks import NetworkPool
 from epibench.recipes import RECIPES, DenseRecipe, Recipe, apply_settings, read_recipe
-from epibench.results import load_results
+from epibench.results import load_results, picture_files
 from epibench.runs import machine, trainers
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
@@ -281,6 +281,46 @@ def test_evaluations_with_other_settings_stay_in_the_results_and_are_named(folde
     command_line("evaluate", folder)
     assert numbers(folder) == before
     assert [each["precision"] for each in evaluations(folder)] == ["32-true", "32-true", "bf16-mixed"]
+
+
+def pictures(folder: Path) -> dict[str, bytes]:
+    return {f"pictures/{path.name}": path.read_bytes() for path in (folder / "pictures").iterdir()}
+
+
+def named_by(folder: Path, *precisions: str) -> set[str]:
+    """Pictures of the scores of these precisions, and of domains."""
+    results = load_results(folder)
+    scores = [score for score in results.scores if score.settings["precision"] in precisions]
+    return {file.name for file in picture_files(results.domains.values(), scores)}
+
+
+def test_missing_and_damaged_pictures_are_made_again_without_passes(folder, command_line, work) -> None:
+    before = pictures(folder)
+    assert "finished already" in command_line("run", folder)[1]
+    first, second, *_ = sorted(before)
+    (folder / first).unlink()
+    (folder / second).write_bytes(b"damaged")
+    status, said = command_line("run", folder)
+    assert status == 0, said
+    assert f"{folder}/pictures/" in said
+    assert "finished already" in command_line("run", folder)[1]
+    assert pictures(folder) == before
+    assert (work.trained, work.passes) == ([], {})
+
+
+def test_pictures_of_an_earlier_evaluation_stay_with_its_scores(folder, command_line) -> None:
+    before = pictures(folder)
+    command_line("evaluate", folder, "--set", "evaluation.precision=bf16")
+    assert named_by(folder, "32-true") == set(before)
+    assert named_by(folder, "32-true", "bf16-mixed") == set(pictures(folder)) > set(before)
+    (folder / min(set(before) - named_by(folder, "bf16-mixed"))).unlink()
+    status, said = command_line("evaluate", folder, "--set", "evaluation.precision=bf16")
+    assert status == 0, said
+    results = load_results(folder)
+    assert [len(score.pictures) for score in results.scores].count(0) == 1
+    assert named_by(folder, "32-true", "bf16-mixed") == set(pictures(folder))
+    command_line("evaluate", folder)
+    assert {name: pictures(folder)[name] for name in before} == before
 
 
 def test_an_evaluation_of_fewer_networks_is_named_by_their_number(folder, command_line) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import shutil
@@ -16,6 +15,7 @@ from silent_reporter import run_in
 from small_dense_recipe import SIZE, break_second, small_dense
 from small_segmentation_recipe import small_segmentation
 
+from epibench.picture_files import PictureFile
 from epibench.report.pictures.frames import BAR_HEIGHT, GAP, LINE
 from epibench.results import ShownPicture
 from epibench.runs import frames as sequences
@@ -89,7 +89,8 @@ def test_scales_are_those_of_the_whole_sequence(video, kind: str) -> None:
 @BOTH
 def test_predictions_are_those_of_the_run(finished, kind: str, monkeypatch, video) -> None:
     """The pictures that the run itself has kept, at the same M."""
-    (kept,) = (ShownPicture.model_validate(each) for each in finished[kind][1]["pictures"]["wild"])
+    path, results = finished[kind]
+    (kept,) = (ShownPicture.model_validate(each, context=path) for each in results["pictures"]["wild"])
     drawn = {}
     draw = sequences.FrameSequence.pictures
 
@@ -112,13 +113,13 @@ def test_predictions_are_those_of_the_run(finished, kind: str, monkeypatch, vide
             assert (decoded(shown.predicted) == decoded(wanted.predicted)).mean() > 0.99
 
 
-def decoded(png: str) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(png)))).astype(np.float64)
+def decoded(file: PictureFile) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(file.read()))).astype(np.float64)
 
 
 def test_classes_have_their_colours_and_errors_are_where_they_differ_from_the_truth(finished, video) -> None:
-    _, results = finished["segmentation"]
-    (kept,) = (ShownPicture.model_validate(each) for each in results["pictures"]["wild"])
+    path, results = finished["segmentation"]
+    (kept,) = (ShownPicture.model_validate(each, context=path) for each in results["pictures"]["wild"])
     colours = np.array([*results["domains"]["clean"]["class_colours"], *[(168, 168, 168)] * (256 - 19)], np.uint8)
     _, files = video("segmentation", "--method", "ensemble", "--method", "mc_dropout")
     truth = decoded(kept.target).astype(int)

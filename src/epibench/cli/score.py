@@ -162,12 +162,11 @@ def publish(
     """Write what was asked for, show the tables, then say where everything is."""
     from epibench.cli.tables import print_tables
     from epibench.evaluation.scoring import score_results
-    from epibench.files import write_text
     from epibench.report import write_run_page
 
     content = score_results(stores, settings, in_domain)
     if json is not None:
-        write_text(json, content.as_json())
+        content.save(json)
     page = None if report is None else write_run_page([content], report / "score.html")
     print_tables(content)
     for word, path in (("results:", json), ("report: ", page)):

@@ -65,7 +65,7 @@ def local_folder(text: str, report: bool = False) -> Path:
         return Path(text)
     from epibench.data.source import default_cache
 
-    folder = mirror.open_mirror(text, default_cache(), (lambda name: name.endswith(".json")) if report else bool)
+    folder = mirror.open_mirror(text, default_cache(), mirror.is_shown if report else bool)
     ConsoleReporter().say(f"{text} is mirrored in {folder}")
     return folder
 
@@ -101,13 +101,15 @@ def finished(run: Run, evaluate_only: bool = False) -> Results | None:
 
     evaluate_only: keep the options of evaluation that the folder's recipe has.
     """
-    from epibench.results import load_results
+    from epibench.results import load_results, picture_files
 
     path = run.folder.results_file
     try:
         results = load_results(path) if path.exists() and not path.is_dir() else None
-    except DamagedError:
-        run.reporter.say(f"{path}: damaged, its checksum does not fit what it holds; it is made anew")
+        for file in picture_files(results.domains.values(), results.scores) if results else ():
+            file.read()
+    except DamagedError as error:
+        run.reporter.say(f"{str(error).partition(' Fix:')[0]} It is made again.")
         return None
     if results is None or results.failed or not belongs(results, run.recipe):
         return None

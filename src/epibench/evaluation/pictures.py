@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from epibench.data.batch import Batch
 from epibench.data.classes import IGNORE
 from epibench.likelihoods import categorical, gaussian
 from epibench.members.stored import StoredPredictions
+from epibench.picture_files import PictureFile
 from epibench.plans import centres
 from epibench.results import Grid, Picture, PredictedPicture
 
@@ -65,8 +65,8 @@ def nearest(depth: Tensor, step: int) -> Tensor:
     return torch.where(torch.isfinite(least), -least, 0.0)
 
 
-def photo(image: Tensor) -> str:
-    """A colour picture, (channel, height, width) uint8, as text."""
+def photo(image: Tensor) -> PictureFile:
+    """A photo as a JPEG; image: (channel, height, width) uint8."""
     return _encoded(Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).numpy())), "JPEG", quality=88)
 
 
@@ -88,15 +88,15 @@ def value_grid(values: Tensor) -> Grid:
     return grid(torch.nan_to_num(values.double(), nan=low - scale), scale, low - scale)
 
 
-def class_map(classes: Tensor) -> str:
+def class_map(classes: Tensor) -> PictureFile:
     """Classes of pixels as an 8-bit grey picture."""
     return _encoded(Image.fromarray(classes.numpy().astype(np.uint8)), "PNG", optimize=True)
 
 
-def _encoded(picture: Image.Image, layout: str, **options: Any) -> str:
+def _encoded(picture: Image.Image, layout: str, **options: Any) -> PictureFile:
     stream = io.BytesIO()
     picture.save(stream, layout, **options)
-    return base64.b64encode(stream.getvalue()).decode("ascii")
+    return PictureFile.of(stream.getvalue())
 
 
 class DepthPictures:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from epibench.errors import InputError
-from epibench.files import write_text
-from epibench.results import RESULTS_NAME, MethodFacts, Results, Score, load_results
+from epibench.files import DamagedError
+from epibench.results import RESULTS_NAME, DomainFacts, MethodFacts, Results, Score, load_results, picture_files
 
 
 def keep_results(folder: Path, results: Results) -> Results:
@@ -14,7 +14,7 @@ def keep_results(folder: Path, results: Results) -> Results:
     former = former_results(folder)
     if former is not None and former.problem == results.problem:
         results = with_former(results, former)
-    write_text(folder / RESULTS_NAME, results.as_json())
+    results.save(folder / RESULTS_NAME)
     return results
 
 
@@ -22,6 +22,13 @@ def with_former(results: Results, former: Results) -> Results:
     """The results, followed by the scores of former results that had other settings."""
     newest = [score.settings for score in results.scores]
     kept = [score for score in former.scores if score.settings not in newest]
+    parts: list[DomainFacts | Score] = [*former.domains.values(), *kept]
+    for part in parts:
+        try:
+            for file in picture_files([part]):
+                file.read()
+        except DamagedError:
+            part.pictures = []
     methods = dict(results.methods)
     for name in dict.fromkeys(score.method for score in kept):
         own = methods.get(name, former.methods[name])

@@ -27,6 +27,7 @@ from epibench.files import fingerprint, read_json, remove, write_json
 from epibench.members.draws import Draws, Members
 from epibench.members.networks import ImagePool
 from epibench.members.on_images import NetworksOnImages, Observer
+from epibench.picture_files import EMBEDDED
 from epibench.plans import centres, consecutive
 from epibench.progress import Reporter
 from epibench.recipes.dense import EvaluationOptions
@@ -60,7 +61,7 @@ SHORT = 8  # letters of a fingerprint that tell files of different settings apar
 
 
 class ScoredDomain(Part):
-    """The file of a finished domain: its score, and its pictures."""
+    """The file of a finished domain: its score, and its pictures, which the file holds in base64."""
 
     score: Score
     images: list[Picture]
@@ -482,7 +483,7 @@ def digest_of(samples: Samples) -> tuple[str, ...]:
 
 def write_checked(file: Path, key: str, content: Cost | ScoredDomain) -> None:
     """Keep results with the fingerprint of what decides them, and a checksum."""
-    plain = content.model_dump(mode="json")
+    plain = content.model_dump(mode="json", context=EMBEDDED)
     write_json(file, {"fingerprint": key, "checksum": fingerprint(plain), **plain})
 
 
@@ -492,6 +493,6 @@ def read_checked(file: Path, key: str, kind: type[Kept]) -> Kept | None:
     try:
         if plain is None or plain.pop("fingerprint", None) != key or plain.pop("checksum", None) != fingerprint(plain):
             return None
-        return kind.model_validate(plain)
+        return kind.model_validate(plain, context=EMBEDDED)
     except (ValidationError, RecursionError):
         return None

@@ -1,14 +1,13 @@
 """Pictures of dense problems: what is known of an image, and what each method predicts, its error and its uncertainty.
 
-Results carry grids and photos as base64 of image files. What cannot be read, as results may have been cut off or
-edited, is None, and its panel says so.
+A picture file that is missing or damaged is None: its panel says so, and a warning names the file.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +16,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
+from epibench.errors import InputError
+from epibench.picture_files import PictureFile
 from epibench.report.chart import LIGHT
 from epibench.report.charts.lines import STRIPES, class_swatch, hex_colour
 from epibench.report.charts.matplotlib import ANCHORS, LETTER, LINE, MARGIN, draw_image, empty_figure, settings
@@ -51,13 +52,13 @@ MOST_SPARSE_COLUMNS = 320  # where pixels are single points, which must be seen
 SPARSE = 0.12  # where less of a picture is known than this, single pixels are enlarged
 MOST_PIXELS = 64_000_000
 MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg"}
-UNREADABLE = (OSError, ValueError, SyntaxError, binascii.Error, EOFError)  # what Pillow raises on damaged files
+UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError)  # raised by Pillow
 UNLABELLED = 255
 RIGHT, WRONG = 0.0, 0.9  # shares of the scale of uncertainty: a method that knows its errors shows the same twice
 STRIPE = 96  # stripes of what has no label, across a picture
 
 
-def read_grid(grid: Grid | str | None, zero_is_none: bool = False) -> GridValues | None:
+def read_grid(grid: Grid | PictureFile | None, zero_is_none: bool = False) -> GridValues | None:
     """Numbers of a grey PNG in counts of a scale, (height, width); NaN where zero stands for none."""
     counts = _pixels(grid.png) if isinstance(grid, Grid) else None
     if counts is None or not isinstance(grid, Grid):
@@ -66,15 +67,15 @@ def read_grid(grid: Grid | str | None, zero_is_none: bool = False) -> GridValues
     return np.where(counts == 0, np.float32(np.nan), values) if zero_is_none else values
 
 
-def read_classes(png: Grid | str | None) -> ClassMap | None:
+def read_classes(png: Grid | PictureFile | None) -> ClassMap | None:
     """Classes of pixels from an 8-bit grey PNG, (height, width)."""
-    pixels = _pixels(png) if isinstance(png, str) else None
+    pixels = _pixels(png) if isinstance(png, PictureFile) else None
     return pixels if pixels is not None and pixels.dtype == np.uint8 else None
 
 
-def _pixels(text: str) -> NDArray[Any] | None:
+def _pixels(file: PictureFile) -> NDArray[Any] | None:
     """The pixels of a grey picture, (height, width)."""
-    image = _opened(text)
+    image = _opened(file)
     try:
         pixels = np.asarray(image) if image is not None else np.empty(0)
     except UNREADABLE:
@@ -82,25 +83,28 @@ def _pixels(text: str) -> NDArray[Any] | None:
     return pixels if pixels.ndim == 2 else None
 
 
-def _opened(text: str) -> Image.Image | None:
+def _opened(file: PictureFile) -> Image.Image | None:
     try:
-        image = Image.open(io.BytesIO(base64.b64decode("".join(text.split()), validate=True)))
+        image = Image.open(io.BytesIO(file.read()))
+    except InputError as error:
+        warnings.warn(f"{error} The page has no picture there.", stacklevel=1)
+        return None
     except UNREADABLE:
         return None
     return image if image.width * image.height <= MOST_PIXELS else None
 
 
-def photo_uri(text: str) -> str | None:
+def photo_uri(file: PictureFile) -> str | None:
     """A photo as a data URI."""
-    image = _opened(text)
+    image = _opened(file)
     media_type = MEDIA_TYPES.get(image.format or "") if image is not None else None
-    return f"data:{media_type};base64,{''.join(text.split())}" if media_type else None
+    return f"data:{media_type};base64,{base64.b64encode(file.read()).decode()}" if media_type else None
 
 
-def photo_image(text: str) -> Image.Image | None:
+def photo_image(file: PictureFile) -> Image.Image | None:
     """A photo as pixels; None where it cannot be read."""
     try:
-        image = _opened(text)
+        image = _opened(file)
         return None if image is None else image.convert("RGB")
     except UNREADABLE:
         return None
