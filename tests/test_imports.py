@@ -25,6 +25,7 @@ ORDER = [
     "console",
     "stopping",
     "devices",
+    "picture_files",
     "results",
     "standard_errors",
     "imported",

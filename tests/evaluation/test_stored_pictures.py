@@ -2,14 +2,17 @@
 
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import zarr
 from PIL import Image
 
 import epibench
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
+from epibench.members.stored import StoredPredictions
 from epibench.report.pictures.dense import error_of, read_grid
 from epibench.results import ShownPicture
 from epibench.store import StoreWriter, open_store, write_store
@@ -113,6 +116,32 @@ def test_wide_photos_are_thinned(tmp_path):
     write_store(tmp_path / "a.zarr", kind="gaussian", image=np.zeros((1, 2, 1100, 3), np.uint8), **arrays)
     (picture,) = scored(tmp_path / "a.zarr").images
     assert (picture.height, picture.width) == (1, 367)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 12])
+def test_pictures_are_read_in_bands_of_chunks(tmp_path, monkeypatch, chunk):
+    group = zarr.open_group(tmp_path / "a", mode="w", zarr_format=3, attributes={"version": 1, "kind": "gaussian"})
+    for name, array in {**values(), "image": photos()}.items():
+        rows = (chunk, *array.shape[array.ndim - (1 if name != "image" else 2) :])
+        group.create_array(name, data=array, chunks=(*[1] * (array.ndim - len(rows)), *rows))
+    whole = scored(tmp_path / "a")
+    monkeypatch.setattr("epibench.members.stored.BAND", 1)
+    store = open_store(tmp_path / "a")
+    rows = []
+
+    def noted(source):
+        axis = 1 if len(source.shape) == 3 or source.shape[-1] == 3 else 2
+        return lambda selection: (rows.append(range(*selection[axis].indices(12))), source.read(selection))[1]
+
+    arrays = {name: replace(source, read=noted(source)) for name, source in store.arrays.items()}
+    predictions = StoredPredictions(replace(store, arrays=arrays))
+    for step in (1, 5):
+        thin = predictions.thinned("mean", 2, step, 1)
+        np.testing.assert_array_equal(thin, values()["mean"][1, 2, ::step, ::step])
+        np.testing.assert_array_equal(predictions.thinned("image", 2, step), photos()[2, ::step, ::step])
+    assert max(map(len, rows)) == chunk
+    again = scored(tmp_path / "a")
+    assert (again.images, again.score.pictures) == (whole.images, whole.score.pictures)
 
 
 def test_the_page_shows_every_method_beside_the_photo(tmp_path):

@@ -21,7 +21,8 @@ from epibench.plans import centres
 from epibench.results import Grid, Picture, PredictedPicture
 
 MAX_WIDTH = 512
-MOST_SHOWN = 2**26  # pixels of an image of a store: larger ones are not held in memory
+MOST_NUMBERS = 2**26  # of all members, or classes, of a picture of a store: more are not held in memory
+AT_ONCE = 2**24  # numbers of members, or classes, that are averaged at once
 COUNTS = 2**16 - 1
 DEPTH_SCALE = 1 / 64  # metres per count: finer steps are noise that no picture shows
 ENTROPY_SCALE = 1 / 256  # nats per count
@@ -126,9 +127,12 @@ class DepthPictures:
     def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is known of the image, and mean and standard deviation of the draw."""
         size = kept["mean"].shape[1:]
-        flat = {name: kept[name].flatten(1) for name in ("mean", "variance")}
-        predictive = gaussian.combine(flat, torch.full((1, num_members), 1 / num_members))
-        mean, std = predictive.mean.view(size), predictive.variance.sqrt().view(size)
+        weights, length = torch.full((1, num_members), 1 / num_members), max(1, AT_ONCE // num_members)
+        blocks = zip(*(torch.split(kept[name].flatten(1), length, 1) for name in ("mean", "variance")), strict=True)
+        combined = (gaussian.combine({"mean": mean, "variance": variance}, weights) for mean, variance in blocks)
+        moments = [torch.stack([each.mean, each.variance]) for each in combined]
+        mean, variance = torch.cat(moments, -1).view(2, *size)
+        std = variance.sqrt()
         if "sparse_depth" not in kept:
             target = kept["target"]
             scale = max(float(std.max()) / LEVELS, TINY)
@@ -156,8 +160,10 @@ class ClassPictures:
 
     def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is known of the image, and the most probable class of the draw with its predictive entropy."""
-        probs = kept["sum"].double() / num_members
-        predicted, uncertainty = class_map(probs.argmax(-1)), grid(categorical.entropy(probs), ENTROPY_SCALE)
+        bands = torch.split(kept["sum"], max(1, AT_ONCE // kept["sum"][0].numel()))
+        averages = (band.double() / num_members for band in bands)
+        classes, entropies = zip(*((probs.argmax(-1), categorical.entropy(probs)) for probs in averages), strict=True)
+        predicted, uncertainty = class_map(torch.cat(classes)), grid(torch.cat(entropies), ENTROPY_SCALE)
         return {"target": class_map(kept["target"])}, {"predicted": predicted, "uncertainty": uncertainty}
 
 
@@ -182,22 +188,23 @@ def stored_pictures(predictions: StoredPredictions, members: Sequence[int], numb
     store = predictions.store
     if "image" not in store.arrays or store.kind not in PICTURES or (store.num_classes or 0) > IGNORE:
         return []
-    if math.prod(store.shape[1:]) > MOST_SHOWN:
+    step, of_pixel = step_of(store.shape[2]), store.num_classes or len(members)
+    if math.prod(-(-length // step) for length in store.shape[1:]) * of_pixel > MOST_NUMBERS:
         return []
     return [_stored_picture(predictions, image, members) for image in centres(store.shape[0], number)]
 
 
 def _stored_picture(predictions: StoredPredictions, image: int, members: Sequence[int]) -> Pair:
     kind, step = predictions.store.kind, step_of(predictions.store.shape[2])
-    target, valid = predictions.whole_target(image)
-    photo = torch.from_numpy(predictions.whole("image", image)).movedim(-1, 0)
+    target, valid = predictions.thinned_target(image, step)
+    photo = torch.from_numpy(predictions.thinned("image", image, step)).movedim(-1, 0)
     batch, of_kind = Batch({"image": photo[None]}, target[None], valid[None]), PICTURES[kind]
     kept: dict[str, Tensor] = {}
     for position, member in enumerate(members):  # one after the other: all of them may not fit into memory
-        whole = {name: predictions.whole(name, image, member) for name in predictions.store.output_names}
-        thin = {name: torch.from_numpy(values[::step, ::step].copy()) for name, values in whole.items()}
-        outputs = {name: torch.nan_to_num(values, posinf=0.0, neginf=0.0) for name, values in thin.items()}
+        thin = {name: predictions.thinned(name, image, step, member) for name in predictions.store.output_names}
+        numbers = {name: torch.from_numpy(values) for name, values in thin.items()}
+        outputs = {name: torch.nan_to_num(values, posinf=0.0, neginf=0.0) for name, values in numbers.items()}
         if not kept:
-            kept = of_kind.show(batch, 0, step) | of_kind.begin(outputs, len(members))
+            kept = of_kind.show(batch, 0, 1) | of_kind.begin(outputs, len(members))
         of_kind.add(kept, outputs, position)
     return made_picture(kind, image, kept, len(members))

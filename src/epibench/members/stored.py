@@ -23,6 +23,7 @@ from epibench.results import Counted, Tally
 from epibench.store.formats import SHARED, UNCERTAIN, Array, PredictionStore, Source, readable
 
 BUDGET = 128 * 2**20
+BAND = 2**26  # bytes of rows that are read at once for a picture
 LEAST_BYTES = 16  # of a pixel, as blocks are planned: targets and sums take memory, too
 GRIDS = 2**29  # bytes of coarse logits that are kept in memory
 NO_LABEL = 255
@@ -141,6 +142,8 @@ class StoredPredictions(PoolOnData):
         outputs = {name: self._read_output(name, block, kept) for name in self.store.output_names}
         positions = kept + block.start
         image = positions // math.prod(self.store.shape[1:]) if self.store.has_images else None
+        if image is not None and len(image) and image[0] == image[-1]:
+            image = image[:1].clone().expand(len(image))  # without memory of its own
         pixels, invalid, first = Pixels(outputs, target, image, block.num_pixels), Counter[str](), ""
         if bad := _find_invalid(pixels):
             invalid = Counter({name: int(flags.count_nonzero()) for name, flags in bad.items()})
@@ -190,23 +193,32 @@ class StoredPredictions(PoolOnData):
         values = torch.from_numpy(result)
         return values.squeeze(2) if name in UNCERTAIN and classes == (1,) else values
 
-    def whole(self, name: str, image: int, member: int | None = None) -> Array:
-        """An array of one image, of one member where members differ: (height, width, …), unchecked."""
+    def thinned(self, name: str, image: int, step: int, member: int | None = None) -> Array:
+        """Every step-th row and column of an array of one image, (height, width, …), unchecked.
+
+        member: for arrays of members. Bands of rows bound the memory.
+        """
         source = self.store.arrays[name]
         leading = (slice(image, image + 1),) if member is None else (slice(member, member + 1), slice(image, image + 1))
-        rest = tuple(slice(0, length) for length in source.shape[len(leading) :])
-        return _read_part(self.store, name, (*leading, *rest)).reshape(source.shape[len(leading) :])
+        axis = len(leading)
+        height, chunk = source.shape[axis], source.chunks[axis]
+        rest = tuple(slice(0, length) for length in source.shape[axis + 1 :])
+        row_bytes = math.prod(source.shape[axis + 1 :]) * source.dtype.itemsize
+        length = chunk * max(1, BAND // (chunk * row_bytes))
+        bands = []
+        for start in range(0, height, length):
+            part = _read_part(self.store, name, (*leading, slice(start, min(start + length, height)), *rest))
+            bands.append(part.reshape(part.shape[axis:])[-start % step :: step, ::step].copy())
+        return np.concatenate(bands)
 
-    def whole_target(self, image: int) -> tuple[Tensor, Tensor]:
-        """The target of one image and where it counts, (height, width)."""
-        shape = self.store.shape[1:]
-        selection = (slice(image, image + 1), *(slice(0, length) for length in shape))
-        target, kept, _ = self._read_target(Block(selection, 0, math.prod(shape)))
-        valid = torch.zeros(math.prod(shape), dtype=torch.bool)
-        valid[kept] = True
-        values = torch.zeros(math.prod(shape), dtype=target.dtype)
-        values[kept] = target
-        return values.view(shape), valid.view(shape)
+    def thinned_target(self, image: int, step: int) -> tuple[Tensor, Tensor]:
+        """Every step-th row and column of the target of one image, and where it counts."""
+        dtype = np.float64 if self.store.num_classes is None else np.int64
+        target = torch.from_numpy(self.thinned("target", image, step).astype(dtype))
+        valid = torch.ones(target.shape, dtype=torch.bool)
+        if "valid" in self.store.arrays:
+            valid = torch.from_numpy(self.thinned("valid", image, step))
+        return target, valid if self.ignore_index is None else valid & (target != self.ignore_index)
 
 
 def refined(store: PredictionStore) -> PredictionStore:
