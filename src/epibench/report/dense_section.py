@@ -14,7 +14,7 @@ from epibench.report.entries import Entry, counted_in, metric_names, overlap_war
 from epibench.report.equivalent_section import equivalent_section
 from epibench.report.figures import LARGE, SMALL, metric_figure, severity_figures, shift_figure, training_figures
 from epibench.report.metric_info import HEADLINES
-from epibench.report.numbers import count, m_equals
+from epibench.report.numbers import m_equals
 from epibench.report.page import Option, Switch
 from epibench.report.pictures.dense import ClassPanels, DepthPanels
 from epibench.report.runs import (
@@ -101,13 +101,10 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
 
 def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str]) -> dict[str, Any]:
     """The answer on one domain: a sentence, a card for each metric, and how confident the methods are."""
-    verdicts, counted = [verdict(name, entries) for name in names], counted_in(entries)
-    one = "image" if counted == "pixels" else "sample"
-    sizes = [(domain.num_images, one if domain.num_images == 1 else f"{one}s")]
-    sizes += [] if counted == "samples" else [(domain.num_pixels, f"valid {counted}")]
+    verdicts = [verdict(name, entries) for name in names]
     return {
         "domain": domain,
-        "size": ", ".join(f"{count(number)} {word}" for number, word in sizes if number is not None),
+        "counted": counted_in(entries),
         "sentence": finding(verdicts),
         "cards": [one.card for one in verdicts],
         "confidence": [(entry, text) for entry in entries if (text := confidence_sentence(entry))],

@@ -161,7 +161,8 @@ class Entry:
         curve = curves.M.get(m, {}).get(part) if curves else None
         if curves is None or curve is None or not curve.mean:
             return None
-        return CurveAt(curves.x, curve.mean, curve.std or [None] * len(curve.mean), curve.draws or [])
+        stds = curve.std or [None] * len(curve.mean)
+        return CurveAt(curves.x, [*curve.mean], [*stds], [[*values] for values in curve.draws])
 
 
 def counted_in(entries: Sequence[Entry]) -> Counted:

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from epibench.report.charts.lines import class_swatch, swatch
 from epibench.report.charts.svg import style_class, style_sheet
+from epibench.report.numbers import count, duration
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Switch:
     options: Sequence[Option]
 
 
-def _switch_rules(scope: str, switches: Sequence[Switch]) -> list[Markup]:
+def switch_rules(scope: str, switches: Sequence[Switch]) -> list[Markup]:
     """Style rules that show the layers of the checked options within the element with the id `scope`."""
     rules = []
     for options in itertools.product(*(switch.options for switch in switches)):
@@ -79,6 +80,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = {"swatch": swatch, "class_swatch": class_swatch, "style_class": style_class}
-    environment.globals.update(functions, switch_rules=_switch_rules)
+    functions = (swatch, class_swatch, style_class, count, duration, switch_rules)
+    environment.globals.update({function.__name__: function for function in functions})
     return environment

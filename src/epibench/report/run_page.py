@@ -91,7 +91,7 @@ def render_run_page(results: Sequence[Results], names: Sequence[str] = ()) -> st
         command="epibench score" if stored else "epibench evaluate" if given else "epibench run",
         facts=_facts(runs) if len({id(run.results) for run in runs}) == 1 else [],
         sections=sections,
-        runs=[_run_facts(run) for run in {id(run.results): run for run in runs}.values()],
+        runs=[(run, [*_flattened(run.results.recipe)]) for run in {id(run.results): run for run in runs}.values()],
         conventions=sorted({run.results.convention for run in runs}, reverse=True),
         colour_bar=probability_bar() if any(run.kind == "categorical" for run in runs) else "",
     )
@@ -99,7 +99,8 @@ def render_run_page(results: Sequence[Results], names: Sequence[str] = ()) -> st
 
 def _section(identity: str, runs: Sequence[Run]) -> dict[str, Any]:
     """Everything the page shows about one problem."""
-    methods, domains, dense_domains = methods_of(runs), [], domains_of(runs)
+    methods, dense_domains = methods_of(runs), domains_of(runs)
+    domains: list[dict[str, Any]] = []
     for region, title in REGION_TITLES.items() if not dense_domains else ():
         if entries := entries_on(methods, region):
             switch = curve_switch(entries)
@@ -111,6 +112,10 @@ def _section(identity: str, runs: Sequence[Run]) -> dict[str, Any]:
         for i, run in enumerate(runs)
     ]
     dense, has_kl = dense_section(runs, methods, identity), bool(kl_entries(methods, VIEWS[0]))
+    references = []
+    for run in distinct_references(runs):
+        reference = run.results.reference
+        references.append((run, reference, [*_floors(run)], [*_flattened(reference.about if reference else {})]))
     notes = ((note, method.label) for method in methods if not method.run.stored for note in method.facts.notes)
     return {
         "id": identity,
@@ -128,10 +133,16 @@ def _section(identity: str, runs: Sequence[Run]) -> dict[str, Any]:
         "pictures": [book for book in books if book],
         "published": published_section(runs, methods),
         "domains": domains,
-        "references": [_reference(run) for run in distinct_references(runs)] if methods and not dense_domains else [],
+        "regions": list(REGIONS.values()),
+        "references": references if methods and not dense_domains else [],
         "costs": [] if all(run.stored for run in runs) else cost_table(methods),
         "notes": [(listed(labels), note) for note, labels in _grouped(notes).items()],
-        "stored": _stored(methods),
+        "stored": [
+            (method, score)
+            for method in methods
+            for score in (method.run.scores if method.run.stored else ())
+            if score.method == method.name
+        ],
         "evaluations": [table for run in runs for table in _evaluations(run, len(runs) > 1)],
     }
 
@@ -203,7 +214,7 @@ def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
     for run in trained:
         data = run.results.recipe.get("data")
         images = isinstance(data, dict) and "train" in data  # toy problems train on all of their data
-        training.add(str(data["train"] if images else [data, run.results.recipe.get("train")]))
+        training.add(str(data["train"] if data and images else [data, run.results.recipe.get("train")]))
     if len(training) > 1:
         warnings.append(
             "The runs were trained on different data: part of every difference between them is due to that."
@@ -215,45 +226,12 @@ def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
     return warnings
 
 
-def _reference(run: Run) -> dict[str, Any]:
-    """Facts about a reference, and its noise floors in every convention and direction over both regions."""
-    reference = run.results.reference
-    about, floors = reference.about if reference else {}, []
+def _floors(run: Run) -> Iterator[tuple[str, list[str]]]:
+    """The known noise floors of a run in every convention and direction, over both regions."""
     for views in zip(VIEWS[::2], VIEWS[1::2], strict=True):
         values = [run.floor(view) for view in views]
         if any(value is not None for value in values):
-            name = views[0].name.replace(f", {REGIONS['grid']}", "")
-            floors.append((name, [significant(value, 2) for value in values]))
-    return {
-        "run": run.name,
-        "path": (reference.path if reference else "") or "",
-        "floors": floors,
-        "regions": list(REGIONS.values()),
-        "command": str(about.get("command") or ""),
-        "about": [(key, value) for key, value in _flattened(about) if key != "command"],
-        "notes": reference.notes if reference else [],
-    }
-
-
-def _stored(methods: Sequence[RunMethod]) -> list[dict[str, Any]]:
-    """The files of stored predictions: path, facts and notes of each."""
-    files = []
-    pairs = [(one, score) for one in methods if one.run.stored for score in one.run.scores if score.method == one.name]
-    for method, score in pairs:
-        sizes, pixels, pool = sorted(score.summary), score.pixels, score.pool
-        shown = sizes if len(sizes) <= 8 else [*sizes[:3], "…", f"{sizes[-1]} ({len(sizes)} sizes)"]
-        dropped = {"masked": pixels.masked, "with the ignored label": pixels.ignored, "skipped": pixels.skipped}
-        facts = [
-            method.run.domains[score.domain].label,
-            f"{count(pool.num_members)} members" + (f" in {count(pool.num_groups)} groups" if pool.num_groups else ""),
-            f"M = {', '.join(map(str, shown))}",
-            f"draws: {pool.plan}",
-            f"{count(pixels.valid)} valid {score.counted}",
-            *(f"{count(number)} {words}" for words, number in dropped.items() if number),
-            f"uncertainty: {score.settings.get('uncertainty')}",
-        ]
-        files.append({"entry": method, "path": score.source, "facts": facts, "notes": score.notes})
-    return files
+            yield views[0].name.replace(f", {REGIONS['grid']}", ""), [significant(value, 2) for value in values]
 
 
 def _evaluations(run: Run, named: bool) -> Iterator[Table]:
@@ -311,15 +289,6 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _run_facts(run: Run) -> dict[str, Any]:
-    """All settings and versions of a run."""
-    names = ("epibench", "commit", "torch", "python", "device", "created")
-    versions = {name: getattr(run.results, name) for name in names}
-    versions["time"] = duration(run.results.seconds) if run.results.seconds else ""
-    shown = [(name, value) for name, value in versions.items() if value]
-    return {"name": run.name, "versions": shown, "settings": list(_flattened(run.results.recipe))}
-
-
 def _flattened(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
     """Settings as dotted keys with short texts, without empty groups."""
     for key, value in tree.items():
@@ -340,7 +309,7 @@ def published_section(runs: Sequence[Run], methods: Sequence[RunMethod]) -> dict
     A block has the cells of a method by one metric, if any has a value of ours. The metric of KLs has no name.
     """
     compared = {run.name: compare(run.results) for run in runs}
-    blocks = []
+    blocks: list[dict[str, Any]] = []
     for method in methods:
         by_metric: dict[str, list[PublishedCell]] = {}
         for cell in compared[method.run.name]:

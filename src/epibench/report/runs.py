@@ -170,7 +170,9 @@ def read_runs(results: Sequence[Results], names: Sequence[str] = ()) -> list[Run
     for one in results:
         groups: dict[tuple[str, ...], list[Score]] = {}
         for score in one.latest():
-            key = (score.kind, score.unit or "", score.counted) if "stored" in one.recipe else ()
+            key: tuple[str, ...] = ()
+            if "stored" in one.recipe:
+                key = score.kind, score.unit or "", score.counted
             groups.setdefault(key, []).append(score)
         for key, scores in groups.items() or [((), [])]:
             problem = one.problem

@@ -47,11 +47,11 @@ def rows_of(table: str, runs: Sequence[Run]) -> Iterator[Row]:
         for score in run.scores if table != "cost" else ():
             about = _about(run, score.method, score.source or run.name)
             convention = str(score.settings.get("convention") or run.results.convention)
-            about |= {"domain": score.domain, "convention": convention, "target_unit": score.unit}
+            about |= {"domain": score.domain, "target_unit": score.unit}
             for row in _ROWS[table](run, score):
                 metric = row.get("metric", "")
-                own = {"convention": name for name in CONVENTIONS if metric.endswith(f"_{name}")}
-                yield {column: {**about, **row, **own}.get(column) for column in COLUMNS[table]}
+                own = next((name for name in CONVENTIONS if metric.endswith(f"_{name}")), convention)
+                yield {column: {**about, **row, "convention": own}.get(column) for column in COLUMNS[table]}
         for method in run.methods if table == "cost" else ():
             about = _about(run, method, run.name)
             for row in _costs(run, method):
@@ -104,7 +104,7 @@ def _draws(run: Run, score: Score) -> Iterator[Row]:
 def _summary(run: Run, score: Score) -> Iterator[Row]:
     for m, metrics in score.summary.items():
         for metric, stat in metrics.items():
-            pairs = (stat.mean, stat.std)
+            pairs: Any = stat.mean, stat.std
             if isinstance(stat, ClassStat):
                 pairs = list(zip(stat.mean, stat.std or [None] * len(stat.mean), strict=True))
             for about, (mean, std) in _of_classes(run, score, pairs):
@@ -139,7 +139,7 @@ def _costs(run: Run, method: str) -> Iterator[Row]:
     """The quantities of a method: in general, of one image at an M, of its training, of an evaluation on a domain."""
     if (cost := run.results.methods[method].cost) is not None:
         height, width = cost.image_size or (None, None)
-        single = {"parameters": cost.parameters, "train_seconds": cost.train_seconds}
+        single: Row = {"parameters": cost.parameters, "train_seconds": cost.train_seconds}
         single |= {"predict_seconds": cost.predict_seconds, "flops_per_pass": cost.flops}
         for key, value in (single | {"image_height": height, "image_width": width}).items():
             yield from () if value is None else [{"quantity": key, "value": value}]
