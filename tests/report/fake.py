@@ -654,6 +654,8 @@ ONE += (kitti, cityscapes, mapped, damaged_class_pictures, partial, twice_evalua
 SCENES = {make.__name__: lambda make=make: [make()] for make in (*ONE, dense_hostile, uncounted)} | {
     "class_hostile": lambda: [dense_hostile("categorical")],
     "shifted_scores": lambda: [two_gaussian("day", "night", "fog", in_domain="day")],
+    "no_kl": lambda: [bare(kl=False)],
+    "samples": lambda: [results(scored_file("a.npz", members=(1,), counted="samples", num_images=9))],
     "two_runs": lambda: [regression(), momentum()],
     "two_problems": lambda: [regression(), classification()],
     "depth_and_segmentation": lambda: [dense_run(k, domains=("clean", "wild")) for k in ("gaussian", "categorical")],
