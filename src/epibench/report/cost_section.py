@@ -22,7 +22,7 @@ Costs = Sequence[tuple[RunMethod, dict[int, float]]]  # by M
 
 @dataclass(frozen=True)
 class CostKind:
-    """One kind of cost: a field of `Cost.per_image` or `Cost.training` by M, times a scale. text: a cost in words."""
+    """A kind of cost over M: a field of a part of `Cost`, times a scale. text: a value in words."""
 
     key: str
     name: str
@@ -42,7 +42,7 @@ class CostKind:
         """The known costs of each method."""
         found = []
         for method in methods:
-            costs = getattr(method.cost, self.part, {})
+            costs = getattr(method.facts.cost, self.part, {})
             values = {m: getattr(cost, self.field) for m, cost in sorted(costs.items())}
             found.append((method, {m: self.scale * value for m, value in values.items() if value}))
         return found
@@ -144,7 +144,7 @@ def cost_table(methods: Sequence[RunMethod]) -> Table:
 
     rows = []
     for method in methods:
-        cost = method.cost
+        cost = method.facts.cost
         pool = next(score.pool for score in method.run.scores if score.method == method.name)
         training = next(iter(cost.training.values()), None) if cost else None
         costs = {

@@ -50,19 +50,10 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
     halves = (first, [domain for domain in domains if domain not in first])
     everywhere = [entry for of_domain in entries.values() for entry in of_domain]
     names, qualities, switch = headline_names(everywhere), quality_names(everywhere), curve_switch(everywhere)
-    sections = {
-        domain.name: {
-            **metric_section(
-                domain.label,
-                entries[domain.name],
-                switch.options if len(runs) == 1 else [],
-                HEADLINES[everywhere[0].kind],
-            ),
-            "domain": domain,
-            "classes": class_tables(entries[domain.name]),
-        }
-        for domain in domains
-    }
+    sections, choices = {}, switch.options if len(runs) == 1 else []
+    for domain in domains:
+        part = metric_section(domain.label, entries[domain.name], choices, HEADLINES[everywhere[0].kind])
+        sections[domain.name] = {**part, "domain": domain, "classes": class_tables(entries[domain.name])}
     books = [
         book
         for number, run in enumerate(runs)
@@ -73,7 +64,7 @@ def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: s
         "counted": counted_in(everywhere),
         "findings": [[_finding(domain, entries[domain.name], names) for domain in half] for half in halves],
         "shift": shift
-        and (shift["title"], gain_table("What the shift costs", shift["headlines"], [("", shift["rows"])])),
+        and {**shift, "table": gain_table("What the shift costs", shift["headlines"], [("", shift["rows"])])},
         "gains": gain_table(
             "What further members buy",
             [title_with_unit(name, entries[domains[0].name]) for name in names],

@@ -1,4 +1,4 @@
-"""Results into a folder: tables as CSV or LaTeX, figures as SVG, PDF or PNG, and an index of the files.
+"""Files from results: tables as CSV or LaTeX, figures as SVG, PDF or PNG, and an index.
 
 `export.json` in the folder lists the files with their checksums. A file that is not listed, or was changed since, is
 never overwritten.

@@ -10,7 +10,6 @@ from epibench.report.entries import ClassStyles, Entry
 from epibench.report.metric_info import HEADLINES, metric_info, sort_key
 from epibench.results import (
     TRAIN_REGION,
-    Cost,
     Counted,
     DomainFacts,
     Draw,
@@ -141,11 +140,6 @@ class RunMethod:
     def facts(self) -> MethodFacts:
         """The facts about it in the results."""
         return self.run.results.methods[self.name]
-
-    @property
-    def cost(self) -> Cost | None:
-        """Its cost; None if unknown."""
-        return self.facts.cost
 
     def on(self, domain: str) -> Entry:
         """The entry of the method on a domain; without members if it has no score there."""

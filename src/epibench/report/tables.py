@@ -131,7 +131,7 @@ def score_table(title: str, entries: Sequence[Entry], names: Sequence[str]) -> T
 
 
 def gain_table(title: str, headlines: Sequence[str], blocks: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> Table:
-    """The effect of more members, or of a shift, on each headline metric: a block for each title with rows of gains."""
+    """The effect of more members, or of a shift, on each headline metric; blocks are titles with rows."""
     made = []
     for heading, rows in blocks:
         lines = []

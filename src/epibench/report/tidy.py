@@ -136,7 +136,7 @@ def _equivalents(run: Run, score: Score) -> Iterator[Row]:
 
 
 def _costs(run: Run, method: str) -> Iterator[Row]:
-    """The quantities of a method: in general, of one image at an M, of its training, of an evaluation on a domain."""
+    """The quantities of a method: in general, of one image, of training, of an evaluation."""
     if (cost := run.results.methods[method].cost) is not None:
         height, width = cost.image_size or (None, None)
         single: Row = {"parameters": cost.parameters, "train_seconds": cost.train_seconds}
