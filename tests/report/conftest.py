@@ -1,14 +1,74 @@
+import contextlib
+import io
 import shutil
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import fake
 import pytest
 from html_tree import Node, Rendered, parse_html
 
+from epibench.cli import main
 from epibench.report import write_run_page
 from epibench.results import Results
+
+
+class Said(NamedTuple):
+    status: int
+    out: str
+    err: str
+    markdown: str = ""
+
+
+def run(*arguments: object) -> Said:
+    """Run `epibench …` in this process, without a terminal."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr(sys, "argv", ["epibench", *map(str, arguments)])
+        patch.setenv("COLUMNS", "40")  # no terminal, so the width does not count
+        patch.delenv("FORCE_COLOR", raising=False)
+        with pytest.raises(SystemExit) as stop:
+            main()
+    for stream in (out, err):
+        stream.seek(0)
+    return Said(int(stop.value.code or 0), out.read(), err.read())
+
+
+@pytest.fixture(scope="session")
+def command() -> Callable[..., Said]:
+    """A function that runs `epibench …` with some arguments."""
+    return run
+
+
+def saved(results: Results, path: Path) -> Path:
+    """Write results into a file, or into a folder as `results.json`."""
+    file = path if path.suffix == ".json" else path / "results.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    results.save(file)
+    return path
+
+
+@pytest.fixture(scope="session")
+def save() -> Callable[[Results, Path], Path]:
+    return saved
+
+
+@pytest.fixture(scope="session")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Said]:
+    """A function from a scene to the output of `epibench report` and its Markdown."""
+
+    @cache
+    def report(scene: str) -> Said:
+        folder = tmp_path_factory.mktemp("reported")
+        runs = [saved(results, folder / f"run{number}") for number, results in enumerate(fake.SCENES[scene]())]
+        said = run("report", *runs, "--out", folder / "page.html", "--markdown", folder / "tables.md")
+        assert said.status == 0, said.err
+        return said._replace(markdown=(folder / "tables.md").read_text(encoding="utf-8"))
+
+    return report
 
 
 def rendered_page(path: Path) -> Rendered:
@@ -38,11 +98,7 @@ def scene_document(rendered_scene: Callable[[str], Rendered]) -> Callable[[str],
 @pytest.fixture
 def run_document(tmp_path: Path) -> Callable[..., Node]:
     """A function from results to the document of their page."""
-
-    def document(*results: Results) -> Node:
-        return rendered_page(write_run_page(results, tmp_path / "report.html")).document
-
-    return document
+    return lambda *results: rendered_page(write_run_page(results, tmp_path / "report.html")).document
 
 
 @pytest.fixture(scope="session")

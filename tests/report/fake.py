@@ -1,5 +1,6 @@
 """Made-up results of every command; as a command, write the pages of all scenes into a folder."""
 
+import functools
 import io
 import itertools
 import math
@@ -328,20 +329,12 @@ def toy_run(problem="toy-regression", *, name=None, shapes=None, labels=None, me
     return run_results(**parts, domains=domains, reference=reference_facts(kind))
 
 
-def regression() -> Results:
-    """The everyday toy page."""
-    return toy_run(data={"path": "published_training_data.npz", "seed": 0})
-
-
-def classification() -> Results:
-    """The other problem, on data of our own."""
-    return toy_run("toy-classification", data={"path": None, "seed": 0})
-
-
-def momentum() -> Results:
-    """Another optimiser, so that two runs can be compared."""
-    shapes = {"ensemble": (0.7, 0.5, 0.6), "mc_dropout": (0.9, 1.4, 0.6)}
-    return toy_run(name="toy-regression-momentum", shapes=shapes)
+regression = functools.partial(toy_run, data={"path": "published_training_data.npz", "seed": 0})
+classification = functools.partial(toy_run, "toy-classification", data={"path": None, "seed": 0})  # on data of our own
+# Another optimiser, so that two runs can be compared.
+momentum = functools.partial(
+    toy_run, name="toy-regression-momentum", shapes={"ensemble": (0.7, 0.5, 0.6), "mc_dropout": (0.9, 1.4, 0.6)}
+)
 
 
 def dropout_rates() -> Results:
@@ -498,9 +491,13 @@ def dense_run(
     return run_results(**parts, device="NVIDIA H200", seconds=5_312.0, recipe=recipe, domains=facts, scores=scores)
 
 
-def small(kind="gaussian") -> Results:
-    """Two domains, two M."""
-    return dense_run(kind, domains=("clean", "wild"), members=(1, 2))
+small = functools.partial(dense_run, domains=("clean", "wild"), members=(1, 2))
+depth = dense_run  # two methods on a clean street and under three severities
+segmentation = functools.partial(dense_run, "categorical", methods=("ensemble", "mc_dropout", "sghmc"))
+# The segmentation that the paper shows numbers for.
+cityscapes = functools.partial(
+    dense_run, "categorical", name="cityscapes-segmentation", domains=("clean", "cityscapes"), members=(1, 2, 4)
+)
 
 
 def twice_evaluated() -> Results:
@@ -512,16 +509,6 @@ def twice_evaluated() -> Results:
         for metrics in one.summary.values():
             metrics["rmse"].mean *= 2
     return made.model_copy(update={"scores": [*made.scores, *older]})
-
-
-def depth() -> Results:
-    """The everyday page of images: two methods on a clean street and under three severities."""
-    return dense_run()
-
-
-def segmentation() -> Results:
-    """Classes instead of depths, three methods."""
-    return dense_run("categorical", methods=("ensemble", "mc_dropout", "sghmc"))
 
 
 def uncounted() -> Results:
@@ -544,12 +531,6 @@ def kitti() -> Results:
         for number, draw in enumerate(one.draws):
             draw.metrics["ause"] = 0.066 + (0.008 if number % 2 else -0.008)
     return made
-
-
-def cityscapes() -> Results:
-    """The segmentation that the paper shows numbers for."""
-    domains = ("clean", "cityscapes")
-    return dense_run("categorical", name="cityscapes-segmentation", domains=domains, members=(1, 2, 4))
 
 
 def mapped() -> Results:
@@ -635,24 +616,15 @@ def dense_failed() -> Results:
     return made.model_copy(update={"failed": {"ensemble": "CUDA out of memory"}, "methods": {}, "scores": []})
 
 
-SCORES = (two_gaussian, three_categorical, single, crowded, mixed, hostile_scores)
-SCORE_SCENES = {make.__name__: make for make in SCORES}
-ONE = (
-    *SCORES,
-    regression,
-    classification,
-    dropout_rates,
-    bare,
-    toy_failed,
-    toy_hostile,
-    depth,
-    segmentation,
-    uncounted,
-)
-ONE += (kitti, cityscapes, mapped, damaged_class_pictures, partial, twice_evaluated, dense_failed, damaged_pictures)
-SCENES = {make.__name__: lambda make=make: [make()] for make in (*ONE, dense_hostile, uncounted)} | {
+SCORES = ("two_gaussian", "three_categorical", "single", "crowded", "mixed", "hostile_scores")
+SCORE_SCENES = {name: globals()[name] for name in SCORES}
+NAMES = """regression classification dropout_rates bare toy_failed toy_hostile depth segmentation uncounted kitti
+cityscapes mapped damaged_class_pictures partial twice_evaluated dense_failed damaged_pictures dense_hostile"""
+SCENES = {name: lambda name=name: [globals()[name]()] for name in (*SCORE_SCENES, *NAMES.split())} | {
     "class_hostile": lambda: [dense_hostile("categorical")],
     "shifted_scores": lambda: [two_gaussian("day", "night", "fog", in_domain="day")],
+    "no_kl": lambda: [bare(kl=False)],
+    "samples": lambda: [results(scored_file("a.npz", members=(1,), counted="samples", num_images=9))],
     "two_runs": lambda: [regression(), momentum()],
     "two_problems": lambda: [regression(), classification()],
     "depth_and_segmentation": lambda: [dense_run(k, domains=("clean", "wild")) for k in ("gaussian", "categorical")],

@@ -1,118 +1,87 @@
 """`epibench export`: what it writes, what it never writes over, and how it refuses."""
 
-import csv
 import hashlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import fake
 import pandas
 import pytest
 
-from epibench.cli import main
-
-COMMAND = "import sys; sys.argv[1:] = {}; from epibench.cli import main; main()"
-
-
-@pytest.fixture
-def export(monkeypatch, capsys):
-    """Run `epibench export …` in this process: its status, and what it says on stderr."""
-
-    def call(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["epibench", "export", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return stop.value.code or 0, capsys.readouterr().err
-
-    return call
-
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory) -> Path:
+def given(tmp_path_factory, save):
     """A folder with a run on images, a toy run and scored files."""
     folder = tmp_path_factory.mktemp("given")
-    for name, results in (("depth", fake.depth()), ("toy", fake.momentum())):
-        (folder / name).mkdir()
-        results.save(folder / name / "results.json")
+    save(fake.depth(), folder / "depth")
+    save(fake.momentum(), folder / "toy")
     files = [fake.scored_file(f"preds/{name}.zarr", members=(1, 2)) for name in ("ensemble", "mc_dropout")]
-    fake.results(*files).save(folder / "scores.json")
+    save(fake.results(*files), folder / "scores.json")
     return folder
 
 
-def names(folder: Path) -> set[str]:
+def names(folder) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_tables_of_runs_and_scored_files_together(export, given: Path, tmp_path: Path) -> None:
-    status, said = export(given / "depth", given / "toy" / "results.json", given / "scores.json", "--csv", tmp_path)
-    assert status == 0
-    assert f"5 files in {tmp_path}" in said
-    frame = pandas.read_csv(tmp_path / "summary.csv")
-    assert set(frame["source"]) == {
-        *("street-depth-completion", "toy-regression-momentum"),
-        *("preds/ensemble.zarr", "preds/mc_dropout.zarr"),
-    }
+def sources(folder) -> set[str]:
+    return set(pandas.read_csv(folder / "summary.csv")["source"])
 
 
-def test_runs_of_one_recipe_are_told_apart_by_their_folders(export, given: Path, tmp_path: Path) -> None:
-    (tmp_path / "again").mkdir()
-    (tmp_path / "again" / "results.json").write_bytes((given / "toy" / "results.json").read_bytes())
-    assert export(given / "toy", tmp_path / "again", "--csv", tmp_path / "out")[0] == 0
-    sources = set(pandas.read_csv(tmp_path / "out" / "summary.csv")["source"])
-    assert sources == {"toy-regression-momentum (toy)", "toy-regression-momentum (again)"}
+def test_tables_of_runs_and_scored_files_together(command, given, tmp_path) -> None:
+    said = command("export", given / "depth", given / "toy" / "results.json", given / "scores.json", "--csv", tmp_path)
+    assert said.status == 0
+    assert f"5 files in {tmp_path}" in said.err
+    runs = {"street-depth-completion", "toy-regression-momentum"}
+    assert sources(tmp_path) == runs | {"preds/ensemble.zarr", "preds/mc_dropout.zarr"}
 
 
-def test_of_several_evaluations_the_exported_one_is_named(export, tmp_path: Path) -> None:
-    fake.twice_evaluated().save(tmp_path / "results.json")
-    out = tmp_path / "out"
-    assert export(tmp_path, "--csv", out, "--latex", out)[0] == 0
-    sources = {row["source"] for row in csv.DictReader((out / "summary.csv").read_text().splitlines())}
-    assert sources == {"street-depth-completion", "street-depth-completion (bf16)"}
-    assert r"\quad MC-dropout $\cdot$ street (bf16)" in (out / "clean.tex").read_text()
+def test_runs_of_one_recipe_are_told_apart_by_their_folders(command, save, given, tmp_path) -> None:
+    again = save(fake.momentum(), tmp_path / "again")
+    assert command("export", given / "toy", again, "--csv", tmp_path).status == 0
+    assert sources(tmp_path) == {"toy-regression-momentum (toy)", "toy-regression-momentum (again)"}
 
 
-def test_all_kinds_into_one_folder_and_again(export, given: Path, tmp_path: Path) -> None:
+def test_of_several_evaluations_the_exported_one_is_named(command, save, tmp_path) -> None:
+    run = save(fake.twice_evaluated(), tmp_path / "run")
+    assert command("export", run, "--csv", tmp_path, "--latex", tmp_path).status == 0
+    assert sources(tmp_path) == {"street-depth-completion", "street-depth-completion (bf16)"}
+    assert r"\quad MC-dropout $\cdot$ street (bf16)" in (tmp_path / "clean.tex").read_text()
+
+
+def test_all_kinds_into_one_folder_and_again(command, given, tmp_path) -> None:
     folders = [word for kind in ("csv", "latex", "svg", "pdf", "png") for word in (f"--{kind}", tmp_path)]
     for _ in range(2):  # the second time over the files of the first
-        assert export(given / "scores.json", *folders, "--only", "wild*ause*")[0] == 2  # no table of CSV is called so
-        status, said = export(given / "scores.json", *folders[2:], "--only", "wild*")
-        assert status == 0, said
+        said = command("export", given / "scores.json", *folders, "--only", "wild*ause*")
+        assert said.status == 2  # no table of CSV has such a name
+        assert command("export", given / "scores.json", *folders[2:], "--only", "wild*").status == 0
     found = names(tmp_path)
-    assert {"wild.tex", "preview.tex", "index.md", "export.json"} <= found
-    assert {f"wild-ause.{kind}" for kind in ("svg", "pdf", "png")} <= found
+    assert {"wild.tex", "preview.tex", *(f"wild-ause.{kind}" for kind in ("svg", "pdf", "png"))} <= found
+    listed = json.loads((tmp_path / "export.json").read_text(encoding="utf-8"))
+    assert set(listed) == found - {"export.json"}
+    for name, entry in listed.items():
+        assert entry["sha256"] == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert all(f"[{name}]" in index for name in found - {"index.md", "export.json"})
     assert "| [wild-ause.svg](wild-ause.svg) | AUSE over M, wild |" in index
 
 
-def test_the_list_has_the_checksum_of_every_file(export, given: Path, tmp_path: Path) -> None:
-    assert export(given / "scores.json", "--latex", tmp_path)[0] == 0
-    listed = json.loads((tmp_path / "export.json").read_text(encoding="utf-8"))
-    assert set(listed) == names(tmp_path) - {"export.json"}
-    for name, entry in listed.items():
-        assert entry["sha256"] == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
-
-
-@pytest.mark.parametrize("whose", ["foreign", "changed"])
-def test_what_is_not_ours_is_never_written_over(whose: str, export, given: Path, tmp_path: Path) -> None:
-    if whose == "changed":
-        assert export(given / "scores.json", "--csv", tmp_path)[0] == 0
-        before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != "summary.csv"}
-    else:
-        before = {}
+@pytest.mark.parametrize("listed", [False, True])
+def test_files_of_others_are_never_overwritten(listed, command, given, tmp_path) -> None:
+    if listed:
+        assert command("export", given / "scores.json", "--csv", tmp_path).status == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()} | {"summary.csv": b"my own"}
     (tmp_path / "summary.csv").write_text("my own", encoding="utf-8")
-    status, said = export(given / "depth", "--csv", tmp_path)
-    assert status == 2
-    why = "was changed since epibench wrote it" if whose == "changed" else "is there, and not from epibench export"
-    assert said == f"epibench: {tmp_path / 'summary.csv'}: {why}; move it away, or give another folder\n"
-    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert after == {**before, "summary.csv": b"my own"}  # nothing else was written either
+    why = "was changed since epibench wrote it" if listed else "is there, and not from epibench export"
+    said = command("export", given / "depth", "--csv", tmp_path)
+    assert said.status == 2
+    assert said.err == f"epibench: {tmp_path / 'summary.csv'}: {why}; move it away, or give another folder\n"
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_only_what_matches(export, given: Path, tmp_path: Path) -> None:
-    assert export(given / "depth", "--svg", tmp_path, "--only", "clean-cov*-m8")[0] == 0
+def test_only_what_matches(command, given, tmp_path) -> None:
+    assert command("export", given / "depth", "--svg", tmp_path, "--only", "clean-cov*-m8").status == 0
     found = names(tmp_path) - {"index.md", "export.json"}
     assert found
     assert all(name.startswith("clean-") and name.endswith("-m8.svg") for name in found)
@@ -128,25 +97,24 @@ def test_only_what_matches(export, given: Path, tmp_path: Path) -> None:
         (["scores.json", "--csv", "scores.json"], "scores.json: cannot make this folder (File exists)"),
     ],
 )
-def test_wrong_use_is_one_line(arguments: list[str], message: str, export, given: Path, monkeypatch) -> None:
+def test_wrong_use_is_one_line(arguments, message, command, given, monkeypatch) -> None:
     monkeypatch.chdir(given)
-    assert export(*arguments) == (2, f"epibench: {message}\n")
+    said = command("export", *arguments)
+    assert (said.status, said.err) == (2, f"epibench: {message}\n")
 
 
 @pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
-def test_figures_without_matplotlib_are_refused_before_anything_is_drawn(
-    kind: str, export, given, tmp_path, monkeypatch
-) -> None:
+def test_figures_without_matplotlib_are_refused_before_drawing(kind, command, given, tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    status, said = export(given / "scores.json", f"--{kind}", tmp_path)
+    said = command("export", given / "scores.json", f"--{kind}", tmp_path)
     wanted = "epibench: figures: matplotlib is not installed. Fix: pip install 'epibench[figures]'\n"
-    assert (status, said) == (2, wanted)
+    assert (said.status, said.err) == (2, wanted)
     assert not names(tmp_path)
 
 
-def test_tables_load_neither_torch_nor_matplotlib(given: Path, tmp_path: Path) -> None:
-    arguments = ["export", str(given / "depth"), "--csv", str(tmp_path)]
-    code = f"try:\n    {COMMAND.format(arguments)}\nexcept SystemExit as stop:\n    assert not stop.code\n"
+def test_tables_load_neither_torch_nor_matplotlib(given, tmp_path) -> None:
+    code = f"import sys; sys.argv[1:] = ['export', {str(given / 'depth')!r}, '--csv', {str(tmp_path)!r}]\n"
+    code += "from epibench.cli import main\ntry:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
     code += "print(*sorted({'torch', 'matplotlib', 'pandas', 'lightning'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.strip() == ""

@@ -3,50 +3,43 @@
 import errno
 import os
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import fake
 import pytest
-from html_tree import Node
 from page_checks import plain, texts
 
-from epibench.cli.report import run_report
 from epibench.cli.tables import print_tables
-from epibench.errors import InputError
 from epibench.report import write_run_page
-from epibench.report.dense_section import shift_rows
 from epibench.report.metric_info import metric_info
 from epibench.report.runs import read_runs
-from epibench.results import Results, Score, Stat, Tally
-
-RunDocument = Callable[..., Node]
-SceneDocument = Callable[[str], Node]
+from epibench.results import Stat, Tally
 
 
-def number(text: str) -> float:
+def number(text):
     mantissa, _, exponent = plain(text).replace(",", "").partition("×10")
     return float(mantissa) * 10 ** int(exponent.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")) or 0)
 
 
-def cells(document: Node) -> dict[tuple[str, str, int], Node]:
+def cells(document):
     """Every cell of the metric tables by metric title, method and M."""
     found = {}
     for table in document.find_all("table", "metrics"):
-        if "classes" in table.classes or "class-shift" in table.classes:
+        if {"classes", "class-shift"} & {*table.classes}:
             continue
         columns = [int(text.removeprefix("M = ")) for text in texts(table.find_all("thead")[0], "th")[1:]]
         for body in table.find_all("tbody"):
             title = texts(body, "span", "name")[0]
             for row in body.find_all("tr")[1:]:
                 label = texts(row, "span", "ellipsis")[0]
-                for m, cell in zip(columns, row.find_all("td"), strict=True):
-                    found[title, label, m] = cell
+                found |= {(title, label, m): cell for m, cell in zip(columns, row.find_all("td"), strict=True)}
     return found
 
 
-def test_a_failed_write_keeps_the_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def visible(document):
+    return "".join(part.text for tag in ("header", "main", "footer") for part in document.find_all(tag))
+
+
+def test_a_failed_write_keeps_the_old_page(tmp_path, monkeypatch) -> None:
     path = write_run_page([fake.single()], tmp_path / "new" / "score.html")
     assert [p.name for p in path.parent.iterdir()] == ["score.html"]
     before = path.read_bytes()
@@ -62,27 +55,24 @@ def test_a_failed_write_keeps_the_old_page(tmp_path: Path, monkeypatch: pytest.M
     assert [p.name for p in path.parent.iterdir()] == ["score.html"]
 
 
-def numbers_of(score: Score) -> list[tuple[str, int, Stat, float]]:
+def numbers_of(score):
     """Every metric with a value that tables show: its title, M, numbers and numerical bound."""
-    found = []
     for m, metrics in score.summary.items():
         for name, stat in metrics.items():
             companion = re.search("_bound|_standard_error|_infinite|_per_class", name)
             if companion is None and isinstance(stat, Stat) and stat.mean is not None:
                 info, bound = metric_info(name), metrics.get(f"{name}_bound")
                 title = f"{info.title} ({score.unit})" if info.in_unit else info.title
-                found.append((title, m, stat, float(bound.mean) if bound else 0.0))  # type: ignore[arg-type]
-    return found
+                yield title, m, stat, float(bound.mean) if bound else 0.0
 
 
 @pytest.mark.parametrize("scene", ["two_gaussian", "three_categorical", "crowded"])
-def test_tables_hold_the_numbers(scene: str, scene_document: SceneDocument) -> None:
+def test_tables_hold_the_numbers(scene, scene_document) -> None:
     found, checked = cells(scene_document(scene)), 0
     for score in fake.SCENES[scene]()[0].scores:
         for title, m, stat, bound in numbers_of(score):
             cell = found[title, score.method, m]
             shown, spread = (cell.find_all("span", part)[0].text for part in ("value", "spread"))
-            assert stat.mean is not None
             tolerance = max(bound, stat.std / 10 if stat.std else abs(stat.mean) * 1e-3)
             assert number(shown) == pytest.approx(stat.mean, abs=tolerance), (title, m)
             if stat.std:
@@ -93,7 +83,7 @@ def test_tables_hold_the_numbers(scene: str, scene_document: SceneDocument) -> N
     assert checked > 80
 
 
-def test_best_is_bold_in_its_direction(scene_document: SceneDocument) -> None:
+def test_best_is_bold_in_its_direction(scene_document) -> None:
     found = cells(scene_document("two_gaussian"))
     assert "best" in found["AUSE", "ensemble", 16].classes
     assert "best" not in found["AUSE", "mc_dropout", 16].classes
@@ -103,23 +93,23 @@ def test_best_is_bold_in_its_direction(scene_document: SceneDocument) -> None:
     assert plain(found["NLL", "mc_dropout", 1].text) == "infinite 1,287 values"
 
 
-def test_everything_undefined_still_makes_a_page(run_document: RunDocument) -> None:
+def test_everything_undefined_still_makes_a_page(run_document) -> None:
     results = fake.two_gaussian()
     for score in results.scores:
         fake.undefined(score).curves = {}
     assert "No values" in run_document(results).text
 
 
-def test_one_m_and_one_draw_have_values_without_lines(scene_document: SceneDocument) -> None:
+def test_one_m_and_one_draw_have_values_without_lines(scene_document) -> None:
     document = scene_document("single")
     assert not document.find_all("fieldset")
     assert "from one draw" in document.text
+    assert texts(document, "p", "eyebrow") == ["epibench score"]
     shown = [number(text) for text in texts(document, "p", "big")]
-    rmse = fake.single().scores[0].summary[4]["rmse"].mean
-    assert rmse == pytest.approx(shown[2], rel=1e-3)
+    assert fake.single().scores[0].summary[4]["rmse"].mean == pytest.approx(shown[2], rel=1e-3)
 
 
-def test_kinds_have_sections_of_their_own(scene_document: SceneDocument) -> None:
+def test_kinds_and_units_have_sections_of_their_own(scene_document) -> None:
     regression, classes = scene_document("mixed").find_all("section", "kind")
     assert "Scored predictions: regression" in texts(regression, "h2")[0]
     assert "Reliability" not in regression.text
@@ -128,23 +118,15 @@ def test_kinds_have_sections_of_their_own(scene_document: SceneDocument) -> None
     (table,) = [table for table in classes.find_all("table", "classes") if "class-shift" not in table.classes]
     assert len(table.find_all("tr")[1:]) == 150
     assert texts(table.find_all("tr")[150], "th") == ["class name number 149"]
+    files = fake.scored_file("a", unit="mm", members=(1, 2)), fake.scored_file("b", members=(1, 2))
+    found = [(run.problem, run.unit) for run in read_runs([fake.results(*files)])]
+    assert found == [("scored-gaussian in mm pixels", "mm"), ("scored-gaussian in m pixels", "m")]
 
 
-def test_other_units_are_apart() -> None:
-    made: dict[str, Any] = {"members": (1, 2)}
-    results = fake.results(fake.scored_file("a", unit="mm", **made), fake.scored_file("b", **made))
-    runs = read_runs([results])
-    assert [(run.problem, run.unit) for run in runs] == [
-        ("scored-gaussian in mm pixels", "mm"),
-        ("scored-gaussian in m pixels", "m"),
-    ]
-
-
-def test_a_new_metric_simply_appears_and_companions_have_no_figure(run_document: RunDocument) -> None:
+def test_a_new_metric_simply_appears_and_companions_have_no_figure(run_document) -> None:
     results = fake.two_gaussian()
-    for score in results.scores:
-        for metrics in score.summary.values():
-            metrics["sharpness_of_tails"] = Stat(mean=7.25, std=0.5, n=16)
+    for metrics in (metrics for score in results.scores for metrics in score.summary.values()):
+        metrics["sharpness_of_tails"] = Stat(mean=7.25, std=0.5, n=16)
     document = run_document(results)
     assert plain(cells(document)["sharpness_of_tails", "ensemble", 4].text) == "7.25 ± 0.50"
     titles = [texts(n, "span", "name")[0] for n in document.find_all("figcaption")]
@@ -153,27 +135,24 @@ def test_a_new_metric_simply_appears_and_companions_have_no_figure(run_document:
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "categorical"])
-def test_samples_are_not_called_pixels(kind: str, run_document: RunDocument) -> None:
+def test_samples_are_not_called_pixels(kind, run_document) -> None:
     results = fake.results(fake.scored_file("a", kind=kind, members=(1, 2), counted="samples"))
-    document = run_document(results)
-    assert "pixel" not in "".join(part.text for tag in ("header", "main", "footer") for part in document.find_all(tag))
-    assert "valid samples" in document.text
+    text = visible(run_document(results))
+    assert "pixel" not in text
+    assert "valid samples" in text
 
 
-def test_a_ranking_has_no_word_on_calibration(run_document: RunDocument) -> None:
+def test_a_ranking_has_no_word_on_calibration(run_document) -> None:
     file = fake.scored_file("a", members=(1, 2))
-    for metrics in file.score.summary.values():
-        for name in [name for name in metrics if not name.startswith(("ause", "rmse"))]:
-            del metrics[name]
-    file.score.kind, families = "ranking", file.score.curves
-    file.score.curves = {"sparsification": families["sparsification"]}
-    document = run_document(fake.results(file))
-    text = "".join(part.text for tag in ("header", "main", "footer") for part in document.find_all(tag))
+    for m, metrics in file.score.summary.items():
+        file.score.summary[m] = {name: stat for name, stat in metrics.items() if name.startswith(("ause", "rmse"))}
+    file.score.kind, file.score.curves = "ranking", {"sparsification": file.score.curves["sparsification"]}
+    text = visible(run_document(fake.results(file)))
     assert not re.search("[Cc]alibrat|Over- or under-confident|AUCE", text)
     assert "Sparsification" in text
 
 
-def test_files_say_path_members_pixels_uncertainty_and_notes(run_document: RunDocument) -> None:
+def test_files_say_path_members_pixels_uncertainty_and_notes(run_document) -> None:
     notes = ["12,034 pixels had a variance of 0."]
     first = fake.scored_file("data/a.zarr", members=(1, 2), notes=notes)
     pixels = Tally(valid=8_500_000, masked=7, ignored=6, skipped=5)
@@ -191,7 +170,7 @@ def test_files_say_path_members_pixels_uncertainty_and_notes(run_document: RunDo
     assert "different numbers of valid pixels (8,500,000, 9,000,000)" in plain(document.text)
 
 
-def test_overlap_is_said_and_every_m_can_be_chosen(scene_document: SceneDocument) -> None:
+def test_overlap_is_said_and_every_m_can_be_chosen(scene_document) -> None:
     text = plain(scene_document("three_categorical").text)
     assert "two draws share more than 50 % of their members (62 % at M = 16)" in text
     document = scene_document("two_gaussian")
@@ -201,65 +180,40 @@ def test_overlap_is_said_and_every_m_can_be_chosen(scene_document: SceneDocument
     assert {g.attributes["data-m"] for g in layers if "chosen" in g.classes} == {"16"}
 
 
-def test_files_with_the_same_method_get_labels_of_their_own(run_document: RunDocument) -> None:
+def test_files_with_the_same_method_get_labels_of_their_own(run_document) -> None:
     two = [fake.scored_file(f"{folder}/x.zarr", method="ensemble", members=(1, 2)) for folder in "ab"]
     found = cells(run_document(fake.results(*two)))
     assert {label for _, label, _ in found} == {"ensemble (a/x.zarr)", "ensemble (b/x.zarr)"}
 
 
-def test_the_shift_is_from_the_in_domain_to_the_hardest(capsys: pytest.CaptureFixture[str]) -> None:
-    results = fake.two_gaussian("day", "night", "fog", in_domain="day")
-    shift = shift_rows(read_runs([results]))
-    assert shift is not None
-    assert shift["title"] == "day → fog"
-    assert [row["gains"][2]["judgement"] for row in shift["rows"]] == ["worse", "worse"]
+def test_only_with_an_in_domain_the_cost_of_the_hardest_shift_is_said(scene_document, run_document, capsys) -> None:
+    (results,) = fake.SCENES["shifted_scores"]()
+    assert [facts.role for facts in results.domains.values()] == ["in-domain", "shifted", "shifted"]
     print_tables(results)
     lines = capsys.readouterr().out.splitlines()
     start = lines.index("day → fog, the hardest shift: what it costs")
-    assert all("RMSE (m)" in line and "→" in line for line in lines[start + 1 : start + 3])
-
-
-def test_only_with_an_in_domain_the_page_says_what_the_shift_costs(
-    scene_document: SceneDocument, run_document: RunDocument
-) -> None:
-    shifted = scene_document("shifted_scores")
-    assert "What the shift costs day → fog" in texts(shifted, "h4")
-    assert [facts.role for facts in fake.SCENES["shifted_scores"]()[0].domains.values()] == [
-        *("in-domain", "shifted", "shifted")
-    ]
+    assert all(re.search(r"RMSE \(m\) .* → .*, worse\)", line) for line in lines[start + 1 : start + 3])
+    assert "What the shift costs day → fog" in texts(scene_document("shifted_scores"), "h4")
     assert "What the shift costs" not in run_document(fake.two_gaussian("day", "night")).text
 
 
-def scored_like(run: Results) -> Results:
-    """Files of one method on the domains of a run, under the labels of these."""
-    labels = [facts.label for facts in run.domains.values()]
-    return fake.results(*(fake.scored_file(label, method="theirs", domain=label, members=(1, 2)) for label in labels))
-
-
-def test_report_puts_runs_and_stored_predictions_on_one_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_report_puts_runs_and_stored_predictions_on_one_page(tmp_path, command, save) -> None:
     run = fake.small()
-    (tmp_path / "run").mkdir()
-    run.save(tmp_path / "run" / "results.json")
-    scored_like(run).save(tmp_path / "theirs.json")
-    ours, theirs = read_runs([run, scored_like(run)])
+    labels = [facts.label for facts in run.domains.values()]
+    files = (fake.scored_file(label, method="theirs", domain=label, members=(1, 2)) for label in labels)
+    scores = fake.results(*files)
+    ours, theirs = read_runs([run, scores])
     assert (theirs.problem, list(theirs.domains)) == (ours.problem, list(ours.domains))
     assert [facts.role for facts in theirs.domains.values()] == [facts.role for facts in ours.domains.values()]
-    run_report([Path("run"), Path("theirs.json")], None, Path("tables.md"))
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    out, markdown = tmp_path / "report.html", tmp_path / "tables.md"
+    paths = save(run, tmp_path / "run"), save(scores, tmp_path / "theirs.json")
+    said = command("report", *paths, "--out", out, "--markdown", markdown)
+    page = out.read_text(encoding="utf-8")
     assert "what their methods were trained on is not known here" in page
     assert "is not the same data in all runs" in page  # other numbers of pixels
     assert "trained on different data" not in page
-    for text in (page, capsys.readouterr().out, (tmp_path / "tables.md").read_text(encoding="utf-8")):
+    for text in (page, said.out, markdown.read_text(encoding="utf-8")):
         assert "theirs · scored predictions" in text
-
-
-def test_stored_predictions_alone_get_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    fake.single().save(Path("scores.json"))
-    run_report([Path("scores.json")], None, None)
-    assert '<p class="eyebrow">epibench score</p>' in Path("report.html").read_text(encoding="utf-8")
-    with pytest.raises(InputError, match="written over"):
-        run_report([Path("scores.json")], Path("scores.json"), None)
+    refused = command("report", paths[1], "--out", paths[1])
+    assert refused.status == 2
+    assert "written over" in refused.err

@@ -1,18 +1,16 @@
-"""Scores as tables for the terminal, and what the reader should know of them."""
+"""Scores as tables for the terminal."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from epibench.console import output
 from epibench.report.dense_section import shift_rows
 from epibench.report.numbers import plain_powers
-from epibench.report.runs import Run, read_runs, stored_entries
+from epibench.report.runs import read_runs, stored_entries
 from epibench.report.table import terminal_text
 from epibench.report.tables import score_table
 from epibench.results import Results
 
-# The most telling ones first; the JSON and the page have them all.
+# The JSON and the page have all metrics.
 COLUMNS = {
     "gaussian": ("ause", "auce", "rmse", "nll", "crps", "ence"),
     "categorical": ("ause", "ece", "miou", "brier", "nll", "accuracy"),
@@ -21,40 +19,30 @@ COLUMNS = {
 
 
 def print_tables(results: Results) -> None:
-    """Print one table for each kind of prediction, then what the reader should know."""
+    """Print a table for each kind of prediction, the effect of the hardest shift, and notes."""
     runs, console = read_runs([results]), output()
     entries = stored_entries(runs)
     for kind, names in COLUMNS.items():
-        of_kind = [entry for entry in entries if entry.kind == kind]
-        if of_kind:
-            table = score_table(
-                f"{kind} predictions, convention {results.convention}: mean ± std over draws", of_kind, names
-            )
-            console.print(table.title, style="bold", soft_wrap=True)
+        if of_kind := [entry for entry in entries if entry.kind == kind]:
+            title = f"{kind} predictions, convention {results.convention}: mean ± std over draws"
+            table = score_table(title, of_kind, names)
+            console.print(title, style="bold", soft_wrap=True)
             console.print(terminal_text(table, console.width), soft_wrap=True)
             more = ", ".join(name for name in of_kind[0].metrics if name not in names)
             also = f"also computed: {more} (--json FILE, --report FOLDER)\n" if more else ""
             console.print(also, style="dim", soft_wrap=True)
-    print_shift(runs)
-    for entry in entries:
-        shared = ", ".join(str(m) for m in entry.members if entry.overlaps_much(m))
-        note = f"at M = {shared} draws share more than half of their members: their std says little."
-        for text in (*(entry.score.notes if entry.score else ()), *([note] if shared else [])):
-            console.print(f"{entry.label}: {text}", soft_wrap=True)
-
-
-def print_shift(runs: Sequence[Run]) -> None:
-    """What the shift from the in-domain to the hardest domain costs each method, a line for each."""
-    console = output()
-    for run in runs:
-        if (shift := shift_rows([run])) is None:
-            continue
+    for shift in filter(None, (shift_rows([run]) for run in runs)):
         console.print(f"{shift['title']}, the hardest shift: what it costs", style="bold", soft_wrap=True)
         for row in shift["rows"]:
             parts = [
                 f"{title} {plain_powers(cost['from_to'])} ({cost['change']}, {cost['judgement']})"
                 for title, cost in zip(shift["headlines"], row["gains"], strict=True)
-                if cost is not None
+                if cost
             ]
             console.print(f"{row['entry'].label}, {row['step']}: {'; '.join(parts)}", soft_wrap=True)
         console.print()
+    for entry in entries:
+        shared = ", ".join(str(m) for m in entry.members if entry.overlaps_much(m))
+        note = f"at M = {shared} draws share more than half of their members: their std says little."
+        for text in (*entry.score.notes, *([note] if shared else [])):
+            console.print(f"{entry.label}: {text}", soft_wrap=True)

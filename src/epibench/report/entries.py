@@ -1,4 +1,4 @@
-"""One method on one domain, whether scored from a file or part of a run: what tables, charts and the judge ask."""
+"""A method on a domain, as tables, charts and the judge read it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from epibench.data.classes import class_colour
-from epibench.report.metric_info import PER_CLASS, metric_info, ordered, sort_key
+from epibench.report.metric_info import PER_CLASS, metric_info, ordered
 from epibench.report.numbers import fixed, listed, m_equals, measured, percent, significant, spread_text, value_text
-from epibench.results import RGB, ClassStat, Counted, CurveFamilies, Draw, PoolSize, Score, Stat, Summary
+from epibench.results import RGB, ClassStat, Counted, Score, Stat
 
 MUCH_OVERLAP = 0.5
 NO_STAT = Stat(mean=None, std=None, n=0)
@@ -28,7 +28,7 @@ class ClassStyle:
 
 @dataclass(frozen=True)
 class ClassStyles:
-    """Names and colours as results give them; numbers, and the colours of class tables that give none, for the rest."""
+    """Names and colours of classes in results; `class 3` and a default colour where results have none."""
 
     names: Sequence[str] = ()
     colours: Sequence[RGB] = ()
@@ -42,7 +42,7 @@ class ClassStyles:
 
 @dataclass(frozen=True)
 class CurveAt:
-    """One curve at one M: the mean over draws at each x and its std, if there is one; the draws that were kept."""
+    """A curve at one M: mean and std over draws at each x, and single draws if kept."""
 
     x: list[float]
     mean: Values
@@ -52,63 +52,45 @@ class CurveAt:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One method on one domain, with a short label and a place in the order of styles."""
+    """A method on one domain, with its label and style. floor: noise floor of KLs."""
 
     index: int
     label: str
-    score: Score | None
+    score: Score
     classes: ClassStyles = ClassStyles()
-    floor: float | None = None  # the noise floor, of KLs to a reference that was itself sampled
+    floor: float | None = None
 
     @property
     def kind(self) -> str:
         """The kind of predictions."""
-        return self.score.kind if self.score else ""
-
-    @property
-    def summary(self) -> Summary:
-        """Metrics by M and name."""
-        return self.score.summary if self.score else {}
-
-    @property
-    def curves(self) -> CurveFamilies:
-        """Families of curves by name."""
-        return self.score.curves if self.score else {}
-
-    @property
-    def draws(self) -> Sequence[Draw]:
-        """All metrics of every draw."""
-        return self.score.draws if self.score else ()
-
-    @property
-    def pool(self) -> PoolSize:
-        """The size of the pool."""
-        return self.score.pool if self.score else PoolSize(0)
+        return self.score.kind
 
     @property
     def unit(self) -> str:
-        """The unit of targets, empty without one."""
-        return (self.score.unit or "") if self.score else ""
+        """The unit of targets; empty if unknown."""
+        return self.score.unit or ""
 
     @property
     def counted(self) -> Counted:
-        """The name of one target."""
-        return self.score.counted if self.score else "pixels"
+        """The name of targets."""
+        return self.score.counted
 
     @property
     def members(self) -> list[int]:
-        """Every M that was scored, ascending."""
-        return sorted(m for m, metrics in self.summary.items() if metrics)
+        """Every scored M, ascending."""
+        return sorted(m for m, metrics in self.score.summary.items() if metrics)
 
     @property
     def metrics(self) -> list[str]:
-        """Metrics of any M that are single numbers, in the order of the page."""
-        names = [name for metrics in self.summary.values() for name, stat in metrics.items() if isinstance(stat, Stat)]
+        """Metrics of any M with one value, in the order of the page."""
+        names = [
+            name for metrics in self.score.summary.values() for name, stat in metrics.items() if isinstance(stat, Stat)
+        ]
         return [name for name in ordered(names, self.kind) if not name.endswith(PER_CLASS)]
 
     def stat(self, name: str, m: int) -> Stat:
-        """A metric at an M; without a mean where there is none."""
-        stat = self.summary.get(m, {}).get(name)
+        """A metric at an M; its mean is None if unknown."""
+        stat = self.score.summary.get(m, {}).get(name)
         return stat if isinstance(stat, Stat) else NO_STAT
 
     def mean(self, name: str, m: int) -> float | None:
@@ -116,11 +98,11 @@ class Entry:
         return self.stat(name, m).mean
 
     def bound(self, name: str, m: int) -> float:
-        """The largest numerical error that streaming may have added to a metric."""
+        """The largest possible numerical error of a metric from streaming."""
         return self.mean(f"{name}_bound", m) or 0.0
 
     def chance(self, name: str, m: int) -> float | None:
-        """What an uncertainty that knows nothing would score; None for metrics that no chance is known of."""
+        """The score of a random uncertainty; None if unknown."""
         return self.mean(f"{name}_random", m)
 
     def text(self, name: str, m: int) -> str:
@@ -129,17 +111,17 @@ class Entry:
         return measured(stat.mean, stat.std, self.bound(name, m))
 
     def texts(self, name: str, m: int) -> tuple[str, str]:
-        """The same in two parts, for columns."""
+        """The mean and `± std` of a metric as two texts."""
         stat, bound = self.stat(name, m), self.bound(name, m)
         return value_text(stat.mean, stat.std, bound), spread_text(stat.mean, stat.std, bound)
 
     def chance_text(self, name: str) -> str:
-        """What chance scores at the largest M, as `chance 0.43`; empty where that is not known."""
+        """Chance at the largest M, e.g. `chance 0.43`; empty if unknown."""
         chance = self.chance(name, self.members[-1])
         return "" if chance is None else f"chance {significant(chance, 2)}"
 
     def infinite_text(self, name: str, m: int) -> str:
-        """How many values of a metric were infinite, if any."""
+        """The number of infinite values of a metric; empty if 0."""
         number = self.mean(f"{name}_infinite", m)
         if not number:
             return ""
@@ -149,104 +131,92 @@ class Entry:
         return f"{significant(number, 3) if number < 100 else fixed(number, 0)} infinite"
 
     def per_class(self, name: str, m: int) -> list[Stat]:
-        """A metric of each class at an M; empty if there is none."""
-        stat = self.summary.get(m, {}).get(name)
+        """A metric of each class at an M; empty without such a metric."""
+        stat = self.score.summary.get(m, {}).get(name)
         if not isinstance(stat, ClassStat):
             return []
         stds = stat.std or [None] * len(stat.mean)
         return [Stat.model_construct(mean=a, std=b, n=stat.n) for a, b in zip(stat.mean, stds, strict=True)]
 
     def of_class(self, name: str, number: int) -> Entry:
-        """The entry with a metric of one class as its only metric, so that it can be read and judged as any other."""
+        """The entry with a metric of one class as its only metric."""
         parts = (name, f"{name}_bound")
-        summary: Summary = {
+        summary = {
             m: {part: stats[number] for part in parts if number < len(stats := self.per_class(part, m))}
             for m in self.members
         }
-        return replace(self, score=self.score.model_copy(update={"summary": summary}) if self.score else None)
+        return replace(self, score=self.score.model_copy(update={"summary": summary}))
 
     def num_draws(self, m: int) -> int:
-        """How many draws were scored at an M."""
-        return max((stat.n for stat in self.summary.get(m, {}).values()), default=0)
-
-    def overlap(self, m: int) -> float:
-        """The share of members that two draws have in common."""
-        return (self.score.overlap.get(m) if self.score else None) or 0.0
+        """The number of draws at an M."""
+        return max((stat.n for stat in self.score.summary.get(m, {}).values()), default=0)
 
     def overlaps_much(self, m: int) -> bool:
-        """Whether draws share so many members that their std says little; one draw alone has no std."""
-        return self.num_draws(m) > 1 and self.overlap(m) > MUCH_OVERLAP
+        """Whether several draws share most of their members, so that their std means little."""
+        return self.num_draws(m) > 1 and (self.score.overlap.get(m) or 0.0) > MUCH_OVERLAP
 
     def curve(self, family: str, part: str, m: int) -> CurveAt | None:
-        """One curve of a family at an M, if it was kept."""
-        curves = self.curves.get(family)
+        """A curve of a family at an M, if kept."""
+        curves = self.score.curves.get(family)
         curve = curves.M.get(m, {}).get(part) if curves else None
         if curves is None or curve is None or not curve.mean:
             return None
-        stds = list(curve.std or [None] * len(curve.mean))
-        return CurveAt(list(curves.x), list(curve.mean), stds, [list(values) for values in curve.draws or []])
+        stds = curve.std or [None] * len(curve.mean)
+        return CurveAt(curves.x, [*curve.mean], [*stds], [[*values] for values in curve.draws])
 
 
 def counted_in(entries: Sequence[Entry]) -> Counted:
-    """What the targets of entries are called: values where they do not agree."""
+    """The name of targets; `values` if entries differ."""
     words = {entry.counted for entry in entries}
     return words.pop() if len(words) == 1 else "values"
 
 
 def in_words(text: str, entries: Sequence[Entry]) -> str:
-    """A text about pixels, for entries that have perhaps samples, values or points instead."""
+    """A text about pixels, with the name of the targets of entries instead."""
     word = counted_in(entries)
     return re.sub(r"\bpixel(s?)\b", lambda match: word if match[1] else word[:-1], text)
 
 
 def all_members(entries: Sequence[Entry]) -> list[int]:
-    """Every M that any entry was scored at."""
+    """Every M of any entry, ascending."""
     return sorted({m for entry in entries for m in entry.members})
 
 
-def common_members(entries: Sequence[Entry]) -> list[int]:
-    """Every M that all of the entries were scored at."""
-    return sorted(set.intersection(*(set(entry.members) for entry in entries))) if entries else []
-
-
 def several_members(entries: Sequence[Entry]) -> list[int]:
-    """Every M for an axis or a table; the M = 1 of point estimates has no column where all others have more members."""
+    """Every M of a table or axis; without M = 1 if only point estimates have it."""
     members = all_members([entry for entry in entries if entry.members != [1]])
     return members if len(members) > 1 else all_members(entries)
 
 
 def comparable(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Entries in groups whose numbers can be compared: one domain, one unit."""
+    """Groups of entries with one domain and unit."""
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
-        groups.setdefault((entry.score.domain if entry.score else "", entry.unit), []).append(entry)
+        groups.setdefault((entry.score.domain, entry.unit), []).append(entry)
     return list(groups.values())
 
 
 def metric_names(entries: Sequence[Entry]) -> list[str]:
-    """All metrics that any entry has, in the order of the page."""
+    """Metrics of any entry, in the order of the page."""
     return ordered((name for entry in entries for name in entry.metrics), entries[0].kind) if entries else []
 
 
 def title_with_unit(name: str, entries: Sequence[Entry]) -> str:
-    """The title of a metric, with the unit if it has one and the entries agree on it."""
+    """The title of a metric, with its unit if all entries share it."""
     info, units = metric_info(name), {entry.unit for entry in entries}
     unit = units.pop() if len(units) == 1 else ""
     return f"{info.title} ({unit})" if info.in_unit and unit else info.title
 
 
-def mean_error(name: str, entries: Sequence[Entry]) -> float | None:
-    """How bad a metric is in the mean over entries, each at its largest M; the larger, the worse."""
-    means = [entry.mean(name, entry.members[-1]) for entry in entries]
-    keys = [sort_key(metric_info(name).better, mean) for mean in means if mean is not None]
-    return sum(keys) / len(keys) if keys else None
-
-
 def overlap_warnings(entries: Sequence[Entry]) -> list[str]:
-    """A sentence for the entries whose draws share most of their members, together where they share alike."""
+    """Sentences that name entries whose draws share most of their members."""
     labels: dict[str, list[str]] = {}
     for entry in entries:
-        shares = [f"{percent(entry.overlap(m))} at {m_equals(m)}" for m in entry.members if entry.overlaps_much(m)]
+        shares = [
+            f"{percent(entry.score.overlap[m] or 0.0)} at {m_equals(m)}"
+            for m in entry.members
+            if entry.overlaps_much(m)
+        ]
         if shares and entry.label not in (of_shares := labels.setdefault(listed(shares, 4), [])):
             of_shares.append(entry.label)
     return [

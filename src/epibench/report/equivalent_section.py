@@ -30,16 +30,16 @@ def scores_of(entry: Entry, name: str) -> Scores:
     better = BETTER.get(name) or metric_info(name).better
     means = {m: sort_key(better, mean) for m in entry.members if (mean := entry.mean(name, m)) is not None}
     draws: dict[int, list[float]] = {m: [] for m in means}
-    for draw in entry.draws:
+    for draw in entry.score.draws:
         value = draw.metrics.get(name)
         if draw.M in draws and value is not None and not isinstance(value, list):
             draws[draw.M].append(sort_key(better, value))
-    return Scores(means, draws, entry.pool)
+    return Scores(means, draws, entry.score.pool)
 
 
 def equivalent_names(entries: Sequence[Entry]) -> list[str]:
     """The metrics that methods are counted by: proper scores first, then the headline ones."""
-    present = {name for entry in entries for metrics in entry.summary.values() for name in metrics}
+    present = {name for entry in entries for metrics in entry.score.summary.values() for name in metrics}
     names = (*PROPER_SCORES, *HEADLINES.get(entries[0].kind, ())) if entries else ()
     return [name for name in names if name in present]
 

@@ -1,7 +1,7 @@
-"""Results into a folder: tables as CSV or LaTeX, figures as SVG, PDF or PNG, and an index of the files.
+"""Files from results: tables as CSV or LaTeX, figures as SVG, PDF or PNG, and an index.
 
-`export.json` in the folder lists the files with their checksums: a file that is not listed, or was changed since, is
-somebody else's and never written over.
+`export.json` in the folder lists the files with their checksums. A file that is not listed, or was changed since, is
+never overwritten.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -25,119 +24,86 @@ from epibench.results import load_results
 Kind = Literal["csv", "latex", "svg", "pdf", "png"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LIST, INDEX = "export.json", "index.md"
-
-
-@dataclass(frozen=True)
-class Exported:
-    """One file: its name, what it shows, and what makes its content."""
-
-    name: str
-    about: str
-    make: Callable[[], bytes]
+File = tuple[str, str, Callable[[], bytes]]  # the name of a file, a line on its content, and a function for the content
 
 
 def read_subjects(paths: Sequence[Path]) -> list[Run]:
     """Every evaluation of the results, under names that differ."""
-    results = [load_results(path) for path in paths]
     folders = [(path if path.is_dir() else path.parent).resolve().name for path in paths]
-    runs = read_runs(results, folders)
+    runs = read_runs([load_results(path) for path in paths], folders)
     return [*runs, *older_runs(runs)]
 
 
 def export(kind: Kind, subjects: Sequence[Run], folder: Path, only: str | None, reporter: Reporter) -> list[Path]:
-    """Write one kind of files into a folder; only: those whose names, without their endings, match a pattern."""
+    """Write one kind of files into a folder. only: a pattern of names without their endings."""
     if kind in ("svg", "pdf", "png"):
         check_matplotlib()
-    files, known = list(_files(kind, subjects, only)), _known(folder)
+    files = list(_files(kind, subjects, only or "*"))
+    known: dict[str, Any] | None = read_json(folder / LIST)
+    if known is None and (folder / LIST).exists():
+        raise InputError(f"{folder / LIST}: cannot be read; remove it with the files beside it, or give another folder")
+    known = known or {}
     if not files:
         what = "there is nothing to export" if only is None else f"nothing matches --only {only}"
         raise InputError(f"--{kind} {folder}: {what}")
-    for name in (*(file.name for file in files), INDEX):
-        _check_ours(folder / name, known.get(name, {}).get("sha256"))
+    for path in (folder / name for name in (*(name for name, *_ in files), INDEX)):
+        listed = known.get(path.name, {}).get("sha256")
+        try:
+            there = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else listed
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror}); give another folder") from None
+        if there != listed:
+            why = "was changed since epibench wrote it" if listed else "is there, and not from epibench export"
+            raise InputError(f"{path}: {why}; move it away, or give another folder")
     try:
         with reporter.step(f"export {kind}", len(files)) as advance:
             for file in files:
                 _write(folder, file, known)
                 advance(1)
-        _write(folder, Exported(INDEX, "what each file is", lambda: _index(known).encode()), known)
+        _write(folder, (INDEX, "what each file is", partial(_index, known)), known)
     finally:
         write_json(folder / LIST, known)
-    return [folder / file.name for file in files]
+    return [folder / name for name, *_ in files]
 
 
-def _files(kind: Kind, subjects: Sequence[Run], only: str | None) -> Iterator[Exported]:
-    """The files of a kind, one by one."""
-
-    def wanted(name: str) -> bool:
-        return only is None or fnmatch.fnmatch(name, only)
-
+def _files(kind: Kind, subjects: Sequence[Run], only: str) -> Iterator[File]:
+    """The files of a kind with names that match a pattern."""
     if kind == "csv":
-        for table in filter(wanted, tidy.COLUMNS):
+        for table in fnmatch.filter(tidy.COLUMNS, only):
             if rows := list(tidy.rows_of(table, subjects)):
-                yield Exported(f"{table}.csv", tidy.ABOUT[table], _constant(tidy.csv_text(table, rows)))
-        return
-    names: list[str] = []
-    if kind == "latex":
-        from epibench.report.table_files import tables_of
+                yield f"{table}.csv", tidy.ABOUT[table], tidy.csv_text(table, rows).encode
+    elif kind == "latex":
+        from epibench.report.table_files import preview, tables_of
 
+        names = []
         for one in tables_of(subjects):
-            if wanted(one.name):
+            if fnmatch.fnmatch(one.name, only):
                 names.append(one.name)
-                yield Exported(f"{one.name}.tex", one.about, _constant(one.latex))
+                yield f"{one.name}.tex", one.about, one.latex.encode
+        if names:
+            yield "preview.tex", "a document that shows all tables", preview(names).encode
     else:
         from epibench.report.figure_files import figures_of
 
         for figure in figures_of(subjects):
-            if wanted(figure.name):
-                yield Exported(f"{figure.name}.{kind}", figure.about, partial(figure.content, kind))
-    if names:
-        from epibench.report.table_files import preview
-
-        yield Exported("preview.tex", "a document that shows all tables", _constant(preview(names)))
+            if fnmatch.fnmatch(figure.name, only):
+                yield f"{figure.name}.{kind}", figure.about, partial(figure.content, kind)
 
 
-def _constant(text: str) -> Callable[[], bytes]:
-    return text.encode
-
-
-def _known(folder: Path) -> dict[str, Any]:
-    """The files of earlier exports into a folder: what each shows, and its checksum."""
-    known = read_json(folder / LIST)
-    if known is None and (folder / LIST).exists():
-        raise InputError(f"{folder / LIST}: cannot be read; remove it with the files beside it, or give another folder")
-    return known or {}
-
-
-def _check_ours(path: Path, listed: str | None) -> None:
-    """Refuse to write over what is somebody else's."""
-    try:
-        there = path.read_bytes() if path.exists() else None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give another folder") from None
-    if there is not None and _sha256(there) != listed:
-        why = "was changed since epibench wrote it" if listed else "is there, and not from epibench export"
-        raise InputError(f"{path}: {why}; move it away, or give another folder")
-
-
-def _write(folder: Path, file: Exported, known: dict[str, Any]) -> None:
+def _write(folder: Path, file: File, known: dict[str, Any]) -> None:
     """Write a file and list it."""
-    content = file.make()
+    name, about, make = file
+    content = make()
     try:
-        write_bytes(folder / file.name, content)
+        write_bytes(folder / name, content)
     except OSError as error:
-        raise InputError(f"{folder / file.name}: cannot be written ({error.strerror}); give another folder") from None
-    known[file.name] = {"about": file.about, "sha256": _sha256(content)}
+        raise InputError(f"{folder / name}: cannot be written ({error.strerror}); give another folder") from None
+    known[name] = {"about": about, "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _index(known: dict[str, Any]) -> str:
-    """All files of the folder and what they show, as Markdown."""
-    rows = [
-        f"| [{name}]({name}) | {str(entry['about']).replace('|', chr(92) + '|').replace('<', '&lt;')} |"
-        for name, entry in sorted(known.items())
-        if name != INDEX
-    ]
-    return "\n".join(["| file | shows |", "|---|---|", *rows, ""])
+def _index(known: dict[str, Any]) -> bytes:
+    """All files of the folder and their contents, as Markdown."""
+    escapes = str.maketrans({"|": "\\|", "<": "&lt;"})
+    names = sorted(name for name in known if name != INDEX)
+    rows = [f"| [{name}]({name}) | {str(known[name]['about']).translate(escapes)} |" for name in names]
+    return "\n".join(["| file | shows |", "|---|---|", *rows, ""]).encode()

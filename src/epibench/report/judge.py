@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from epibench.report.entries import Entry, common_members
+from epibench.report.entries import Entry
 from epibench.report.metric_info import metric_info, sort_key
 from epibench.results import Number
 from epibench.standard_errors import combined_error, independent_draws, standard_error
@@ -41,7 +41,7 @@ def error_of(entry: Entry, name: str, m: int) -> StandardError | None:
     """
     for size in sorted((size for size in entry.members if size <= m), reverse=True):
         stat = entry.stat(name, size)
-        error = standard_error(stat.std, independent_draws(stat.n, size, entry.pool))
+        error = standard_error(stat.std, independent_draws(stat.n, size, entry.score.pool))
         if stat.mean is not None and error is not None:
             return StandardError(error, size)
     return None
@@ -142,8 +142,8 @@ def candidate(name: str, entry: Entry, m: int) -> Candidate | None:
 def compared_at(entries: Sequence[Entry]) -> tuple[int | None, dict[str, int]]:
     """The largest M that entries with several M share, and where each is compared: there, or at its own largest M."""
     several = [entry for entry in entries if len(entry.members) > 1]
-    common = common_members(several or list(entries))
-    m = common[-1] if common else None
+    sizes = [set(entry.members) for entry in several or entries]
+    m = max(set.intersection(*sizes), default=None) if sizes else None
     return m, {e.label: m if m is not None and m in e.members else e.members[-1] for e in entries}
 
 
@@ -237,16 +237,16 @@ def _gain_error(entry: Entry, name: str, smaller: int, larger: int) -> float | N
     changes = [after - before for before, after in pairs]
     mean = math.fsum(changes) / len(changes)
     std = math.sqrt(math.fsum((change - mean) ** 2 for change in changes) / len(changes))
-    return standard_error(std, independent_draws(len(changes), larger, entry.pool)) or None
+    return standard_error(std, independent_draws(len(changes), larger, entry.score.pool)) or None
 
 
 def _paired(entry: Entry, name: str, smaller: int, larger: int) -> list[tuple[float, float]]:
     """Both values of each group, where draws are one per group; those without two numbers are left out."""
-    if not entry.pool.num_groups:
+    if not entry.score.pool.num_groups:
         return []
     columns: list[list[Number]] = [[], []]
     for column, m in zip(columns, (smaller, larger), strict=True):
-        for draw in entry.draws:
+        for draw in entry.score.draws:
             value = draw.metrics.get(name)
             if m == draw.M and not isinstance(value, list):
                 column.append(value)

@@ -12,7 +12,7 @@ HEADLINES = {
     "categorical": ("ause", "ece", "miou"),
     "ranking": ("ause", "rmse", "miou"),
 }
-# On a page these come first; metrics that are not named here follow as they came.
+# On a page these metrics come first; other metrics follow in their own order.
 ORDER = (
     *("ause", "ause_inverted", "auce", "auce_signed", "ece", "ece_adaptive", "ence", "interval_length"),
     *("rmse", "mae", "abs_rel", "sq_rel", "delta1", "delta2", "delta3", "silog", "rmse_log", "log10", "irmse"),
@@ -28,20 +28,14 @@ BETTER_TEXT: dict[Better, str] = {
 
 
 def metric_info(name: str) -> MetricInfo:
-    """What is known about a metric; an unknown one is shown under its own name, without a direction."""
+    """Facts about a metric; an unknown metric has its name as its title, and no direction."""
     return INFOS.get(name) or MetricInfo(name, name, "", "neither", "Other metrics")
 
 
-def is_companion(name: str, names: Iterable[str]) -> bool:
-    """Whether a metric belongs to another one of these, as `ause_bound` to `ause`."""
-    main = metric_info(name).companion_of
-    return main is not None and main in names
-
-
 def ordered(names: Iterable[str], kind: str) -> list[str]:
-    """Metrics without companions: the headline ones, the others in order, then unknown ones as they came."""
+    """Metrics without companions, e.g. `ause_bound` of `ause`: headline, known, then unknown metrics."""
     present = list(dict.fromkeys(names))
-    shown = [name for name in present if not is_companion(name, present)]
+    shown = [name for name in present if metric_info(name).companion_of not in present]
     ranks = {name: rank for rank, name in enumerate(dict.fromkeys((*HEADLINES.get(kind, ()), *ORDER)))}
     return sorted(shown, key=lambda name: ranks.get(name, len(ranks)))
 

@@ -10,11 +10,10 @@ MISSING = "–"
 NO_BREAK_SPACE = "\u00a0"
 FIGURE_SPACE = "\u2007"
 PUNCTUATION_SPACE = "\u2008"
-MAX_DECIMALS = 6
+MAX_DECIMALS = 8
 MAX_SIGNIFICANT = 6
-_POWER = re.compile("×10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
-_PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 
 def magnitude(value: float) -> int:
@@ -22,11 +21,8 @@ def magnitude(value: float) -> int:
     return math.floor(math.log10(abs(value)))
 
 
-def decimals_for(value: float, std: float | None, bound: float = 0.0) -> int:
-    """Decimals that show two significant digits of the std, or four of the value where there is none.
-
-    bound: of the numerical error; no digit is shown that is smaller than its first.
-    """
+def _decimals(value: float, std: float | None, bound: float) -> int:
+    """Decimals for two significant digits of the std, or four of the value; no digit is below the bound."""
     decimals = 3 - magnitude(value) if value else 0
     if std:
         decimals = 1 - magnitude(std)
@@ -36,7 +32,7 @@ def decimals_for(value: float, std: float | None, bound: float = 0.0) -> int:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A number with so many decimals, thousands separators and a true minus sign."""
+    """A number with thousands separators and a true minus sign."""
     text = f"{round(value, decimals):,.{max(decimals, 0)}f}"
     return text.replace("-", "−") if text.strip("-0.,") else text.lstrip("-")
 
@@ -48,55 +44,50 @@ def scientific(value: float, digits: int = 2) -> str:
 
 
 def plain_powers(text: str) -> str:
-    """A text with powers of ten as 1.2e-5, which is shorter and known to every terminal."""
-    return _POWER.sub(lambda power: "e" + power[1].translate(_PLAIN), text)
+    """A text with powers of ten as 1.2e-5, for terminals."""
+    return re.sub("×10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)", lambda power: "e" + power[1].translate(_PLAIN), text)
 
 
-def spelled(value: float, decimals: int, digits: int) -> str:
-    """A number in plain notation, or in powers of ten where that would be mostly zeros."""
+def _spelled(value: float, decimals: int, digits: int) -> str:
+    """A number in plain notation, or in powers of ten instead of many zeros."""
     if value and (magnitude(value) < -4 or magnitude(value) >= 9):
         return scientific(value, digits)
-    return fixed(value, min(decimals, MAX_DECIMALS + 2))
+    return fixed(value, min(decimals, MAX_DECIMALS))
 
 
 def significant(value: float | None, digits: int = 3) -> str:
-    """A number to some significant digits."""
+    """A number with this many significant digits."""
     if value is None:
         return MISSING
-    return spelled(value, digits - 1 - magnitude(value) if value else 0, digits)
+    return _spelled(value, digits - 1 - magnitude(value) if value else 0, digits)
 
 
 def value_text(mean: float | None, std: float | None, bound: float = 0.0) -> str:
-    """A mean, rounded to two significant digits of its std; below the bound of its numerical error, that bound."""
+    """A mean with two significant digits of its std; `< bound` if it is below its numerical error."""
     if mean is None:
         return MISSING
-    if abs(mean) < bound:
-        return f"< {_rounded_up(bound)}"
-    return spelled(mean, decimals_for(mean, std, bound), 4)
+    if abs(mean) < bound:  # rounded up to one digit
+        step = 10.0 ** magnitude(bound)
+        return f"< {significant(math.ceil(bound / step - 1e-9) * step, 1)}"
+    return _spelled(mean, _decimals(mean, std, bound), 4)
 
 
 def spread_text(mean: float | None, std: float | None, bound: float = 0.0) -> str:
-    """A std with the decimals of its mean, as ± 0.012; empty where there is none, or no mean that it is of."""
+    """A std with the decimals of its mean, e.g. ± 0.012; empty without a std or a mean."""
     if mean is None or std is None or abs(mean) < bound:
         return ""
-    decimals = decimals_for(mean, std, bound)
+    decimals = _decimals(mean, std, bound)
     if std and round(std, decimals) == 0 and bound:
         return f"± <{fixed(10.0**-decimals, decimals)}"
     hidden = mean != 0 and magnitude(mean) < -4  # the mean is in powers of ten: so is its std
     if std and (hidden or round(std, decimals) == 0):
         return f"± {scientific(std)}"
-    return f"± {spelled(std, decimals, 2)}"
+    return f"± {_spelled(std, decimals, 2)}"
 
 
 def measured(mean: float | None, std: float | None, bound: float = 0.0) -> str:
-    """A mean with its std, as 0.512 ± 0.012."""
+    """A mean with its std, e.g. 0.512 ± 0.012."""
     return f"{value_text(mean, std, bound)} {spread_text(mean, std, bound)}".rstrip()
-
-
-def _rounded_up(bound: float) -> str:
-    """A bound to one digit that is no smaller."""
-    step = 10.0 ** magnitude(bound)
-    return significant(math.ceil(bound / step - 1e-9) * step, 1)
 
 
 def count(number: float | None) -> str:
@@ -117,7 +108,7 @@ def duration(seconds: float | None) -> str:
 
 
 def m_equals(m: int) -> str:
-    """The number of members as M = 8, which does not break over lines."""
+    """The number of members as M = 8, without line breaks."""
     return f"M{NO_BREAK_SPACE}={NO_BREAK_SPACE}{m}"
 
 
@@ -126,52 +117,34 @@ def percent(fraction: float, digits: int = 2) -> str:
     return f"{significant(100 * fraction, digits) if fraction else 0}{NO_BREAK_SPACE}%"
 
 
-def signed_percent(fraction: float) -> str:
-    """A fraction in whole per cent with its sign."""
-    return f"{'+' if fraction > 0 else ''}{fixed(100 * fraction, 0)}{NO_BREAK_SPACE}%"
-
-
-def probability_text(p: float) -> str:
-    """A probability to two digits; what is smaller than a thousandth only so."""
-    return "< 0.001" if p < 0.001 else f"{p:.2g}"
-
-
-def told_apart(shares: tuple[float, float] | None) -> str:
-    """From which shares on, below and above, a difference would be seen; one below −100 % is out of reach."""
-    if shares is None:
-        return MISSING
-    low, high = shares
-    return f"{MISSING if low <= -1 else signed_percent(low)}, {signed_percent(high)}"
+def signed_percent(fraction: float, decimals: int = 0) -> str:
+    """A fraction in per cent with its sign."""
+    return f"{'+' if fraction > 0 else ''}{fixed(100 * fraction, decimals)}{NO_BREAK_SPACE}%"
 
 
 def change(before: float, after: float) -> str:
-    """A relative change, as −37 % or × 4.2; the difference where zero lies between."""
+    """A relative change, e.g. −37 % or × 4.2; the difference if zero lies between."""
     if before == 0 or before * after < 0:
         return f"{'+' if after > before else ''}{significant(after - before, 2)}"
     if after / before >= 3:
         return f"×{NO_BREAK_SPACE}{significant(after / before, 2)}"
     ratio = after / before - 1
-    if abs(ratio) < 0.0005:
-        return "unchanged"
-    return f"{'+' if ratio > 0 else ''}{fixed(100 * ratio, 1 if abs(ratio) < 0.1 else 0)}{NO_BREAK_SPACE}%"
+    return "unchanged" if abs(ratio) < 0.0005 else signed_percent(ratio, 1 if abs(ratio) < 0.1 else 0)
 
 
 def aligned(texts: list[str]) -> list[str]:
-    """The texts, padded after the decimal point so that points line up when right-aligned."""
+    """The texts, padded after the decimal point, so that points line up when right-aligned."""
     fractions = [len(t.partition(".")[2]) if "×" not in t and t != MISSING else 0 for t in texts]
-    width = max(fractions, default=0)
-    padded = []
+    width, padded = max(fractions, default=0), []
     for text, digits in zip(texts, fractions, strict=True):
-        if width == 0 or "×" in text or text == MISSING:
-            padded.append(text)
-        else:
-            point = PUNCTUATION_SPACE if digits == 0 else ""
-            padded.append(text + point + FIGURE_SPACE * (width - digits))
+        point = PUNCTUATION_SPACE if digits == 0 else ""
+        unaligned = width == 0 or "×" in text or text == MISSING
+        padded.append(text if unaligned else text + point + FIGURE_SPACE * (width - digits))
     return padded
 
 
 def listed(words: Sequence[str], most: int | None = None) -> str:
-    """Words as a, b and c; those beyond the most that are named as a, b and 3 more."""
+    """Words as a, b and c; beyond the most as a, b and 3 more."""
     if most is not None and len(words) > most:
         words = [*words[:most], f"{len(words) - most} more"]
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

@@ -1,7 +1,6 @@
-"""What every page is made of: templates, styles, switches, and a script that the page's own policy names by its hash.
+"""Pages from templates: styles, switches, and a script that the policy of the page names by its hash.
 
-A switch chooses what is seen by style rules alone: layers show when the options of their key, or of one of several, are
-checked.
+A switch works by style rules alone: a layer shows if the options in its key, or in one of its keys, are checked.
 """
 
 from __future__ import annotations
@@ -19,13 +18,12 @@ from markupsafe import Markup
 
 from epibench.report.charts.lines import class_swatch, swatch
 from epibench.report.charts.svg import style_class, style_sheet
-
-SCRIPT = "page.js"
+from epibench.report.numbers import count, duration
 
 
 @dataclass(frozen=True)
 class Option:
-    """One setting of a switch; its key is a plain word, as it becomes part of ids and style rules."""
+    """A setting of a switch; its key becomes a part of ids and style rules."""
 
     key: str
     text: str
@@ -41,39 +39,35 @@ class Switch:
     options: Sequence[Option]
 
 
-def layer_key(options: Sequence[Option]) -> str:
-    """The key of what is seen when these options, one of each switch, are chosen."""
-    return "-".join(option.key for option in options)
-
-
-def switch_rules(scope: str, switches: Sequence[Switch]) -> list[str]:
-    """Style rules that show the layers of the checked options within the element whose id is `scope`."""
+def switch_rules(scope: str, switches: Sequence[Switch]) -> list[Markup]:
+    """Style rules that show the layers of the checked options within the element with the id `scope`."""
     rules = []
     for options in itertools.product(*(switch.options for switch in switches)):
         if all(option.chosen for option in options):
-            continue  # seen without a rule, and so also in a browser that knows no :has()
+            continue  # seen without a rule, and so also in a browser without :has()
         ids = [f"{scope}-{switch.name}-{option.key}" for switch, option in zip(switches, options, strict=True)]
-        when = f"#{scope}" + "".join(f":has(#{identity}:checked)" for identity in ids)
-        rules.append(f"{when} .layer[data-m] {{ display: none }}")
-        rules.append(f'{when} .layer[data-m~="{layer_key(options)}"] {{ display: revert }}')
+        when, key = f"#{scope}" + "".join(f":has(#{one}:checked)" for one in ids), "-".join(one.key for one in options)
+        rules.append(Markup(f"{when} .layer[data-m] {{ display: none }}"))
+        rules.append(Markup(f'{when} .layer[data-m~="{key}"] {{ display: revert }}'))
     return rules
 
 
-def render(template: str, styles: Sequence[str], switch_rules: Sequence[str], **context: Any) -> str:
-    """A whole page as text: one file that needs nothing else."""
+def render(template: str, styles: Sequence[str], **context: Any) -> str:
+    """A whole page as text: one file without links to other files."""
     environment = _environment()
-    script = _source(environment, SCRIPT)
+    assert environment.loader is not None
+    script, *sources = (environment.loader.get_source(environment, name)[0] for name in ("page.js", *styles))
     return environment.get_template(template).render(
-        style=Markup(style_sheet() + "".join(_source(environment, name) for name in styles)),
+        style=Markup(style_sheet() + "".join(sources)),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        switch_rules=[Markup(rule) for rule in switch_rules],
+        rules=[],  # the templates add the rules of each switch
         **context,
     )
 
 
 def fragment(template: str, **context: Any) -> Markup:
-    """A part of somebody else's page."""
+    """A part of another page."""
     return Markup(_environment().get_template(template).render(**context))
 
 
@@ -86,12 +80,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["swatch"] = swatch
-    environment.globals["class_swatch"] = class_swatch
-    environment.globals["style_class"] = style_class
+    functions = (swatch, class_swatch, style_class, count, duration, switch_rules)
+    environment.globals.update({function.__name__: function for function in functions})
     return environment
-
-
-def _source(environment: Environment, name: str) -> str:
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]

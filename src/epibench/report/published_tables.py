@@ -17,21 +17,9 @@ from epibench.published import (
     warnings_of,
 )
 from epibench.published.resampling import LEVEL
-from epibench.report.numbers import (
-    MISSING,
-    change,
-    fixed,
-    measured,
-    probability_text,
-    signed_percent,
-    significant,
-    told_apart,
-    value_text,
-)
+from epibench.report.numbers import MISSING, change, fixed, measured, signed_percent, significant, value_text
 from epibench.report.runs import Run
-from epibench.report.table import Block, Cell, Column, Name, Row, Table, Tone, markdown_text
-
-TONES: dict[bool, tuple[Tone, str]] = {True: ("good", "agrees"), False: ("bad", "differs")}
+from epibench.report.table import Block, Cell, Column, Name, Row, Table, markdown_text
 
 
 def published_table(blocks: Sequence[tuple[Block, Sequence[PublishedCell]]]) -> Table:
@@ -45,24 +33,25 @@ def published_table(blocks: Sequence[tuple[Block, Sequence[PublishedCell]]]) -> 
         rows = []
         for cell in cells:
             row, name = cell.row, Name(str(cell.row.members))
-            theirs = [Cell(measured(row.mean, row.std)), Cell(str(cell.num_published))]
+            texts = [Cell(measured(row.mean, row.std)), Cell(str(cell.num_published))]
             if cell.mean is None or cell.difference is None:
-                rows.append(Row(name, [*theirs, Cell("no finite value")]))
+                rows.append(Row(name, [*texts, Cell("no finite value")]))
                 continue
+            difference = f"{'+' if cell.difference > 0 else ''}{significant(cell.difference, 3)}"
+            relative = change(row.mean, cell.mean) if cell.mean > 0 else MISSING
+            ours = (measured(cell.mean, cell.std), value_text(cell.median, cell.std), str(cell.num_ours))
+            texts += [Cell(text) for text in (*ours, difference, relative)]
             stds = fixed(abs(cell.difference) / row.std, 2) if row.std else ""
-            ours = [measured(cell.mean, cell.std), value_text(cell.median, cell.std), str(cell.num_ours)]
-            ours.append(f"{'+' if cell.difference > 0 else ''}{significant(cell.difference, 3)}")
-            ours.append(change(row.mean, cell.mean) if cell.mean > 0 else MISSING)
-            p = "" if cell.p is None else probability_text(cell.p)
-            judged = [
-                Cell(MISSING) if agrees is None else Cell(spread=text, tone=TONES[agrees][0], word=TONES[agrees][1])
-                for text, agrees in ((stds, cell.within_std), (p, cell.agrees))
-            ]
-            rows.append(Row(name, [*theirs, *map(Cell, ours), *judged, Cell(told_apart(cell.detectable))]))
+            for text, agrees in ((stds, cell.within_std), ("" if cell.p is None else _p_text(cell.p), cell.agrees)):
+                good, bad = Cell(spread=text, tone="good", word="agrees"), Cell(spread=text, tone="bad", word="differs")
+                texts.append(Cell(MISSING) if agrees is None else good if agrees else bad)
+            low, high = cell.detectable or (None, None)
+            apart = f"{MISSING if low is None or low <= -1 else signed_percent(low)}, {signed_percent(high or 0.0)}"
+            rows.append(Row(name, [*texts, Cell(MISSING if high is None else apart)]))
         made.append(replace(block, rows=rows))
     names = ("Published", "n", "Ours", "Median", "n", "Ours − published", "Relative", "In published stds", "p")
-    soft = [Column(Name(name), soft=name == "n") for name in names]
-    return Table("ours beside published", [*soft, Column(Name("Told apart"), soft=True)], made, "M", "published")
+    soft = [Column(Name(name), soft=name in ("n", "Told apart")) for name in (*names, "Told apart")]
+    return Table("ours beside published", soft, made, "M", "published")
 
 
 def published_blocks(cells: Iterable[PublishedCell]) -> list[tuple[Block, list[PublishedCell]]]:
@@ -77,15 +66,18 @@ def _series(cell: PublishedCell) -> str:
     return f"{cell.row.panel.lower() if cell.row.is_kl else cell.row.metric}, {cell.row.series.replace('*', '')}"
 
 
+def _p_text(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
 def series_table(series: Iterable[SeriesComparison]) -> Table:
     """A row for each series: differences of its cells, the number of small p, and p of the series."""
     rows = []
     for one in series:
         shares = [(cell.difference or 0.0) / cell.row.mean for cell in one.cells]
         ends = " … ".join(dict.fromkeys((signed_percent(min(shares)), signed_percent(max(shares)))))
-        together = Cell(probability_text(one.together.p), best=one.together.p < LEVEL)
-        texts = [Cell(str(len(one.cells))), Cell(ends), Cell(str(one.unlike)), together]
-        rows.append(Row(Name(_series(one.cells[0])), texts))
+        p = Cell(_p_text(one.together.p), best=one.together.p < LEVEL)
+        rows.append(Row(Name(_series(one.cells[0])), [Cell(str(len(one.cells))), Cell(ends), Cell(str(one.unlike)), p]))
     names = ("cells", "ours − published", f"cells with p < {LEVEL:g}", "p of the series")
     return Table("series", [Column(Name(name)) for name in names], [Block(rows=rows)], "series")
 

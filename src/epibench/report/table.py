@@ -1,7 +1,4 @@
-"""A table of results, and its renderers: terminal, Markdown and LaTeX; the macro `table_of` writes HTML.
-
-A builder fills a `Table` once (`report/tables.py`, sections of pages); every renderer shows the same cells.
-"""
+"""A table of results, and its renderers: terminal, Markdown and LaTeX; the macro `table_of` writes HTML."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value with its spread. tone: whether the spread is a gain, in words `word`; bar: its ends."""
+    """A value with its spread. tone, word: the judgement of a change. bar: both ends of a bar."""
 
     value: str = ""
     spread: str = ""
@@ -52,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column. soft: less important than others, and not in LaTeX; points: with decimal points in line."""
+    """A column. soft: less important, and not in LaTeX. points: with decimal points in line."""
 
     name: Name
     soft: bool = False
@@ -61,12 +58,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row. only: the place of its last cell where this belongs to no column, such as M = 1."""
+    """A row. only: the place of its last cell if that belongs to no column, e.g. M = 1."""
 
     name: Name
     cells: Sequence[Cell]
     remark: str = ""
     only: str = ""
+
+    @property
+    def head(self) -> str:
+        """The name with the place of a cell that belongs to no column."""
+        return f"{self.name.label} ({self.only})" if self.only else self.name.label
 
     def filled(self, number: int) -> list[Cell]:
         """A cell for each column; a cell that belongs to no column comes last."""
@@ -136,9 +138,7 @@ def terminal_text(table: Table, width: int, drop_first: bool = False) -> Text:
             lines.append((block.title.label, "" if block.title.index is None else "cyan", ()))
         for row in block.rows:
             method = row.name.index is not None
-            head = (
-                f"{'  ' if block.title.label and method else ''}{row.name.label}{f' ({row.only})' if row.only else ''}"
-            )
+            head = "  " * bool(block.title.label and method) + row.head
             lines.append((head, "cyan" if method else "", row.filled(len(table.columns))))
     indent = max((len(head) for head, _, cells in lines if cells), default=0)
     columns, widths = [], []
@@ -175,7 +175,7 @@ def markdown_text(table: Table) -> str:
     lines.append(["---"] * (len(over) + 1) + ["--:"] * number)
     for block in table.blocks:
         for row in block.rows:
-            texts = [*([block.heading] if over else []), row.name.label + (f" ({row.only})" if row.only else "")]
+            texts = [*([block.heading] if over else []), row.head]
             for cell in row.filled(number):
                 text = f"{cell.value} {cell.marked_spread}".strip()
                 texts.append(f"**{text}**" if cell.best or cell.tone == "bad" else text)

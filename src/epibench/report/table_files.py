@@ -1,6 +1,6 @@
 """Tables of results for documents: LaTeX files and Markdown, each with notes on how to read it.
 
-Bold marks a lead of the judge, and nothing else; beside published cells, bold marks a difference.
+Bold marks a lead; beside published cells it marks a difference.
 """
 
 from __future__ import annotations
@@ -56,53 +56,52 @@ class TableFile:
     table: Table
 
     @property
-    def title(self) -> str:
-        """What it is of, and what it shows of that."""
-        return self.of if self.table.title == self.of else f"{self.of}. {self.table.title}"
-
-    @property
     def about(self) -> str:
-        """What the file shows, in a line."""
+        """A line on the content of the file."""
         titles = [block.title.label for block in self.table.blocks if block.title.label]
-        return f"{self.title}{f': {listed(titles)}' if titles else ''} over M"
+        return f"{self._title}{f': {listed(titles)}' if titles else ''} over M"
 
     @property
     def latex(self) -> str:
         """The table as a float, labelled `tab:` and its name."""
-        return latex_text(replace(self.table, title=self.title), self.name)
+        return latex_text(replace(self.table, title=self._title), self.name)
+
+    @property
+    def _title(self) -> str:
+        return self.of if self.table.title == self.of else f"{self.of}. {self.table.title}"
 
 
-def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
-    """Tables of each domain of each problem, and of each way to measure the KL of toy problems."""
+def _run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
+    """Tables of each domain of each problem, and of each view of the KL of toy problems."""
     groups = by_problem(runs)
     for group in groups:
         methods, problem = methods_of(group), group[0].problem
         title, prefix = problem_title(problem), problem if len(groups) > 1 else ""
-        if len(group) == 1 and group[0].evaluation:  # of several runs every label says it
+        if len(group) == 1 and group[0].evaluation:  # labels of several runs have it
             title += f" ({group[0].evaluation})"
         doubts = [text for text, converged in convergence_of(group) if not converged]
         for view in VIEWS:
             if entries := kl_entries(methods, view):
                 floors = [significant(one, 2) for one in sorted({e.floor for e in entries if e.floor is not None})]
                 more = [*([f"The noise floor of the reference is {listed(floors)}."] if floors else []), *doubts]
-                table = with_notes(kl_table(f"{title}: {view.name}", entries), ["kl"], entries, "", more)
-                name = slug(prefix, "kl", view.direction, view.region, view.convention)
-                yield TableFile(name, table.title, table)
-        labels = {}
+                table = _with_notes(kl_table(f"{title}: {view.name}", entries), ["kl"], entries, "", more)
+                yield TableFile(slug(prefix, "kl", view.direction, view.region, view.convention), table.title, table)
+        regions = () if domains_of(group) else ("inside", "outside")
+        labels = {name: f"{name} of the training region" for name in regions}
         for domain in scored_domains(group, methods):
             images = domain.num_images if group[0].counted == "pixels" else None
             sizes = ((images, "images"), (domain.num_pixels, f"valid {group[0].counted}"))
-            about: list[str] = ["" if domain.role == "role unknown" else domain.role]
+            about = [] if domain.role == "role unknown" else [str(domain.role)]
             about += [f"{count(number)} {what}" for number, what in sizes if number]
-            labels[domain.name] = f"{domain.label} ({', '.join(filter(None, about))})" if any(about) else domain.label
-        if not domains_of(group):
-            labels = {name: f"{name} of the training region" for name in ("inside", "outside")}
+            labels[domain.name] = f"{domain.label} ({', '.join(about)})" if about else domain.label
         convention = listed(sorted({run.results.convention for run in group}))
         for domain_name, label in labels.items():
             if not (entries := entries_on(methods, domain_name)):
                 continue
-            name, of = slug(prefix, domain_name), f"{title}, {label}"
-            yield TableFile(name, of, headline_table(of, entries, convention))
+            name, of, metrics = slug(prefix, domain_name), f"{title}, {label}", headline_names(entries)
+            parts = [metric_part(metric, entries) for metric in metrics]
+            table = metric_table(of, parts, all_members(entries), "chance")
+            yield TableFile(name, of, _with_notes(table, metrics, entries, convention))
             for one in class_tables(entries)[:1]:
                 yield TableFile(slug(name, "classes"), of, one)
             for metric in equivalent_names(entries)[:1]:
@@ -112,14 +111,7 @@ def run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
                     yield TableFile(slug(name, "equivalents"), of, replace(table, notes=[EQUIVALENT]))
 
 
-def headline_table(title: str, entries: Sequence[Entry], convention: str) -> Table:
-    """The headline metrics at every M."""
-    names = headline_names(entries)
-    table = metric_table(title, [metric_part(name, entries) for name in names], all_members(entries), "chance")
-    return with_notes(table, names, entries, convention)
-
-
-def with_notes(
+def _with_notes(
     table: Table, metrics: Sequence[str], entries: Sequence[Entry], convention: str, more: Sequence[str] = ()
 ) -> Table:
     """The table with notes on spread, draws, convention, directions and marks."""
@@ -146,21 +138,21 @@ def with_notes(
 def tables_of(runs: Sequence[Run]) -> Iterator[TableFile]:
     """The tables of runs that are short enough for a page of LaTeX, with distinct names."""
     seen: Counter[str] = Counter()
-    for one in run_tables(runs):
+    for one in _run_tables(runs):
         if one.table.corner != "class":
             seen[one.name] += 1
             yield replace(one, name=f"{one.name}-{seen[one.name]}") if seen[one.name] > 1 else one
 
 
 def preview(names: Sequence[str]) -> str:
-    """A document that shows all tables."""
+    """A document with all tables."""
     return PREVIEW % "\n".join(rf"\input{{{name}.tex}} \clearpage" for name in names)
 
 
 def render_markdown(runs: Sequence[Run]) -> str:
-    """All tables of some runs in Markdown, and what was published beside them."""
+    """All tables of some runs in Markdown, and published cells beside them."""
     parts, of = [], ""
-    for one in run_tables(runs):
+    for one in _run_tables(runs):
         headings = [f"### {one.of}"] if one.of != of else []
         headings += [f"#### {one.table.title}"] if one.table.title != one.of else []
         notes = " ".join(one.table.notes).replace("<", "&lt;")

@@ -1,4 +1,4 @@
-"""The tables of results: metrics and KLs over M, scores of files, gains, and published cells."""
+"""The tables of results: metrics and KLs over M, scores of files, gains."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from epibench.report.entries import (
 )
 from epibench.report.judge import judge_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
-from epibench.report.numbers import (
-    MISSING,
-    significant,
-)
+from epibench.report.numbers import MISSING, significant
 from epibench.report.table import Block, Cell, Column, Name, Row, Table
+
+Part = tuple[Block, str, Sequence[Entry]]  # a block without rows, the name of a metric, entries that are compared
 
 
 def member_columns(members: Iterable[int]) -> list[Column]:
@@ -30,44 +29,37 @@ def member_columns(members: Iterable[int]) -> list[Column]:
     return [Column(Name(f"M = {m}"), points=True) for m in members]
 
 
-Part = tuple[Block, str, Sequence[Entry]]  # a block without rows, the name of a metric, entries that are compared
-
-
 def metric_part(name: str, entries: Sequence[Entry], title: str | None = None, meaning: str = "") -> Part:
-    """A metric of entries, under its own title unless another one is given."""
-    if title is None:
-        better = BETTER_TEXT[metric_info(name).better]
-        return Block(Name(title_with_unit(name, entries)), better, meaning), name, entries
-    return Block(Name(title)), name, entries
+    """A metric of entries, by default under its own title."""
+    better = BETTER_TEXT[metric_info(name).better] if title is None else ""
+    heading = title_with_unit(name, entries) if title is None else title
+    return Block(Name(heading), better, meaning), name, entries
 
 
 def metric_table(title: str, parts: Sequence[Part], members: Sequence[int], aside: str = "") -> Table:
-    """Metrics over M: a block for each part, a row for each entry.
+    """A table of metrics over M: a block for each part, a row for each entry.
 
-    Args:
-        title: what the table shows.
-        parts: what its blocks are of.
-        members: the columns; an entry that was scored at no such M has one cell beside them.
-        aside: the header of a column with the noise floor, or chance; empty for chance below the labels.
+    members: the columns; an entry without any of them has one cell beside them.
+    aside: the header of a column with the noise floor, or chance; empty for chance below the labels.
     """
-    shown = bool(aside) and any(_beside(name, entry) for _, name, entries in parts for entry in entries)
+
+    def beside(name: str, entry: Entry) -> str:
+        """The noise floor of a KL; chance of other metrics at the largest M."""
+        value = entry.floor if name == "kl" else entry.chance(name, entry.members[-1])
+        return "" if value is None else significant(value, 2)
+
+    shown = bool(aside) and any(beside(name, entry) for _, name, entries in parts for entry in entries)
     blocks = []
     for block, name, entries in parts:
         columns, rows = [metric_cells(name, entries, m) for m in members], []
         for i, entry in enumerate(entries):
             inside, last = bool(set(entry.members) & set(members)), entry.members[-1]
             cells = [column[i] for column in columns] if inside else metric_cells(name, [entry], last)
-            first = [Cell(_beside(name, entry))] if shown else []
+            first = [Cell(beside(name, entry))] if shown else []
             remark, only = "" if aside else entry.chance_text(name), "" if inside else f"M = {last}"
             rows.append(Row(Name(entry.label, entry.index), [*first, *cells], remark, only))
         blocks.append(replace(block, rows=rows))
     return Table(title, [*([Column(Name(aside), soft=True)] if shown else []), *member_columns(members)], blocks)
-
-
-def _beside(name: str, entry: Entry) -> str:
-    """The noise floor of a KL; of other metrics, chance at the largest M."""
-    value = entry.floor if name == "kl" else entry.chance(name, entry.members[-1])
-    return "" if value is None else significant(value, 2)
 
 
 def metric_cells(name: str, entries: Sequence[Entry], m: int) -> list[Cell]:
@@ -90,14 +82,19 @@ def metric_cells(name: str, entries: Sequence[Entry], m: int) -> list[Cell]:
 
 
 def metric_tables(entries: Sequence[Entry]) -> list[Table]:
-    """One table for each group of metrics, over all M."""
+    """A table for each group of metrics over all M, with the largest numerical error of each metric."""
     tables = []
     for group in GROUPS:
         parts = []
         for name in metric_names(entries):
             if (info := metric_info(name)).group == group:
-                meaning = f"{in_words(info.meaning, entries)} {_numerical_error(name, entries)}"
-                parts.append(metric_part(name, entries, meaning=meaning))
+                errors = []
+                for suffix, words in (("_bound", "at most"), ("_standard_error", "standard error")):
+                    values = [entry.mean(name + suffix, m) for entry in entries for m in entry.members]
+                    if largest := max((value for value in values if value is not None), default=0.0):
+                        errors.append(f"{words} {significant(largest, 2)}")
+                error = f"Numerical error: {', '.join(errors)}." if errors else ""
+                parts.append(metric_part(name, entries, meaning=f"{in_words(info.meaning, entries)} {error}"))
         if parts:
             tables.append(metric_table(group, parts, all_members(entries)))
     return tables
@@ -108,24 +105,11 @@ def kl_table(title: str, entries: Sequence[Entry], aside: str = "floor") -> Tabl
     return metric_table(title, [metric_part("kl", entries, "")], several_members(entries), aside)
 
 
-def _numerical_error(name: str, entries: Sequence[Entry]) -> str:
-    """The largest numerical error of streaming, in words; empty if it is zero."""
-    texts = []
-    for suffix, words in (("_bound", "at most"), ("_standard_error", "standard error")):
-        values = [entry.mean(name + suffix, m) for entry in entries for m in entry.members]
-        largest = max((value for value in values if value is not None), default=0.0)
-        if largest:
-            texts.append(f"{words} {significant(largest, 2)}")
-    return f"Numerical error: {', '.join(texts)}." if texts else ""
-
-
 def score_table(title: str, entries: Sequence[Entry], names: Sequence[str]) -> Table:
-    """A block for each entry, a row for each M, and a column for each metric, beside chance where known."""
+    """A block for each entry, a row for each M, a column for each metric, beside chance if known."""
     columns: list[Column] = []
     rows: dict[tuple[str, int], list[Cell]] = {(entry.label, m): [] for entry in entries for m in entry.members}
-    for name in names:
-        if not any(name in entry.metrics for entry in entries):
-            continue
+    for name in [name for name in names if any(name in entry.metrics for entry in entries)]:
         columns.append(Column(Name(metric_part(name, entries)[0].heading)))
         for m in all_members(entries):
             for entry, cell in zip(entries, metric_cells(name, entries, m), strict=True):
@@ -138,14 +122,16 @@ def score_table(title: str, entries: Sequence[Entry], names: Sequence[str]) -> T
                 rows[key].append(Cell("" if chance is None else significant(chance, 2)))
     blocks = []
     for entry in entries:
-        draws = {m: entry.num_draws(m) for m in entry.members}
-        heads = {m: Name(f"M = {m:<4} {draws[m]} draw{'s' if draws[m] > 1 else ''}") for m in draws}
-        blocks.append(Block(Name(entry.label, entry.index), rows=[Row(heads[m], rows[entry.label, m]) for m in draws]))
+        of_entry = []
+        for m in entry.members:
+            draws = entry.num_draws(m)
+            of_entry.append(Row(Name(f"M = {m:<4} {draws} draw{'s' if draws > 1 else ''}"), rows[entry.label, m]))
+        blocks.append(Block(Name(entry.label, entry.index), rows=of_entry))
     return Table(title, columns, blocks)
 
 
 def gain_table(title: str, headlines: Sequence[str], blocks: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> Table:
-    """What more members, or a shift, do to each headline metric: a block for each title with rows of gains."""
+    """The effect of more members, or of a shift, on each headline metric; blocks are titles with rows."""
     made = []
     for heading, rows in blocks:
         lines = []

@@ -1,9 +1,4 @@
-"""Results as tidy tables: one row for each number, every column with one meaning, whatever was run or scored.
-
-`draws` has one row for each method, domain, M, metric and draw (and class), `summary` their mean, std and number,
-`curves` one row for each point of a curve, `cost` one for each quantity, `equivalents` how many ensemble members a
-method is worth. A number that is not known is None.
-"""
+"""Results as tidy tables: one row for each number, every column with one meaning. An unknown number is None."""
 
 from __future__ import annotations
 
@@ -11,21 +6,26 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from epibench.conventions import CONVENTIONS
-from epibench.report.equivalent import Equivalent
+from epibench.errors import InputError
 from epibench.report.equivalent_section import ensembles_of, equivalent_names, equivalents_on
 from epibench.report.runs import Run, class_styles, entries_on, methods_of, older_runs, read_runs
-from epibench.results import ClassStat, CurveFamilies, Draw, Results, Score, Summary
+from epibench.results import ClassStat, Results, Score
 
 Row = dict[str, Any]
 
 SUBJECT = ("source", "problem", "method", "label", "domain", "convention", "M")
+METRIC = ("metric", "class", "class_name", "target_unit")
+BOUNDED = {
+    "members": "bound",
+    "low": "low_bound",
+    "high": "high_bound",
+}  # each number, and the column of its `<` or `>`
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "draws": (*SUBJECT, "draw", "metric", "class", "class_name", "target_unit", "value"),
-    "summary": (*SUBJECT, "metric", "class", "class_name", "target_unit", "mean", "std", "n"),
+    "draws": (*SUBJECT, "draw", *METRIC, "value"),
+    "summary": (*SUBJECT, *METRIC, "mean", "std", "n"),
     "curves": (*SUBJECT, "family", "curve", "x", "mean", "std"),
     "cost": ("source", "problem", "method", "label", "domain", "M", "quantity", "value"),
     "equivalents": (*SUBJECT, "metric", "ensemble", "bound", "members", "low_bound", "low", "high_bound", "high"),
@@ -41,42 +41,25 @@ WHOLE = ("M", "draw", "class", "n")  # columns of whole numbers
 NUMBERS = ("x", "mean", "std", "value", "members", "low", "high")
 
 
-@dataclass(frozen=True)
-class Subject:
-    """One method on one domain: what every row about it begins with."""
-
-    source: str
-    problem: str | None
-    method: str
-    label: str
-    domain: str | None
-    convention: str
-    unit: str | None
-    class_names: Sequence[str] = ()
-
-    def row(self, m: int, **more: Any) -> Row:
-        """A row about it at an M."""
-        names = ("source", "problem", "method", "label", "domain", "convention")
-        return {**{name: getattr(self, name) for name in names}, "M": m, **more}
-
-    def metric_row(self, m: int, metric: str, number: int | None = None, **more: Any) -> Row:
-        """A row about a metric, or about it for one class; one that ends with a convention is of that convention."""
-        own = next((name for name in CONVENTIONS if metric.endswith(f"_{name}")), self.convention)
-        named = number is not None and number < len(self.class_names)
-        name = self.class_names[number] if number is not None and named else None
-        row = self.row(m, metric=metric, **{"class": number}, class_name=name, target_unit=self.unit, **more)
-        return {**row, "convention": own}
-
-
 def rows_of(table: str, runs: Sequence[Run]) -> Iterator[Row]:
-    """The rows of a table."""
+    """The rows of a table; a column without a value is None."""
     for run in runs:
-        for row in TABLES[table](run):
-            yield {column: row.get(column) for column in COLUMNS[table]}
+        for score in run.scores if table != "cost" else ():
+            about = _about(run, score.method, score.source or run.name)
+            convention = str(score.settings.get("convention") or run.results.convention)
+            about |= {"domain": score.domain, "target_unit": score.unit}
+            for row in _ROWS[table](run, score):
+                metric = row.get("metric", "")
+                own = next((name for name in CONVENTIONS if metric.endswith(f"_{name}")), convention)
+                yield {column: {**about, **row, "convention": own}.get(column) for column in COLUMNS[table]}
+        for method in run.methods if table == "cost" else ():
+            about = _about(run, method, run.name)
+            for row in _costs(run, method):
+                yield {column: {**about, **row}.get(column) for column in COLUMNS[table]}
 
 
 def csv_text(table: str, rows: Iterable[Row]) -> str:
-    """A table as CSV: numbers in full precision, nothing where there is none."""
+    """A table as CSV: numbers in full precision, unknown numbers empty."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, COLUMNS[table], lineterminator="\n")
     writer.writeheader()
@@ -85,133 +68,96 @@ def csv_text(table: str, rows: Iterable[Row]) -> str:
 
 
 def frame(results: Results, table: str = "draws") -> Any:
-    """A table as a pandas DataFrame: whole numbers as such also where some are missing, numbers as float64."""
-    from epibench.errors import InputError
-
+    """A table as a pandas DataFrame with nullable whole numbers and float64."""
     if table not in COLUMNS:
         raise InputError(f"frame('{table}'): there is no such table; give {', '.join(COLUMNS)}")
     try:
         import pandas
     except ImportError:
         raise InputError("frame() needs the package pandas: pip install pandas") from None
-    columns = COLUMNS[table]
-    made = pandas.DataFrame(rows_of(table, [*(runs := read_runs([results])), *older_runs(runs)]), columns=columns)
+    runs, columns = read_runs([results]), COLUMNS[table]
+    made = pandas.DataFrame(rows_of(table, [*runs, *older_runs(runs)]), columns=columns)
     types = {**dict.fromkeys(WHOLE, "Int64"), **dict.fromkeys(NUMBERS, "float64")}
     return made.astype({name: kind for name, kind in types.items() if name in columns})
 
 
-def _subjects(run: Run) -> Iterator[tuple[Subject, Score]]:
-    """Every method on every domain, and its score."""
-    for score in run.scores:
-        source = score.source or run.name
-        label = run.results.methods[score.method].label
-        convention = str(score.settings.get("convention") or run.results.convention)
-        about = (source, run.problem, score.method, label, score.domain, convention, score.unit)
-        yield Subject(*about, class_names=class_styles(run, score.domain).names), score
+def _about(run: Run, method: str, source: str) -> Row:
+    return {"source": source, "problem": run.problem, "method": method, "label": run.results.methods[method].label}
 
 
-def _draw_rows(subject: Subject, draws: Sequence[Draw]) -> Iterator[Row]:
+def _of_classes(run: Run, score: Score, values: Any) -> Iterator[tuple[Row, Any]]:
+    """A value, or the value of each class with the number and the name of the class."""
+    names = class_styles(run, score.domain).names
+    for k, value in enumerate(values) if isinstance(values, list) else ((None, values),):
+        yield {"class": k, "class_name": names[k] if k is not None and k < len(names) else None}, value
+
+
+def _draws(run: Run, score: Score) -> Iterator[Row]:
     seen: Counter[int] = Counter()
-    for draw in draws:
-        for metric, value in draw.metrics.items():
-            values = enumerate(value) if isinstance(value, list) else [(None, value)]
-            for number, one in values:
-                yield subject.metric_row(draw.M, metric, number, draw=seen[draw.M], value=one)
+    for draw in score.draws:
+        for metric, values in draw.metrics.items():
+            for about, value in _of_classes(run, score, values):
+                yield {"M": draw.M, "draw": seen[draw.M], "metric": metric, **about, "value": value}
         seen[draw.M] += 1
 
 
-def _summary_rows(subject: Subject, summary: Summary) -> Iterator[Row]:
-    for m, metrics in dict(summary).items():
+def _summary(run: Run, score: Score) -> Iterator[Row]:
+    for m, metrics in score.summary.items():
         for metric, stat in metrics.items():
+            pairs: Any = stat.mean, stat.std
             if isinstance(stat, ClassStat):
-                stds = stat.std or [None] * len(stat.mean)
-                for number, (mean, std) in enumerate(zip(stat.mean, stds, strict=True)):
-                    yield subject.metric_row(m, metric, number, mean=mean, std=std, n=stat.n)
-            else:
-                yield subject.metric_row(m, metric, mean=stat.mean, std=stat.std, n=stat.n)
+                pairs = list(zip(stat.mean, stat.std or [None] * len(stat.mean), strict=True))
+            for about, (mean, std) in _of_classes(run, score, pairs):
+                yield {"M": m, "metric": metric, **about, "mean": mean, "std": std, "n": stat.n}
 
 
-def _curve_rows(subject: Subject, families: CurveFamilies) -> Iterator[Row]:
-    for family, curves in dict(families).items():
+def _curves(run: Run, score: Score) -> Iterator[Row]:
+    for family, curves in score.curves.items():
         for m, of_m in curves.M.items():
             for name, curve in of_m.items():
                 stds = curve.std or [None] * len(curve.mean)
                 for x, mean, std in zip(curves.x, curve.mean, stds, strict=True):
-                    yield subject.row(m, family=family, curve=name, x=x, mean=mean, std=std)
+                    yield {"M": m, "family": family, "curve": name, "x": x, "mean": mean, "std": std}
 
 
-def _draws(run: Run) -> Iterator[Row]:
-    for subject, score in _subjects(run):
-        yield from _draw_rows(subject, score.draws)
-
-
-def _summary(run: Run) -> Iterator[Row]:
-    for subject, score in _subjects(run):
-        yield from _summary_rows(subject, score.summary)
-
-
-def _curves(run: Run) -> Iterator[Row]:
-    for subject, score in _subjects(run):
-        yield from _curve_rows(subject, score.curves)
-
-
-def _cost(run: Run) -> Iterator[Row]:
-    """One quantity of a method, in general, of one image at an M, or of an evaluation on a domain."""
-    for method in run.methods:
-        facts = run.results.methods[method]
-        about = {"source": run.name, "problem": run.problem, "method": method, "label": facts.label}
-        if (cost := facts.cost) is not None:
-            single = {
-                "parameters": cost.parameters,
-                "train_seconds": cost.train_seconds,
-                "predict_seconds": cost.predict_seconds,
-                "flops_per_pass": cost.flops,
-                "image_height": cost.image_size[0] if cost.image_size else None,
-                "image_width": cost.image_size[1] if cost.image_size else None,
-            }
-            for key, value in single.items():
-                yield from () if value is None else [{**about, "quantity": key, "value": value}]
-            for m, image in cost.per_image.items():
-                yield {**about, "M": m, "quantity": "seconds_per_image", "value": image.seconds}
-                yield {**about, "M": m, "quantity": "peak_bytes_per_image", "value": image.peak_bytes}
-                yield {**about, "M": m, "quantity": "flops_per_image", "value": image.flops}
-                yield {**about, "M": m, "quantity": "weight_bytes", "value": image.weight_bytes}
-            for m, training in cost.training.items():
-                for key, value in training.model_dump().items():
-                    yield {**about, "M": m, "quantity": f"training_{key}", "value": value}
-        for score in run.scores:
-            for key, value in score.cost.model_dump().items() if score.cost and score.method == method else ():
-                yield {**about, "domain": score.domain, "quantity": key, "value": value}
-
-
-def _equivalents(run: Run) -> Iterator[Row]:
-    """Every method at every M on every domain, by each metric that methods are counted by."""
+def _equivalents(run: Run, score: Score) -> Iterator[Row]:
+    """A method at every M on a domain, by each metric that methods are counted by."""
     methods = methods_of([run])
     ensembles = [method.name for method in ensembles_of(methods).values()]
-    for subject, score in _subjects(run):
-        own = [method for method in methods if method.name in (subject.method, *ensembles)]
-        for metric in equivalent_names(entries_on(own, score.domain)) if ensembles else ():
-            for _, by_size in equivalents_on(score.domain, own, metric):
-                for m, found in by_size.items():
-                    yield subject.metric_row(m, metric, ensemble=ensembles[0], **_bounded(found))
+    own = [method for method in methods if method.name in (score.method, *ensembles)]
+    for metric in equivalent_names(entries_on(own, score.domain)) if ensembles else ():
+        for _, by_size in equivalents_on(score.domain, own, metric):
+            for m, found in by_size.items():
+                row = {"M": m, "metric": metric, "ensemble": ensembles[0]}
+                for key, bound in BOUNDED.items():
+                    if (value := getattr(found, key)) is not None:
+                        row[bound], row[key] = found.bounded(value)
+                yield row
 
 
-def _bounded(found: Equivalent) -> Row:
-    """A number of members and its interval, each with `<` or `>` where it is a bound."""
-    row: Row = {}
-    for key, bound, value in (
-        ("members", "bound", found.members),
-        ("low", "low_bound", found.low),
-        ("high", "high_bound", found.high),
-    ):
-        row[bound], row[key] = (None, None) if value is None else found.bounded(value)
-    return row
+def _costs(run: Run, method: str) -> Iterator[Row]:
+    """The quantities of a method: in general, of one image, of training, of an evaluation."""
+    if (cost := run.results.methods[method].cost) is not None:
+        height, width = cost.image_size or (None, None)
+        single: Row = {"parameters": cost.parameters, "train_seconds": cost.train_seconds}
+        single |= {"predict_seconds": cost.predict_seconds, "flops_per_pass": cost.flops}
+        for key, value in (single | {"image_height": height, "image_width": width}).items():
+            yield from () if value is None else [{"quantity": key, "value": value}]
+        for m, image in cost.per_image.items():
+            for key in ("seconds", "peak_bytes", "flops"):
+                yield {"M": m, "quantity": f"{key}_per_image", "value": getattr(image, key)}
+            yield {"M": m, "quantity": "weight_bytes", "value": image.weight_bytes}
+        for m, training in cost.training.items():
+            for key, value in training.model_dump().items():
+                yield {"M": m, "quantity": f"training_{key}", "value": value}
+    for score in run.scores:
+        for key, value in score.cost.model_dump().items() if score.cost and score.method == method else ():
+            yield {"domain": score.domain, "quantity": key, "value": value}
 
 
-TABLES: dict[str, Callable[[Run], Iterator[Row]]] = {
+_ROWS: dict[str, Callable[[Run, Score], Iterator[Row]]] = {
     "draws": _draws,
     "summary": _summary,
     "curves": _curves,
-    "cost": _cost,
     "equivalents": _equivalents,
 }

@@ -283,7 +283,7 @@ def _unranked(entry: Entry, m: int) -> dict[str, Any]:
 def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candidate, m: int | None) -> dict[str, Any]:
     """One method's row in the table of ranks."""
     lead, words = gap(best, one), _judgement(one, group, best, gap(best, one))
-    number = independent_draws(one.entry.stat("kl", one.m).n, one.m, one.entry.pool)
+    number = independent_draws(one.entry.stat("kl", one.m).n, one.m, one.entry.score.pool)
     error = "none" if one.error is None else significant(one.error.value, 2)
     own = one.error is None or one.error.m == one.m
     from_where = f"n\u00a0=\u00a0{number}" if own else f"from {m_equals(one.error.m if one.error else one.m)}"
