@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SCALE_FRAMES = 8  # that decide the scales, spread over the sequence
 SCALES_NAME = "scales.json"
-STYLE_VERSION = 1  # another one when the same predictions give other frames
+STYLE_VERSION = 2  # another one when the same predictions give other frames
 
 
 def write_frames(

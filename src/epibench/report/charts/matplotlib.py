@@ -5,7 +5,6 @@ Lengths are pixels of the page, 1/96 inch. matplotlib is imported only where som
 
 from __future__ import annotations
 
-import base64
 import io
 import math
 import textwrap
@@ -14,6 +13,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Literal
+
+from PIL import Image
 
 from epibench.errors import InputError
 from epibench.report.chart import (
@@ -120,12 +121,9 @@ def file_bytes(figure: Any, kind: FileKind, title: str = "", description: str = 
     return stream.getvalue().replace(here.encode(), f"{everywhere}, sans-serif".encode())
 
 
-def draw_image(axes: Any, uri: str, box: Box, **style: Any) -> None:
-    """A picture from a data URI: its left, top, right and bottom."""
-    from PIL import Image
-
-    with Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))) as image:
-        pixels = image.convert("RGBA" if "transparency" in image.info else "RGB")
+def draw_image(axes: Any, image: Image.Image, box: Box, **style: Any) -> None:
+    """A picture with its left, top, right and bottom."""
+    pixels = image.convert("RGBA" if "transparency" in image.info else "RGB")
     left, top, right, bottom = box
     axes.imshow(pixels, extent=(left, right, bottom, top), aspect="auto", interpolation="none", **style)
 

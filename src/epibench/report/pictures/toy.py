@@ -13,6 +13,8 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
+from PIL import Image
 
 from epibench.report.chart import (
     COLOURS,
@@ -33,7 +35,7 @@ from epibench.report.charts.svg import canvas, element, frame, markup, polyline,
 from epibench.report.numbers import m_equals, significant
 from epibench.report.page import Option, Switch
 from epibench.report.pictures import Drawing, Panel, PanelRow
-from epibench.report.pictures.colours import NUM_COLOURS, probabilities_uri
+from epibench.report.pictures.colours import NUM_COLOURS, PROBABILITY, data_uri, indexed, palette
 from epibench.report.runs import Run, RunMethod
 from epibench.results import RADIUS, TRAIN_REGION, Columns, ToyPictures, Values
 
@@ -257,16 +259,14 @@ class MapPanels:
         description = f"Probability of class 0 by {description}, over x₁ and x₂ from −6 to 6"
         root = canvas(*MAP_SIZE, description)
         plot = frame(root, plot_of(MAP_SIZE, self.x_axis, self.y_axis), MAP_SIZE)
-        images: list[str] = []
+        images: list[Image.Image] = []
         for number, example in enumerate(examples, start=1):
             group = layer_group(root, plot, Layer([], {}, str(number) if len(examples) > 1 else "", number == 1))
             # Rows of a picture go down, rows of the grid go up.
             probs = np.array(example["probs"], dtype=float).reshape(self.shape)[::-1]
-            image = element(group, "image", href=probabilities_uri(probs), preserveAspectRatio="none")
-            size = {"x": plot.left, "y": plot.top, "width": plot.right - plot.left, "height": plot.bottom - plot.top}
-            for side, value in size.items():
-                image.set(side, f"{value:.4g}")
-            images.append(image.attrib["href"])
+            images.append(probability_image(probs))
+            box: dict[str, Any] = {"x": plot.left, "y": plot.top, "width": plot.right - plot.left, "height": plot.bottom - plot.top}
+            element(group, "image", href=data_uri(images[-1]), preserveAspectRatio="none", **box)
         over = element(root, "g", class_="over" if examples else "over alone")
         element(over, "use", href=f"#{self.identity}-data")
         _draw_truth(over, plot)
@@ -280,13 +280,13 @@ class MapPanels:
 
         return Drawing(markup(root), description, MAP_SIZE, draw, keys)
 
-    def _plot(self, axes: Any, uri: str | None) -> None:
+    def _plot(self, axes: Any, image: Image.Image | None) -> None:
         """A map below the data, the true boundary and the training region, on matplotlib axes."""
         x, y, data = self.x_axis, self.y_axis, self.pictures.data
-        if uri:
-            draw_image(axes, uri, (x.lower, y.upper, x.upper, y.lower), zorder=0.5)
-        ink, opacity = ("#14161a", 0.4) if uri else (LIGHT["ink"], 0.8)
-        for number, colour in enumerate(("#06213f", "#3d1700") if uri else COLOURS[:2]):
+        if image:
+            draw_image(axes, image, (x.lower, y.upper, x.upper, y.lower), zorder=0.5)
+        ink, opacity = ("#14161a", 0.4) if image else (LIGHT["ink"], 0.8)
+        for number, colour in enumerate(("#06213f", "#3d1700") if image else COLOURS[:2]):
             rows = zip(data["x1"], data["x2"], data["class"], strict=True)
             points = [(a, b) for a, b, label in rows if label == number]
             style = {"color": colour, "alpha": opacity, "markersize": 1.5 * POINT, "markeredgewidth": 0}
@@ -296,7 +296,7 @@ class MapPanels:
         (left, right), (low, high) = TRAIN_REGION["toy-classification"]
         edge = {"color": ink, "linewidth": 0.9 * POINT, "linestyle": (0, (3.3, 2.8))}
         axes.plot([left, right, right, left, left], [low, low, high, high, low], **edge)
-        axes.grid(visible=uri is None, axis="y")
+        axes.grid(visible=image is None, axis="y")
 
 
 def _map_axis(values: Values, label: str) -> Axis:
@@ -316,11 +316,17 @@ def _draw_truth(parent: Element, plot: Plot) -> None:
     element(parent, "rect", class_="training", x=x, y=y, width=plot.x(right) - x, height=plot.y(low) - y)
 
 
+def probability_image(probs: NDArray[np.floating[Any]]) -> Image.Image:
+    """Probabilities in their colours; NaN counts as undecided."""
+    shares = np.clip(np.nan_to_num(probs, nan=0.5), 0.0, 1.0)
+    return indexed((shares * (NUM_COLOURS - 1)).round(), palette(PROBABILITY))
+
+
 def probability_bar() -> Markup:
     """The colours of the probabilities, with their scale."""
     width, height = BAR_SIZE
     root = canvas(width, height, "Colours: from sure of class 1 over undecided to sure of class 0")
-    uri = probabilities_uri(np.linspace(0.0, 1.0, NUM_COLOURS)[None, :])
+    uri = data_uri(probability_image(np.linspace(0.0, 1.0, NUM_COLOURS)[None]))
     element(root, "image", href=uri, x=8, y=15, width=width - 16, height=10, preserveAspectRatio="none")
     element(root, "text", "probability of class 0", x=8, y=10)
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
