@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -112,11 +112,15 @@ def plot_of(size: Size, x_axis: Axis, y_axis: Axis, inset: float = 0.0) -> Plot:
 
 @dataclass(frozen=True)
 class Bins:
-    """Bars behind the line of a reliability diagram, and the share of pixels that each bin holds."""
+    """Bars behind the line of a reliability diagram, and the share of pixels that each bin holds.
+
+    texts: rows of the read-out.
+    """
 
     middles: Sequence[float]
     heights: Sequence[float | None]
     shares: Sequence[float]
+    texts: Mapping[str, Sequence[str]]
 
     @property
     def half(self) -> float:
