@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from epibench.report.numbers import fixed, magnitude, scientific, significant
@@ -22,6 +23,14 @@ Size = tuple[float, float]
 Remark = tuple[float, float, str, str]  # shares of the way across and up, anchor, text
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 LookName = Literal["file", "solid", "oracle", "published", "level", "faint", "thin", "trail"]
+
+
+class Area(NamedTuple):
+    """x, and both ends there."""
+
+    x: list[float]
+    lower: list[float]
+    upper: list[float]
 
 
 class Look(NamedTuple):
@@ -156,6 +165,13 @@ class Series:
         object.__setattr__(self, "texts", self.texts or [""] * len(self.x))
 
     @property
+    def bands(self) -> list[Area]:
+        """± std around the line."""
+        points = list(zip(self.y, self.std, strict=True))
+        low, high = ([None if y is None or s is None else y + k * s for y, s in points] for k in (-1, 1))
+        return [] if self.bins else areas(self.x, low, high)
+
+    @property
     def whiskers(self) -> list[tuple[float, float, float]]:
         """x and both ends, of points that have no band: all of bins, and one that is alone."""
         alone = sum(y is not None for y in self.y) == 1
@@ -227,6 +243,11 @@ class Chart:
         return plot_of((self.size[0], self.size[1] - COUNTS_HEIGHT), unlabelled, self.y_axis)
 
     @property
+    def diagonal_ends(self) -> tuple[float, float]:
+        """The first and last value that both axes show."""
+        return max(self.x_axis.lower, self.y_axis.lower), min(self.x_axis.upper, self.y_axis.upper)
+
+    @property
     def keys(self) -> list[str]:
         """The keys of the layers, the one that pages show first first."""
         return [layer.key for layer in sorted(self.layers, key=lambda layer: not layer.chosen)]
@@ -239,17 +260,17 @@ class Chart:
     __str__ = __html__
 
 
-def runs(*columns: Sequence[float | None]) -> Iterator[list[int]]:
+def runs(*columns: Sequence[float | None]) -> list[list[int]]:
     """Neighbouring indices at which every column is defined."""
-    run: list[int] = []
-    for i, values in enumerate(zip(*columns, strict=True)):
-        if all(value is not None for value in values):
-            run.append(i)
-        elif run:
-            yield run
-            run = []
-    if run:
-        yield run
+    defined = [None not in values for values in zip(*columns, strict=True)]
+    return [list(run) for known, run in groupby(range(len(defined)), key=defined.__getitem__) if known]
+
+
+def areas(x: Sequence[float], lower: Sequence[float | None], upper: Sequence[float | None]) -> list[Area]:
+    """The areas between two lines, where both are defined at neighbouring x."""
+    found = [Area([x[i] for i in run], *([line[i] or 0.0 for i in run] for line in (lower, upper)))
+             for run in runs(lower, upper)]  # fmt: skip
+    return [area for area in found if len(area.x) > 1]
 
 
 def mark_places(plot: Plot, series: Sequence[Series]) -> Iterator[tuple[int, int, Point, str]]:
