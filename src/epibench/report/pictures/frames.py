@@ -37,22 +37,14 @@ BACKGROUND, INK, FAINT, UNKNOWN = (255, 255, 255), (25, 25, 25), (110, 110, 110)
 COLUMNS = 4
 
 
-@dataclass(frozen=True)
-class Scales:
-    """The ends of the colours: of depth in the target's unit, and of error and uncertainty."""
-
-    depth: float
-    amount: float
-
-
-def scales_of(pictures: Sequence[ShownPicture], largest: float | None = None) -> Scales:
-    """Scales that suit some pictures; largest: the end of error and uncertainty, if it is given."""
+def scale_ends(pictures: Sequence[ShownPicture], largest: float | None = None) -> tuple[float, float]:
+    """Ends of colours that suit some pictures: of depth, and of error and uncertainty, unless `largest` is given."""
     depths = [read_grid(picture.target, zero_is_none=True) for picture in pictures]
     amounts = [error_of(picture, name) for picture in pictures for name in picture.methods]
     predicted = [one for picture in pictures for one in picture.methods.values()]
     amounts += [read_grid(one.std if one.uncertainty is None else one.uncertainty) for one in predicted]
     end = scale_end(known_values(amounts), 0.98) if largest is None else largest
-    return Scales(scale_end(known_values(depths), 0.995), end)
+    return scale_end(known_values(depths), 0.995), end
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,7 @@ class FrameStyle:
         title: Above every frame.
         methods: Their labels, by name.
         size: Height and width of the pictures.
-        scales: The ends of the colours.
+        ends: Of the colours of depth, and of error and uncertainty.
         unit: Of error and uncertainty.
         classes: Names and colours; None for depth.
     """
@@ -71,7 +63,7 @@ class FrameStyle:
     title: str
     methods: Mapping[str, str]
     size: tuple[int, int]
-    scales: Scales
+    ends: tuple[float, float]
     unit: str
     classes: ClassStyles | None = None
 
@@ -91,14 +83,10 @@ class FrameStyle:
         return full[0] + full[0] % 2, full[1] + full[1] % 2
 
     @cached_property
-    def amount(self) -> ColourScale:
-        """Of error and uncertainty."""
-        return ColourScale(self.scales.amount, AMOUNT, self.unit)
-
-    @cached_property
-    def depth(self) -> ColourScale:
-        """Of depth."""
-        return ColourScale(self.scales.depth, DEPTH, self.unit)
+    def scales(self) -> tuple[ColourScale, ColourScale]:
+        """Of depth, and of error and uncertainty."""
+        depth, amount = self.ends
+        return ColourScale(depth, DEPTH, self.unit), ColourScale(amount, AMOUNT, self.unit)
 
     @cached_property
     def class_lines(self) -> list[list[tuple[int, int]]]:
@@ -120,8 +108,10 @@ class FrameStyle:
         pen, (width, height) = ImageDraw.Draw(image), self.panel
         _write(pen, GAP, GAP, f"{self.title}; image {picture.image} ({number} of {total})")
         # Beside the second method stands the truth, as the image is shown already.
-        target = picture.target
-        truth = self._depths(read_grid(target, True)) if self.classes is None else self._classes(read_classes(target))
+        target, (depths, _) = picture.target, self.scales
+        truth = (
+            _coloured(read_grid(target, True), depths) if self.classes is None else self._classes(read_classes(target))
+        )
         first = [("Image", photo_image(picture.photo)), ("Truth", truth), *[("", None)] * len(self.methods)]
         top = GAP + LINE
         for beside, (name, label) in zip(first, self.methods.items(), strict=False):
@@ -141,7 +131,7 @@ class FrameStyle:
 
     def _panels(self, picture: ShownPicture, name: str, label: str) -> list[tuple[str, Image.Image | None]]:
         """Prediction, error and uncertainty of a method."""
-        one = picture.methods[name]
+        one, (depths, amounts) = picture.methods[name], self.scales
         if self.classes is not None:
             predicted = read_classes(one.predicted)
             wrong = wrong_pixels(predicted, read_classes(picture.target))
@@ -152,15 +142,15 @@ class FrameStyle:
             return [
                 (label, self._classes(predicted)),
                 (f"Wrong{share}", None if numbers is None else Image.fromarray(shades[numbers])),
-                ("Uncertainty: entropy", self._amounts(read_grid(one.uncertainty))),
+                ("Uncertainty: entropy", _coloured(read_grid(one.uncertainty), amounts)),
             ]
         error = error_of(picture, name)
         known = known_values([error])
         mean = f", mean {significant(float(known.mean()), 3)} {self.unit}" if known.size else ""
         return [
-            (label, self._depths(read_grid(one.mean))),
-            (f"Absolute error{mean}", self._amounts(error)),
-            ("Uncertainty: standard deviation", self._amounts(read_grid(one.std))),
+            (label, _coloured(read_grid(one.mean), depths)),
+            (f"Absolute error{mean}", _coloured(error, amounts)),
+            ("Uncertainty: standard deviation", _coloured(read_grid(one.std), amounts)),
         ]
 
     def _shade(self, share: float) -> RGB:
@@ -173,20 +163,15 @@ class FrameStyle:
         table = np.array([self.classes.of(number).colour for number in range(UNLABELLED)] + [UNKNOWN], np.uint8)
         return Image.fromarray(table[classes])
 
-    def _depths(self, values: GridValues | None) -> Image.Image | None:
-        return None if values is None else _coloured(values, self.depth)
-
-    def _amounts(self, values: GridValues | None) -> Image.Image | None:
-        return None if values is None else _coloured(values, self.amount)
-
     def _draw_key(self, image: Image.Image, pen: ImageDraw.ImageDraw, top: int) -> None:
         """The scales below their columns, then the classes."""
+        depths, amounts = self.scales
         second, third, fourth, end = (GAP + column * (self.panel[0] + GAP) for column in (1, 2, 3, 4))
         if self.classes is None:
-            bars = [(self.depth, second, third - GAP), (self.amount, third, end - GAP)]
+            bars = [(depths, second, third - GAP), (amounts, third, end - GAP)]
             _write(pen, GAP, top, "Grey: not known", FAINT)
         else:
-            bars = [(self.amount, fourth, end - GAP)]
+            bars = [(amounts, fourth, end - GAP)]
             swatches = [(self._shade(RIGHT), "right"), (self._shade(WRONG), "wrong"), (UNKNOWN, "no label")]
             for colour, word in swatches:
                 _draw_swatch(pen, third, top, colour, word)
@@ -210,8 +195,10 @@ class FrameStyle:
                     free = place if anchor == "end" else free
 
 
-def _coloured(values: GridValues, scale: ColourScale) -> Image.Image:
-    """Numbers in the colours of a scale, grey where unknown. Single points, as those of a scan, are enlarged."""
+def _coloured(values: GridValues | None, scale: ColourScale) -> Image.Image | None:
+    """Numbers in the colours of a scale, grey where unknown. Single points of a scan are enlarged."""
+    if values is None:
+        return None
     picture = scale.image(enlarged(values) if np.isfinite(values).mean() < SPARSE else values).convert("RGBA")
     ground = Image.new("RGB", picture.size, UNKNOWN)
     ground.paste(picture, mask=picture)
