@@ -177,7 +177,7 @@ def _toy_pictures(runs: Sequence[Run], methods: Sequence[RunMethod]) -> Iterator
     """Every picture of toy problems, with every example."""
     for run in runs:
         book = toy_book(run, [method for method in methods if method.run is run], "")
-        for row, panel in [(row, panel) for row in book["groups"] for panel in row.panels] if book else []:
+        for row, panel in [(one, panel) for one in book["groups"] for panel in one.panels] if book else []:
             title = panel.title if row.style is None else f"{row.title}, {panel.title}"
             for key in panel.chart.keys:
                 example = f"example {key}" if key else ""
