@@ -290,14 +290,11 @@ def mark_places(plot: Plot, series: Sequence[Series]) -> Iterator[tuple[int, int
         width = MARK_LETTER * len(text)
         for left, base in ((x - width / 2, y - 6), (x - width / 2, y + 13), (x + 6, y + 3), (x - 6 - width, y + 3)):
             box = (left, base - MARK_HEIGHT, left + width, base)
-            if not any(_overlap(box, other) for other in taken):
+            apart = (box[2] <= b[0] or b[2] <= box[0] or box[3] <= b[1] or b[3] <= box[1] for b in taken)
+            if all(apart):
                 taken.append(box)
                 yield number, i, (left + width / 2, base), text
                 break
-
-
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def nice_axis(lower: float, upper: float, label: str = "", target: int = 4, pad: float = 0.06) -> Axis:
@@ -308,16 +305,12 @@ def nice_axis(lower: float, upper: float, label: str = "", target: int = 4, pad:
     room = (upper - lower) * pad
     start = 0.0 if 0 <= lower < 2 * room else lower - room
     end = 0.0 if -2 * room < upper <= 0 else upper + room
-    step = round_step((end - start) / target)
+    raw = (end - start) / target
+    # The nearest of 1, 2, 2.5, 5 times a power of ten.
+    step = min((factor * 10.0 ** magnitude(raw) for factor in (1, 2, 2.5, 5, 10)), key=lambda x: abs(math.log(x / raw)))
     first, last = math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9)
     values = [i * step for i in range(first, last + 1)]
     return Axis(start, end, [(value, tick_text(value, step)) for value in values], label)
-
-
-def round_step(raw: float) -> float:
-    """The nearest of 1, 2, 2.5, 5 times a power of ten."""
-    power = 10.0 ** magnitude(raw)
-    return float(min((1, 2, 2.5, 5, 10), key=lambda factor: abs(math.log(factor * power / raw))) * power)
 
 
 def tick_text(value: float, step: float) -> str:
@@ -345,11 +338,9 @@ def percent_axis(label: str, step: int = 25) -> Axis:
 
 def member_axis(members: Sequence[int], width: float) -> Axis:
     """A logarithmic axis over M; powers of two and the ends are labelled first, others where there is room."""
-    lower, upper = min(members), max(members)
+    lower, upper, labelled = min(members), max(members), list[int]()
     scale = width / math.log2(upper / lower) if upper > lower else 0.0
-    preferred = sorted(members, key=lambda m: (m not in (lower, upper), m & (m - 1) != 0, m))
-    labelled: list[int] = []
-    for m in preferred:
+    for m in sorted(members, key=lambda m: (m not in (lower, upper), m & (m - 1) != 0, m)):
         if all(abs(math.log2(m / other)) * scale >= 22 for other in labelled):
             labelled.append(m)
     return Axis(lower, upper, [(m, str(m) if m in labelled else "") for m in sorted(members)], "members M", True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from epibench.report.chart import Axis, Bins, Chart, Layer, LookName, Remark, Series, nice_axis, percent_axis
-from epibench.report.entries import CurveAt, Entry, Values, all_members, comparable, in_words
+from epibench.report.entries import CurveAt, Entry, all_members, comparable, in_words
 from epibench.report.figures import FOURTH, PANEL, band_ends
 from epibench.report.numbers import count, measured, percent
 from epibench.report.page import Option, Switch
@@ -132,32 +131,40 @@ def rows_of_draws(entries: Sequence[Entry], choices: Sequence[Option]) -> list[d
     """
     own: dict[str, list[Chart]] = {entry.label: [] for entry in entries}
     for group in comparable(entries):
-        ranked, error = _having(group, "sparsification", "curve"), f"{_error_title(group)} of the rest, relative"
-        charts: list[tuple[str, str, SeriesOf, AxisOf]] = [
-            ("Coverage", LEVEL, _of_draws("calibration", "coverage"), lambda _: percent_axis("")),
-            ("Reliability", "confidence", _of_draws("reliability", "accuracy"), lambda _: percent_axis("accuracy")),
-            ("Sparsification", REMOVED, _beside_oracle, partial(_up_to_one, error)),
-            ("Sparsification error", REMOVED, _of_draws("sparsification", "error"),
-             lambda ends: _fitting([0.0, *ends], 0.12)),
-        ]  # fmt: skip
-        for title, x_label, make, axis in charts:
-            if make is _beside_oracle:
-                meaning = "By uncertainty, and by the true error (oracle, dashed); the area is the AUSE."
-                having, word, chart = ranked, "removed", Chart(title, size=PANEL, meaning=meaning, between=True)
-            else:
-                # Of one draw there is no picture.
-                having = [entry for entry in group if max(len(make(entry, m)) for m in entry.members) > 1]
-                meaning, diagonal = "A line for each draw of M members.", title in ("Coverage", "Reliability")
-                word, chart = "", Chart(f"{title} of every draw", size=PANEL, meaning=meaning, diagonal=diagonal)
-            drawn = _charts(chart, [[entry] for entry in having], choices, make, in_words(x_label, group), axis, word)
-            for entry, one in zip(having, drawn, strict=True):
-                own[entry.label].append(one)
+        for entry, chart in _own_charts(group, choices):
+            own[entry.label].append(chart)
     with_charts = [entry for entry in entries if own[entry.label]]
     # Captions stand in the first row alone.
     return [
         {"entry": entry, "figures": [replace(one, meaning="") if i else one for one in own[entry.label]]}
         for i, entry in enumerate(with_charts)
     ]
+
+
+def _own_charts(entries: Sequence[Entry], choices: Sequence[Option]) -> Iterator[tuple[Entry, Chart]]:
+    titles = {"rmse": "RMSE", "brier": "Brier score"}  # of the errors that sparsification curves show
+    known = [title for name, title in titles.items() if any(name in entry.metrics for entry in entries)]
+    error = f"{[*known, 'Share of errors'][0]} of the rest, relative"
+    charts: list[tuple[str, str, SeriesOf, AxisOf]] = [
+        ("Coverage", LEVEL, _of_draws("calibration", "coverage"), lambda _: percent_axis("")),
+        ("Reliability", "confidence", _of_draws("reliability", "accuracy"), lambda _: percent_axis("accuracy")),
+        ("Sparsification", REMOVED, _beside_oracle, lambda ends: nice_axis(0.0, max([1.0, *ends]), error, pad=0.02)),
+        ("Sparsification error", REMOVED, _of_draws("sparsification", "error"),
+         lambda ends: _fitting([0.0, *ends], 0.12)),
+    ]  # fmt: skip
+    for title, x_label, make, axis in charts:
+        if make is _beside_oracle:
+            meaning = "By uncertainty, and by the true error (oracle, dashed); the area is the AUSE."
+            having, word = _having(entries, "sparsification", "curve"), "removed"
+            chart = Chart(title, size=PANEL, meaning=meaning, between=True)
+        else:
+            # Of one draw there is no picture.
+            having, word = [entry for entry in entries if max(len(make(entry, m)) for m in entry.members) > 1], ""
+            meaning, diagonal = "A line for each draw of M members.", title in ("Coverage", "Reliability")
+            chart = Chart(f"{title} of every draw", size=PANEL, meaning=meaning, diagonal=diagonal)
+        groups = [[entry] for entry in having]
+        drawn = _charts(chart, groups, choices, make, in_words(x_label, entries), axis, word)
+        yield from zip(having, drawn, strict=True)
 
 
 def _charts(
@@ -224,16 +231,6 @@ def _fitting(ends: Sequence[float], pad: float) -> Axis:
     return nice_axis(min(ends), max(ends), pad=pad)
 
 
-def _up_to_one(label: str, ends: Sequence[float]) -> Axis:
-    return nice_axis(0.0, max([1.0, *ends]), label, pad=0.02)
-
-
-def _error_title(entries: Sequence[Entry]) -> str:
-    """The error that sparsification curves show."""
-    titles = {"rmse": "RMSE", "brier": "Brier score"}
-    return next((text for name, text in titles.items() if any(name in e.metrics for e in entries)), "Share of errors")
-
-
 def _series(curve: CurveAt | None, label: str, style: int, look: LookName = "file") -> list[Series]:
     """The line of a curve, if there is one."""
     if curve is None:
@@ -275,10 +272,8 @@ def _beside_oracle(entry: Entry, m: int) -> list[Series]:
 
 def _coverage_gap(entry: Entry, m: int) -> list[Series]:
     curve = entry.curve("calibration", "coverage", m)
-    if curve is None:
-        return []
-    gaps: Values = [None if a is None else a - b for a, b in zip(curve.mean, curve.x, strict=True)]
-    return _series(replace(curve, mean=gaps), entry.label, entry.index)
+    gaps = [None if a is None else a - b for a, b in zip(curve.mean, curve.x, strict=True)] if curve else []
+    return _series(curve and replace(curve, mean=gaps), entry.label, entry.index)
 
 
 def _reliability(entry: Entry, m: int) -> list[Series]:
