@@ -34,7 +34,7 @@ class Area(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The look of a line. dash: None for the dash of its style; grey: instead of the colour of its style."""
+    """The look of a line. dash: None for the dash of its style. grey: replaces the colour."""
 
     width: float = 2.0
     dash: str | None = None

@@ -45,12 +45,12 @@ TOY_LEGENDS = {  # as on the page
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure: the name of its file without an ending, a line for the index, and a text for screen readers."""
+    """A figure. about: a line for the index; description: for screen readers; draw: returns axes."""
 
     name: str
     about: str
     description: str
-    draw: Callable[[], Any]  # returns axes
+    draw: Callable[[], Any]
 
     def content(self, kind: FileKind) -> bytes:
         """The content of the file."""

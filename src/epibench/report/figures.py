@@ -180,9 +180,9 @@ def band_ends(series: Iterable[Series], log: bool = False) -> list[float]:
 
 
 def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Chart]:
-    """A chart for each metric: a line per method at the M of comparison, and at its smallest M if that differs.
+    """A chart for each metric; none if fewer than three domains have a severity of their own.
 
-    There are no charts where fewer than three domains have a severity of their own.
+    Each method has a line at the M of comparison, and one at its smallest M if that differs.
     """
     by_severity = {domain.severity: domain for domain in reversed(domains) if domain.severity is not None}
     if len(by_severity) < LEAST_SEVERITIES:

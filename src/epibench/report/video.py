@@ -89,7 +89,7 @@ def make_style(
 
 
 class LaterFrames:
-    """Frames in files as Pillow takes those of an animation, each opened when its turn comes."""
+    """Frames in files for Pillow's animations, each opened when its turn comes."""
 
     mode = "L"  # one that WebP does not have, so that Pillow asks for each frame to be converted
     has_transparency_data = False

@@ -65,7 +65,7 @@ def line_chart(chart: Chart) -> Markup:
 
 
 def layer_group(root: Element, plot: Plot, layer: Layer) -> Element:
-    """The group of a layer, with the data of the read-out as JSON; long lists are joined to keep the page small."""
+    """The group of a layer, with the read-out as JSON. Long lists are joined to keep the page small."""
     group = element(root, "g", class_="layer chosen" if layer.chosen else "layer", data_m=layer.key or None)
     if not layer.heads or not layer.series:
         return group

@@ -20,7 +20,16 @@ from PIL import Image
 
 from epibench.report.chart import LIGHT
 from epibench.report.charts.lines import STRIPES, class_swatch, hex_colour
-from epibench.report.charts.matplotlib import ANCHORS, LETTER, LINE, MARGIN, draw_image, empty_figure, settings
+from epibench.report.charts.matplotlib import (
+    ANCHORS,
+    LETTER,
+    LINE,
+    MARGIN,
+    PER_INCH,
+    draw_image,
+    empty_figure,
+    settings,
+)
 from epibench.report.charts.svg import element, markup
 from epibench.report.entries import ClassStyles
 from epibench.report.numbers import m_equals, percent
@@ -320,27 +329,22 @@ def class_key(maps: Sequence[ClassMap | None], styles: ClassStyles) -> Drawing |
 def draw_rows(rows: Sequence[PanelRow]) -> Any:
     """Draw the pictures of one image on one matplotlib figure: a row for each method, with titles."""
     with settings():
-        places: list[tuple[Panel, float, float]] = []
-        titles: list[tuple[str, float]] = []
-        widest, y = 0.0, MARGIN
-        for row in rows:
-            titles.append((row.title, y + 10))
-            y, x = y + LINE + PANEL_TITLE, MARGIN
-            for panel in row.panels:
-                places.append((panel, x, y))
-                x += (panel.chart.size[0] if panel.chart else WIDTH) + PANEL_GAP
-            widest = max(widest, x - PANEL_GAP)
-            y += max((panel.chart.size[1] for panel in row.panels if panel.chart), default=LINE) + PANEL_GAP
-        size = widest + MARGIN, y - PANEL_GAP + MARGIN
-        axes = empty_figure(size).add_axes((0, 0, 1, 1))
+        axes = empty_figure((WIDTH, WIDTH)).add_axes((0, 0, 1, 1))
         axes.set_axis_off()
-        for title, baseline in titles:
-            axes.text(MARGIN, baseline, title, fontweight="bold", color=LIGHT["ink"])
-        for panel, x, top in places:
-            axes.text(x, top - 6, panel.title)
-            if panel.chart:
-                panel.chart.draw(axes, x, top)
-            else:
-                axes.text(x, top + 24, "no picture")
-        axes.set(xlim=(0, size[0]), ylim=(size[1], 0), aspect="auto")
+        right, y = 0.0, MARGIN
+        for row in rows:
+            axes.text(MARGIN, y + 10, row.title, fontweight="bold", color=LIGHT["ink"])
+            x, y = MARGIN, y + LINE + PANEL_TITLE
+            for panel in row.panels:
+                axes.text(x, y - 6, panel.title)
+                if panel.chart:
+                    panel.chart.draw(axes, x, y)
+                else:
+                    axes.text(x, y + 24, "no picture")
+                x += (panel.chart.size[0] if panel.chart else WIDTH) + PANEL_GAP
+            right = max(right, x - PANEL_GAP + MARGIN)
+            y += max((panel.chart.size[1] for panel in row.panels if panel.chart), default=LINE) + PANEL_GAP
+        bottom = y - PANEL_GAP + MARGIN
+        axes.figure.set_size_inches(right / PER_INCH, bottom / PER_INCH)
+        axes.set(xlim=(0, right), ylim=(bottom, 0), aspect="auto")
         return axes

@@ -122,9 +122,8 @@ class FrameStyle:
                 _write(pen, left, top, text)
                 if shown is not None:
                     # Pixels stay pixels.
-                    fitted = ImageOps.contain(shown, (width, height), Image.Resampling.NEAREST)
-                    place = (left + (width - fitted.width) // 2, top + LINE + (height - fitted.height) // 2)
-                    image.paste(fitted, place)
+                    fitted = ImageOps.pad(shown, (width, height), Image.Resampling.NEAREST, BACKGROUND)
+                    image.paste(fitted, (left, top + LINE))
             top += LINE + height + GAP
         self._draw_key(image, pen, top)
         return image

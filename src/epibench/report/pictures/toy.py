@@ -175,7 +175,7 @@ class BandPanels:
         return polyline([*upper, *reversed(others[0])]) + "Z" if others else polyline(upper)
 
     def _readout(self, example: Columns, style: int | None) -> list[Series]:
-        """Numbers for the pointer at some x; they are not drawn."""
+        """Numbers for the pointer at some x, which are not drawn."""
         x, series = self.x[::READOUT_STEP], []
         look: LookName = "oracle" if style is None else "file"
         for name, label in (("mean", "mean"), ("std", "std"), ("aleatoric_std", "of it aleatoric")):
