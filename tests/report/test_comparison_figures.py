@@ -15,7 +15,6 @@ from epibench.report.charts.lines import swatch
 from epibench.report.charts.svg import style_class, style_sheet
 from epibench.report.cost_section import KINDS, cost_axis, cost_section
 from epibench.report.dense_section import shifted_from, shifts_from
-from epibench.report.figures import shift_figure
 from epibench.report.runs import domains_of, methods_of, read_runs
 from epibench.results import Results
 
@@ -57,15 +56,7 @@ def test_points_say_their_m() -> None:
 
 def marks_of(*lines: Sequence[tuple[float, float]]) -> list[Element]:
     series = [
-        Series(
-            str(n),
-            n,
-            [x for x, _ in line],
-            [y for _, y in line],
-            [None] * len(line),
-            ["?"] * len(line),
-            marks=[f"{n}{i}" for i in range(len(line))],
-        )
+        Series(str(n), n, [x for x, _ in line], [y for _, y in line], marks=[f"{n}{i}" for i in range(len(line))])
         for n, line in enumerate(lines)
     ]
     axis = nice_axis(0.0, 1.0)
@@ -89,11 +80,7 @@ def test_a_short_axis_has_ticks() -> None:
 def test_each_method_is_shown_at_its_smallest_and_its_largest_m_on_both_domains() -> None:
     runs = read_runs([fake.depth()])
     inside, *_, outside = domains_of(runs)
-    methods = methods_of(runs)
-    pairs = [(method.on(inside.name), method.on(outside.name)) for method in methods]
-    figure = shift_figure("rmse", inside, outside, pairs)
-    assert figure is not None
-    root = fromstring(str(figure))
+    root = fromstring(str(shifted_from(inside, outside, methods_of(runs), ["rmse"])[1][0]))
     series = [group for group in root.iter("g") if "series" in (group.get("class") or "").split()]
     assert [group.get("data-label") for group in series] == ["Ensembling", "MC-dropout"]
     for group in series:
@@ -101,7 +88,7 @@ def test_each_method_is_shown_at_its_smallest_and_its_largest_m_on_both_domains(
         assert markers == ["marker hollow", "marker"]
     assert sorted(texts(root, "mark")) == ["1", "1", "8", "8"]
     described = next(group.attrib["data-readout"] for group in root.iter("g") if "data-readout" in group.attrib)
-    assert pairs[0][1].text("rmse", 8) in described
+    assert methods_of(runs)[0].on(outside.name).text("rmse", 8) in described
 
 
 def test_the_line_without_loss_is_seen() -> None:
@@ -115,9 +102,7 @@ def test_the_line_without_loss_is_seen() -> None:
     x1, x2, y1, y2 = (float(guide.attrib[name]) for name in ("x1", "x2", "y1", "y2"))
     assert x2 - x1 > 0.8 * (float(base.attrib["x2"]) - float(base.attrib["x1"]))
     assert y1 > y2  # upwards
-    markers = [
-        re.findall(r"[\d.]+", path.get("transform") or "") for path in root.iter("path") if path.get("transform")
-    ]
+    markers = [re.findall(r"[\d.]+", path.attrib["transform"]) for path in root.iter("path") if path.get("transform")]
     assert all(float(y) < min(y1, y2) for _, y in markers)  # all lie above it
 
 

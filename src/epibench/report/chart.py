@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from epibench.report.numbers import fixed, magnitude, scientific, significant
@@ -24,8 +25,16 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 LookName = Literal["file", "solid", "oracle", "published", "level", "faint", "thin", "trail"]
 
 
+class Area(NamedTuple):
+    """x, and both ends there."""
+
+    x: list[float]
+    lower: list[float]
+    upper: list[float]
+
+
 class Look(NamedTuple):
-    """The look of a line. dash: None for the dash of its style; grey: instead of the colour of its style."""
+    """The look of a line. dash: None for the dash of its style. grey: replaces the colour."""
 
     width: float = 2.0
     dash: str | None = None
@@ -112,11 +121,15 @@ def plot_of(size: Size, x_axis: Axis, y_axis: Axis, inset: float = 0.0) -> Plot:
 
 @dataclass(frozen=True)
 class Bins:
-    """Bars behind the line of a reliability diagram, and the share of pixels that each bin holds."""
+    """Bars behind the line of a reliability diagram, and the share of pixels that each bin holds.
+
+    texts: rows of the read-out.
+    """
 
     middles: Sequence[float]
     heights: Sequence[float | None]
     shares: Sequence[float]
+    texts: Mapping[str, Sequence[str]]
 
     @property
     def half(self) -> float:
@@ -150,6 +163,13 @@ class Series:
     def __post_init__(self) -> None:
         object.__setattr__(self, "std", self.std or [None] * len(self.x))
         object.__setattr__(self, "texts", self.texts or [""] * len(self.x))
+
+    @property
+    def bands(self) -> list[Area]:
+        """± std around the line."""
+        points = list(zip(self.y, self.std, strict=True))
+        low, high = ([None if y is None or s is None else y + k * s for y, s in points] for k in (-1, 1))
+        return [] if self.bins else areas(self.x, low, high)
 
     @property
     def whiskers(self) -> list[tuple[float, float, float]]:
@@ -223,6 +243,11 @@ class Chart:
         return plot_of((self.size[0], self.size[1] - COUNTS_HEIGHT), unlabelled, self.y_axis)
 
     @property
+    def diagonal_ends(self) -> tuple[float, float]:
+        """The first and last value that both axes show."""
+        return max(self.x_axis.lower, self.y_axis.lower), min(self.x_axis.upper, self.y_axis.upper)
+
+    @property
     def keys(self) -> list[str]:
         """The keys of the layers, the one that pages show first first."""
         return [layer.key for layer in sorted(self.layers, key=lambda layer: not layer.chosen)]
@@ -235,17 +260,17 @@ class Chart:
     __str__ = __html__
 
 
-def runs(*columns: Sequence[float | None]) -> Iterator[list[int]]:
+def runs(*columns: Sequence[float | None]) -> list[list[int]]:
     """Neighbouring indices at which every column is defined."""
-    run: list[int] = []
-    for i, values in enumerate(zip(*columns, strict=True)):
-        if all(value is not None for value in values):
-            run.append(i)
-        elif run:
-            yield run
-            run = []
-    if run:
-        yield run
+    defined = [None not in values for values in zip(*columns, strict=True)]
+    return [list(run) for known, run in groupby(range(len(defined)), key=defined.__getitem__) if known]
+
+
+def areas(x: Sequence[float], lower: Sequence[float | None], upper: Sequence[float | None]) -> list[Area]:
+    """The areas between two lines, where both are defined at neighbouring x."""
+    found = [Area([x[i] for i in run], *([line[i] or 0.0 for i in run] for line in (lower, upper)))
+             for run in runs(lower, upper)]  # fmt: skip
+    return [area for area in found if len(area.x) > 1]
 
 
 def mark_places(plot: Plot, series: Sequence[Series]) -> Iterator[tuple[int, int, Point, str]]:
@@ -265,14 +290,11 @@ def mark_places(plot: Plot, series: Sequence[Series]) -> Iterator[tuple[int, int
         width = MARK_LETTER * len(text)
         for left, base in ((x - width / 2, y - 6), (x - width / 2, y + 13), (x + 6, y + 3), (x - 6 - width, y + 3)):
             box = (left, base - MARK_HEIGHT, left + width, base)
-            if not any(_overlap(box, other) for other in taken):
+            apart = (box[2] <= b[0] or b[2] <= box[0] or box[3] <= b[1] or b[3] <= box[1] for b in taken)
+            if all(apart):
                 taken.append(box)
                 yield number, i, (left + width / 2, base), text
                 break
-
-
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def nice_axis(lower: float, upper: float, label: str = "", target: int = 4, pad: float = 0.06) -> Axis:
@@ -283,16 +305,12 @@ def nice_axis(lower: float, upper: float, label: str = "", target: int = 4, pad:
     room = (upper - lower) * pad
     start = 0.0 if 0 <= lower < 2 * room else lower - room
     end = 0.0 if -2 * room < upper <= 0 else upper + room
-    step = round_step((end - start) / target)
+    raw = (end - start) / target
+    # The nearest of 1, 2, 2.5, 5 times a power of ten.
+    step = min((factor * 10.0 ** magnitude(raw) for factor in (1, 2, 2.5, 5, 10)), key=lambda x: abs(math.log(x / raw)))
     first, last = math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9)
     values = [i * step for i in range(first, last + 1)]
     return Axis(start, end, [(value, tick_text(value, step)) for value in values], label)
-
-
-def round_step(raw: float) -> float:
-    """The nearest of 1, 2, 2.5, 5 times a power of ten."""
-    power = 10.0 ** magnitude(raw)
-    return float(min((1, 2, 2.5, 5, 10), key=lambda factor: abs(math.log(factor * power / raw))) * power)
 
 
 def tick_text(value: float, step: float) -> str:
@@ -320,11 +338,9 @@ def percent_axis(label: str, step: int = 25) -> Axis:
 
 def member_axis(members: Sequence[int], width: float) -> Axis:
     """A logarithmic axis over M; powers of two and the ends are labelled first, others where there is room."""
-    lower, upper = min(members), max(members)
+    lower, upper, labelled = min(members), max(members), list[int]()
     scale = width / math.log2(upper / lower) if upper > lower else 0.0
-    preferred = sorted(members, key=lambda m: (m not in (lower, upper), m & (m - 1) != 0, m))
-    labelled: list[int] = []
-    for m in preferred:
+    for m in sorted(members, key=lambda m: (m not in (lower, upper), m & (m - 1) != 0, m)):
         if all(abs(math.log2(m / other)) * scale >= 22 for other in labelled):
             labelled.append(m)
     return Axis(lower, upper, [(m, str(m) if m in labelled else "") for m in sorted(members)], "members M", True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from epibench.report.chart import Axis, Bins, Chart, Layer, LookName, Remark, Series, nice_axis, percent_axis
-from epibench.report.entries import CurveAt, Entry, Values, all_members, comparable, in_words
+from epibench.report.entries import CurveAt, Entry, all_members, comparable, in_words
 from epibench.report.figures import FOURTH, PANEL, band_ends
 from epibench.report.numbers import count, measured, percent
 from epibench.report.page import Option, Switch
@@ -67,26 +67,20 @@ def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> 
     gap = "The same, closer; the area between curve and zero is the AUCE."
     length = f"Mean length of the interval{unit}. Short is good only where the coverage holds."
     low: Remark = (0.02, 0.05, "start", "↓ over-confident")
+    coverage = Chart("Coverage", meaning=share, diagonal=True, remarks=SIDES)
     charts: list[tuple[Chart, SeriesOf, AxisOf]] = [
-        (
-            Chart("Coverage", meaning=share, diagonal=True, remarks=SIDES),
-            _of_entry("calibration", "coverage"),
-            lambda _: percent_axis(""),
-        ),
-        (
-            Chart("Coverage minus level", meaning=gap, zero=True, remarks=(SIDES[0], low)),
-            _coverage_gap,
-            lambda ends: _fitting([-0.05, 0.05, *ends], 0.16),
-        ),
-        (
-            Chart("Interval length", meaning=length),
-            _of_entry("calibration", "interval_length"),
-            lambda ends: _fitting([0.0, *ends], 0.03),
-        ),
-    ]
+        (coverage, _of_entry("calibration", "coverage"), lambda _: percent_axis("")),
+        (Chart("Coverage minus level", meaning=gap, zero=True, remarks=(SIDES[0], low)), _coverage_gap,
+         lambda ends: _fitting([-0.05, 0.05, *ends], 0.16)),
+        (Chart("Interval length", meaning=length), _of_entry("calibration", "interval_length"),
+         lambda ends: _fitting([0.0, *ends], 0.03)),
+    ]  # fmt: skip
+    # As large as reliability diagrams or other curves of calibration beside them.
+    size = TALL if having[0].kind == "categorical" else FOURTH
     return [
-        _charts(_beside(chart, having, LEVEL), [having], choices, make, "interval", axis)[0]
+        one
         for chart, make, axis in charts
+        for one in _charts(replace(chart, size=size), [having], choices, make, LEVEL, axis, "interval")
     ]
 
 
@@ -95,9 +89,10 @@ def sparsification_figures(entries: Sequence[Entry], choices: Sequence[Option]) 
     having = _having(entries, "sparsification", "curve")
     if len(having) < 2:
         return []
-    chart = _beside(Chart("Sparsification error", meaning="Curve minus oracle; its area is the AUSE."), having, REMOVED)
+    size = TALL if having[0].kind == "categorical" else FOURTH
+    chart = Chart("Sparsification error", size=size, meaning="Curve minus oracle; its area is the AUSE.")
     make = _of_entry("sparsification", "error")
-    return _charts(chart, [having], choices, make, "removed", lambda ends: _fitting([0.0, *ends], 0.03))
+    return _charts(chart, [having], choices, make, REMOVED, lambda ends: _fitting([0.0, *ends], 0.03), "removed")
 
 
 def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Chart]:
@@ -124,8 +119,9 @@ def reliability_together(entries: Sequence[Entry], choices: Sequence[Option]) ->
     if len(having) < 2:
         return reliability_figures(having, choices)
     meaning = "Accuracy against confidence in bins; below the diagonal: over-confident."
-    chart = Chart("Reliability", percent_axis("confidence"), size=TALL, meaning=meaning, diagonal=True)
-    return _charts(chart, [having], choices, _reliability, "confidence", lambda _: percent_axis("accuracy"))
+    chart = Chart("Reliability", size=TALL, meaning=meaning, diagonal=True)
+    axis = percent_axis("accuracy")
+    return _charts(chart, [having], choices, _reliability, "confidence", lambda _: axis, "confidence")
 
 
 def rows_of_draws(entries: Sequence[Entry], choices: Sequence[Option]) -> list[dict[str, Any]]:
@@ -135,16 +131,8 @@ def rows_of_draws(entries: Sequence[Entry], choices: Sequence[Option]) -> list[d
     """
     own: dict[str, list[Chart]] = {entry.label: [] for entry in entries}
     for group in comparable(entries):
-        for drawn in (
-            _of_draws(group, choices, ("calibration", "coverage"), "Coverage", LEVEL, percent_axis("")),
-            _of_draws(
-                group, choices, ("reliability", "accuracy"), "Reliability", "confidence", percent_axis("accuracy")
-            ),
-            _beside_oracle(group, choices),
-            _of_draws(group, choices, ("sparsification", "error"), "Sparsification error", REMOVED, None),
-        ):
-            for label, chart in drawn.items():
-                own[label].append(chart)
+        for entry, chart in _own_charts(group, choices):
+            own[entry.label].append(chart)
     with_charts = [entry for entry in entries if own[entry.label]]
     # Captions stand in the first row alone.
     return [
@@ -153,71 +141,30 @@ def rows_of_draws(entries: Sequence[Entry], choices: Sequence[Option]) -> list[d
     ]
 
 
-def _of_draws(
-    entries: Sequence[Entry],
-    choices: Sequence[Option],
-    curve: tuple[str, str],
-    title: str,
-    x_label: str,
-    y_axis: Axis | None,
-) -> dict[str, Chart]:
-    """The curves of all draws of an M in one picture; of entries with several draws that were kept."""
-
-    def make(entry: Entry, m: int) -> list[Series]:
-        family, part = curve
-        kept = entry.curve(family, part, m)
-        confidence = entry.curve(family, "confidence", m) if family == "reliability" else None
-        lines = []
-        for number, values in enumerate(kept.draws if kept else ()):
-            x = confidence.draws[number] if confidence else kept.x if kept else ()
-            # Bins without pixels have neither confidence nor accuracy.
-            points = zip(x, values, strict=True)
-            pairs = [(a, b) for a, b in points if a is not None and (b is not None or not confidence)]
-            line = [a for a, _ in pairs], [b for _, b in pairs]
-            lines.append(Series(f"draw {number + 1}", entry.index, *line, look="thin"))
-        return lines
-
-    chart = Chart(
-        f"{title} of every draw",
-        percent_axis(in_words(x_label, entries)),
-        size=PANEL,
-        meaning="A line for each draw of M members.",
-        diagonal=y_axis is not None,
-    )
-    having = [entry for entry in entries if max(len(make(entry, m)) for m in entry.members) > 1]
-    return _alone(chart, having, choices, make, "", lambda ends: y_axis or _fitting([0.0, *ends], 0.12))
-
-
-def _beside_oracle(entries: Sequence[Entry], choices: Sequence[Option]) -> dict[str, Chart]:
-    """The sparsification curve of each entry beside the curve of its oracle."""
-    error = f"{_error_title(entries)} of the rest, relative"
-    chart = Chart(
-        "Sparsification",
-        percent_axis(in_words(REMOVED, entries)),
-        size=PANEL,
-        meaning="By uncertainty, and by the true error (oracle, dashed); the area is the AUSE.",
-        between=True,
-    )
-
-    def make(entry: Entry, m: int) -> list[Series]:
-        curve, oracle = (entry.curve("sparsification", part, m) for part in ("curve", "oracle"))
-        return [
-            *_series(curve, "by uncertainty", entry.index, "solid"),
-            *_series(oracle, "by error (oracle)", entry.index, "oracle"),
-        ]
-
-    having = _having(entries, "sparsification", "curve")
-    return _alone(
-        chart, having, choices, make, "removed", lambda ends: nice_axis(0.0, max([1.0, *ends]), error, pad=0.02)
-    )
-
-
-def _alone(
-    chart: Chart, entries: Sequence[Entry], choices: Sequence[Option], make: SeriesOf, word: str, axis: AxisOf
-) -> dict[str, Chart]:
-    """A chart for each entry, by label."""
-    charts = _charts(chart, [[entry] for entry in entries], choices, make, word, axis)
-    return {entry.label: one for entry, one in zip(entries, charts, strict=True)}
+def _own_charts(entries: Sequence[Entry], choices: Sequence[Option]) -> Iterator[tuple[Entry, Chart]]:
+    titles = {"rmse": "RMSE", "brier": "Brier score"}  # of the errors that sparsification curves show
+    known = [title for name, title in titles.items() if any(name in entry.metrics for entry in entries)]
+    error = f"{[*known, 'Share of errors'][0]} of the rest, relative"
+    charts: list[tuple[str, str, SeriesOf, AxisOf]] = [
+        ("Coverage", LEVEL, _of_draws("calibration", "coverage"), lambda _: percent_axis("")),
+        ("Reliability", "confidence", _of_draws("reliability", "accuracy"), lambda _: percent_axis("accuracy")),
+        ("Sparsification", REMOVED, _beside_oracle, lambda ends: nice_axis(0.0, max([1.0, *ends]), error, pad=0.02)),
+        ("Sparsification error", REMOVED, _of_draws("sparsification", "error"),
+         lambda ends: _fitting([0.0, *ends], 0.12)),
+    ]  # fmt: skip
+    for title, x_label, make, axis in charts:
+        if make is _beside_oracle:
+            meaning = "By uncertainty, and by the true error (oracle, dashed); the area is the AUSE."
+            having, word = _having(entries, "sparsification", "curve"), "removed"
+            chart = Chart(title, size=PANEL, meaning=meaning, between=True)
+        else:
+            # Of one draw there is no picture.
+            having, word = [entry for entry in entries if max(len(make(entry, m)) for m in entry.members) > 1], ""
+            meaning, diagonal = "A line for each draw of M members.", title in ("Coverage", "Reliability")
+            chart = Chart(f"{title} of every draw", size=PANEL, meaning=meaning, diagonal=diagonal)
+        groups = [[entry] for entry in having]
+        drawn = _charts(chart, groups, choices, make, in_words(x_label, entries), axis, word)
+        yield from zip(having, drawn, strict=True)
 
 
 def _charts(
@@ -225,18 +172,21 @@ def _charts(
     groups: Sequence[Sequence[Entry]],
     choices: Sequence[Option],
     make: SeriesOf,
-    word: str,
+    x_label: str,
     axis: AxisOf,
+    word: str = "",
 ) -> list[Chart]:
     """The chart of each group of entries on common axes, with a layer for each choice of M.
 
-    word: what the read-out calls x; axis: makes the y axis from the ends of all bands.
+    x_label: by default, the chart has its x axis; axis: makes the y axis from the ends of all bands; word: what the
+    read-out calls x.
     """
     layers = [_layers(entries, choices, make, word) for entries in groups]
     y_axis = axis(band_ends(one for of_group in layers for layer in of_group for one in layer.series))
     return [
         replace(
             chart,
+            x_axis=percent_axis(in_words(x_label, entries)) if x_label else chart.x_axis,
             y_axis=y_axis,
             layers=of_group,
             description=chart.description or f"{chart.title}: {', '.join(entry.label for entry in entries)}",
@@ -263,8 +213,12 @@ def _layers(entries: Sequence[Entry], choices: Sequence[Option], make: SeriesOf,
             xs = sorted({x for one in series for x in one.x})
             rounded = [x for x in xs if abs(x / READ_OUT_STEP - round(x / READ_OUT_STEP)) < 1e-6] or xs
             layer = replace(layer, heads={x: f"{percent(x, 3)} {word}" for x in rounded})
-        elif series:
-            layer = replace(layer, **_told_of_bins(entries[0], sizes[0]))
+        elif series and (bins := series[0].bins):
+            ends = {x: (round(100 * (x - bins.half)), round(100 * (x + bins.half))) for x in bins.middles}
+            heads, none = {x: f"confidence {a} to {b} %" for x, (a, b) in ends.items()}, [None] * len(ends)
+            style, rows = series[0].style, bins.texts.items()
+            readout = [Series(name, style, bins.middles, none, texts=texts) for name, texts in rows]
+            layer = replace(layer, heads=heads, readout=readout)
         layers.append(layer)
     return layers
 
@@ -273,20 +227,8 @@ def _having(entries: Sequence[Entry], family: str, part: str) -> list[Entry]:
     return [entry for entry in entries if entry.curve(family, part, entry.members[-1])]
 
 
-def _beside(chart: Chart, entries: Sequence[Entry], x_label: str) -> Chart:
-    """The chart with its x axis, as large as reliability diagrams or other curves of calibration beside it."""
-    size = TALL if entries[0].kind == "categorical" else FOURTH
-    return replace(chart, x_axis=percent_axis(in_words(x_label, entries)), size=size)
-
-
 def _fitting(ends: Sequence[float], pad: float) -> Axis:
     return nice_axis(min(ends), max(ends), pad=pad)
-
-
-def _error_title(entries: Sequence[Entry]) -> str:
-    """The error that sparsification curves show."""
-    titles = {"rmse": "RMSE", "brier": "Brier score"}
-    return next((text for name, text in titles.items() if any(name in e.metrics for e in entries)), "Share of errors")
 
 
 def _series(curve: CurveAt | None, label: str, style: int, look: LookName = "file") -> list[Series]:
@@ -301,25 +243,45 @@ def _of_entry(family: str, part: str) -> SeriesOf:
     return lambda entry, m: _series(entry.curve(family, part, m), entry.label, entry.index)
 
 
+def _of_draws(family: str, part: str) -> SeriesOf:
+    """The lines of all draws of an M that were kept."""
+
+    def make(entry: Entry, m: int) -> list[Series]:
+        kept = entry.curve(family, part, m)
+        confidence = entry.curve(family, "confidence", m) if family == "reliability" else None
+        lines = []
+        for number, values in enumerate(kept.draws if kept else ()):
+            x = confidence.draws[number] if confidence else kept.x if kept else ()
+            # Bins without pixels have neither confidence nor accuracy.
+            points = zip(x, values, strict=True)
+            pairs = [(a, b) for a, b in points if a is not None and (b is not None or not confidence)]
+            line = [a for a, _ in pairs], [b for _, b in pairs]
+            lines.append(Series(f"draw {number + 1}", entry.index, *line, look="thin"))
+        return lines
+
+    return make
+
+
+def _beside_oracle(entry: Entry, m: int) -> list[Series]:
+    curve, oracle = (entry.curve("sparsification", part, m) for part in ("curve", "oracle"))
+    return [
+        *_series(curve, "by uncertainty", entry.index, "solid"),
+        *_series(oracle, "by error (oracle)", entry.index, "oracle"),
+    ]
+
+
 def _coverage_gap(entry: Entry, m: int) -> list[Series]:
     curve = entry.curve("calibration", "coverage", m)
-    if curve is None:
-        return []
-    gaps: Values = [None if a is None else a - b for a, b in zip(curve.mean, curve.x, strict=True)]
-    return _series(replace(curve, mean=gaps), entry.label, entry.index)
-
-
-def _reliability_curves(entry: Entry, m: int) -> tuple[CurveAt, CurveAt, CurveAt] | None:
-    """Confidence, accuracy and number of pixels in bins at an M, if they were kept."""
-    confidence, accuracy, counts = (entry.curve("reliability", part, m) for part in ("confidence", "accuracy", "count"))
-    return None if confidence is None or accuracy is None or counts is None else (confidence, accuracy, counts)
+    gaps = [None if a is None else a - b for a, b in zip(curve.mean, curve.x, strict=True)] if curve else []
+    return _series(curve and replace(curve, mean=gaps), entry.label, entry.index)
 
 
 def _reliability(entry: Entry, m: int) -> list[Series]:
     """Accuracy against confidence, means over draws, over the bins that have pixels."""
-    if (curves := _reliability_curves(entry, m)) is None:
+    confidence, accuracy = (entry.curve("reliability", part, m) for part in ("confidence", "accuracy"))
+    if confidence is None or accuracy is None:
         return []
-    bins = zip(curves[0].mean, curves[1].mean, curves[1].std, strict=True)
+    bins = zip(confidence.mean, accuracy.mean, accuracy.std, strict=True)
     known = [(x, y, std) for x, y, std in bins if x is not None and y is not None]
     texts = [measured(y, std) for _, y, std in known]
     line = [x for x, _, _ in known], [y for _, y, _ in known], [std for _, _, std in known]
@@ -328,28 +290,16 @@ def _reliability(entry: Entry, m: int) -> list[Series]:
 
 def _diagram(entry: Entry, m: int) -> list[Series]:
     """The same over bars and shares of the bins."""
-    if (curves := _reliability_curves(entry, m)) is None:
+    confidence, accuracy, counts = (entry.curve("reliability", part, m) for part in ("confidence", "accuracy", "count"))
+    if confidence is None or accuracy is None or counts is None:
         return []
-    _, accuracy, counts = curves
-    total = sum(n or 0.0 for n in counts.mean) or 1.0
-    bins = Bins(accuracy.x, accuracy.mean, [(n or 0.0) / total for n in counts.mean])
-    (line,) = _reliability(entry, m)
-    return [replace(line, std=[std or None for std in line.std], look="solid", bins=bins)]
-
-
-def _told_of_bins(entry: Entry, m: int) -> dict[str, Any]:
-    """Headings and rows of the read-out at the middles of bins."""
-    curves = _reliability_curves(entry, m)
-    assert curves is not None
-    confidence, accuracy, counts = curves
-    total, half = sum(n or 0.0 for n in counts.mean) or 1.0, 0.5 / len(accuracy.x)
+    numbers = [n or 0.0 for n in counts.mean]
+    total = sum(numbers) or 1.0
     texts = {
         "accuracy": [measured(a, b) for a, b in zip(accuracy.mean, accuracy.std, strict=True)],
         "confidence": [measured(a, b) for a, b in zip(confidence.mean, confidence.std, strict=True)],
-        entry.counted: [f"{count(n or 0.0)} ({percent((n or 0.0) / total)})" for n in counts.mean],
+        entry.counted: [f"{count(n)} ({percent(n / total)})" for n in numbers],
     }
-    none: list[float | None] = [None] * len(accuracy.x)
-    return {
-        "heads": {x: f"confidence {round(100 * (x - half))} to {round(100 * (x + half))} %" for x in accuracy.x},
-        "readout": [Series(part, entry.index, accuracy.x, none, texts=lines) for part, lines in texts.items()],
-    }
+    bins = Bins(accuracy.x, accuracy.mean, [n / total for n in numbers], texts)
+    (line,) = _reliability(entry, m)
+    return [replace(line, std=[std or None for std in line.std], look="solid", bins=bins)]

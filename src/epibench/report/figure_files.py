@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,12 +45,12 @@ TOY_LEGENDS = {  # as on the page
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure: the name of its file without an ending, a line for the index, and a text for screen readers."""
+    """A figure. about: a line for the index; description: for screen readers; draw: returns axes."""
 
     name: str
     about: str
     description: str
-    draw: Callable[[], Any]  # returns axes
+    draw: Callable[[], Any]
 
     def content(self, kind: FileKind) -> bytes:
         """The content of the file."""
@@ -58,10 +59,12 @@ class FigureFile:
 
 def figures_of(runs: Sequence[Run]) -> Iterator[FigureFile]:
     """Every figure of runs, with names that differ."""
-    seen: dict[str, int] = {}
-    for figure in _run_figures(runs):
-        seen[figure.name] = number = seen.get(figure.name, 0) + 1
-        yield figure if number == 1 else replace(figure, name=f"{figure.name}-{number}")
+    groups, seen = by_problem(runs), Counter[str]()
+    for group in groups:
+        for figure in _problem_figures(group):
+            name = slug(group[0].problem if len(groups) > 1 else "", figure.name)
+            seen[name] += 1
+            yield replace(figure, name=name if seen[name] == 1 else f"{name}-{seen[name]}")
 
 
 def slug(*parts: str) -> str:
@@ -84,28 +87,21 @@ def at_m(key: str) -> tuple[str, str]:
     return (m_equals(int(first)), f"m{first}") if first else ("", "")
 
 
-def _files(chart: Chart, name: str, about: str, where: str = "", title: str = "") -> Iterator[FigureFile]:
+def _files(chart: Chart, *name: str, about: str, where: str = "", title: str = "") -> Iterator[FigureFile]:
     """A file for each layer of a chart."""
     for key in chart.keys:
         at, suffix = at_m(key)
         draw = partial(draw_chart, chart, titled(chart, where, at, title=title), key)
-        yield FigureFile(slug(name, suffix), f"{about}{f', at {at}' if at else ''}", chart.description, draw)
-
-
-def _run_figures(runs: Sequence[Run]) -> Iterator[FigureFile]:
-    """Every figure of the page of some runs."""
-    groups = by_problem(runs)
-    for group in groups:
-        prefix = group[0].problem if len(groups) > 1 else ""
-        yield from (replace(one, name=slug(prefix, one.name)) for one in _problem_figures(group))
+        yield FigureFile(slug(*name, suffix), f"{about}{f', at {at}' if at else ''}", chart.description, draw)
 
 
 def _problem_figures(runs: Sequence[Run]) -> Iterator[FigureFile]:
+    """Every figure of the page of the runs of a problem."""
     methods = methods_of(runs)
     for view in VIEWS:
         entries = kl_entries(methods, view)
         if chart := kl_chart(entries, view, distinct_floors(methods, view)) if entries else None:
-            yield from _files(chart, slug("kl", view.direction, view.region, view.convention), f"{view.name}, over M")
+            yield from _files(chart, "kl", view.direction, view.region, view.convention, about=f"{view.name}, over M")
     yield from _toy_pictures(runs, methods)
     domains = scored_domains(runs, methods)
     entries_of = {domain.name: entries_on(methods, domain.name) for domain in domains}
@@ -119,76 +115,70 @@ def _problem_figures(runs: Sequence[Run]) -> Iterator[FigureFile]:
         yield from _dense_figures(runs, methods, domains, entries_of)
     if published := published_section(runs, methods):
         for chart, block in zip(published["figures"], published["blocks"], strict=True):
-            name = slug("published", block["entry"].label, block["metric"] or "kl")
-            yield from _files(chart, name, f"{chart.title}: ours, and as published")
+            metric = block["metric"] or "kl"
+            about = f"{chart.title}: ours, and as published"
+            yield from _files(chart, "published", block["entry"].label, metric, about=about)
 
 
-def _entry_figures(entries: Sequence[Entry], name: str, where: str, with_curves: bool = True) -> Iterator[FigureFile]:
+def _entry_figures(entries: Sequence[Entry], name: str, where: str, with_curves: bool) -> Iterator[FigureFile]:
     """Every metric of some entries over M, and their curves at each M: together, and of each method alone."""
     on = f", {where}" if where else ""
     for metric in metric_names(entries):
         chart = metric_figure(metric, entries, LARGE)
-        yield from _files(chart, slug(name, metric), f"{chart.title} over M{on}", where)
+        yield from _files(chart, name, metric, about=f"{chart.title} over M{on}", where=where)
     parts = curve_parts(entries, curve_switch(entries).options if with_curves else [])
     for chart in parts.together:
-        yield from _files(chart, slug(name, chart.title), f"{chart.title}{on}", where)
+        yield from _files(chart, name, chart.title, about=f"{chart.title}{on}", where=where)
     for chart in parts.reliability:
         title = f"Reliability of {chart.title}"
-        yield from _files(chart, slug(name, "reliability", chart.title), f"{title}{on}", where, title)
-    for row in parts.rows:
-        for chart in row["figures"]:
-            title = f"{chart.title}, {row['entry'].label}"
-            yield from _files(chart, slug(name, chart.title, row["entry"].label), f"{title}{on}", where, title)
+        yield from _files(chart, name, "reliability", chart.title, about=f"{title}{on}", where=where, title=title)
+    for label, chart in [(row["entry"].label, chart) for row in parts.rows for chart in row["figures"]]:
+        title = f"{chart.title}, {label}"
+        yield from _files(chart, name, chart.title, label, about=f"{title}{on}", where=where, title=title)
 
 
 def _dense_figures(
     runs: Sequence[Run], methods: Sequence[RunMethod], domains: Sequence[EvalDomain], entries: dict[str, list[Entry]]
 ) -> Iterator[FigureFile]:
-    """What only problems with domains have: common scales, severity, cost, shifts, training, pictures."""
+    """Common scales, severity, cost, shifts, training and pictures, which toy problems do not have."""
     everywhere = [entry for of_domain in entries.values() for entry in of_domain]
     names, qualities, first = headline_names(everywhere), quality_names(everywhere), featured(domains, methods)[0]
     for row in over_members(domains, [], entries, names)[0]["first"] if len(domains) > 1 else []:
-        label = row["domain"].label
+        domain = row["domain"]
         for metric, chart in zip(names, row["figures"], strict=True):
-            about = f"{chart.title} over M, {label}, on a scale that is common to all domains"
-            yield from _files(chart, slug(row["domain"].name, metric, "common-scale"), about, label)
+            about = f"{chart.title} over M, {domain.label}, on a scale that is common to all domains"
+            yield from _files(chart, domain.name, metric, "common-scale", about=about, where=domain.label)
     for metric, chart in zip(names, severity_figures(domains, methods, names), strict=False):
-        where = "full: at the largest M, faint: at the smallest"
-        yield from _files(chart, slug("severity", metric), f"{chart.title} over the severity of the shift", where)
+        about, where = f"{chart.title} over the severity of the shift", "full: at the largest M, faint: at the smallest"
+        yield from _files(chart, "severity", metric, about=about, where=where)
     cost = cost_section(methods, domains, [], qualities)
     for chart in cost["figures"]:
-        name = slug("cost", chart.title)
-        yield from _files(chart, name, f"{chart.title} over M", chart.meaning.rstrip("."), chart.title)
-    against = [
-        (domain, chart, layer["kind"].name.lower())
-        for layer in cost["layers"]
-        for domain, charts in layer["shown"]
-        for chart in charts
-    ]
-    for domain, chart, cost_name in against:
-        about = f"{chart.title} against {cost_name}, {domain.label}"
-        yield from _files(chart, slug(domain.name, chart.title, "against", cost_name), about, domain.label)
+        about, where = f"{chart.title} over M", chart.meaning.rstrip(".")
+        yield from _files(chart, "cost", chart.title, about=about, where=where, title=chart.title)
+    for layer in cost["layers"]:
+        against = layer["kind"].name.lower()
+        for domain, chart in [(domain, chart) for domain, charts in layer["shown"] for chart in charts]:
+            about = f"{chart.title} against {against}, {domain.label}"
+            yield from _files(chart, domain.name, chart.title, "against", against, about=about, where=domain.label)
     for domain in shifts_from(first, domains):
         for chart in shifted_from(first, domain, methods, qualities)[1]:
             about = f"{chart.title} on {domain.label} against {first.label}"
-            yield from _files(chart, slug(domain.name, chart.title, "against", first.name), about, domain.label)
+            yield from _files(chart, domain.name, chart.title, "against", first.name, about=about, where=domain.label)
     for chart in training_figures(methods):
         about = f"Training loss of every network of {chart.title}"
-        yield from _files(chart, slug("training", chart.title), about, "training loss")
+        yield from _files(chart, "training", chart.title, about=about, where="training loss")
     for run in runs:
-        for book in picture_books(run, methods, domains, ""):
-            for layer in book["layers"]:
-                name = slug("" if len(runs) == 1 else run.name, book["domain"].name, "image", layer["option"].text)
-                yield FigureFile(name, layer["caption"], layer["caption"], partial(draw_rows, layer["rows"]))
+        for book, layer in [(b, layer) for b in picture_books(run, methods, domains, "") for layer in b["layers"]]:
+            name = slug("" if len(runs) == 1 else run.name, book["domain"].name, "image", layer["option"].text)
+            yield FigureFile(name, layer["caption"], layer["caption"], partial(draw_rows, layer["rows"]))
 
 
 def _toy_pictures(runs: Sequence[Run], methods: Sequence[RunMethod]) -> Iterator[FigureFile]:
     """Every picture of toy problems, with every example."""
     for run in runs:
         book = toy_book(run, [method for method in methods if method.run is run], "")
-        panels = [(group, panel) for group in book["groups"] for panel in group.panels] if book else []
-        for group, panel in panels:
-            title = panel.title if group.style is None else f"{group.title}, {panel.title}"
+        for row, panel in [(one, panel) for one in book["groups"] for panel in one.panels] if book else []:
+            title = panel.title if row.style is None else f"{row.title}, {panel.title}"
             for key in panel.chart.keys:
                 example = f"example {key}" if key else ""
                 name = slug("picture", "" if len(runs) == 1 else run.name, title, example)

@@ -41,16 +41,15 @@ def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequ
     having = [entry for entry in entries if name in entry.metrics]
     chart = replace(metric_chart(name, entries, size), meaning=in_words(info.meaning, entries))
     if len(members) == 1:
-        chart = replace(chart, bars=value_bars(name, having, {entry.label: members[0] for entry in having}))
+        bars = value_bars(name, having, {entry.label: members[0] for entry in having})
+        chart = replace(chart, bars=bars, description=info.title)
         known = [entry for entry in having if any(entry.mean(name, m) is not None for m in entry.members)]
         dots = [series_at(name, [(i, entry, entry.members[-1])], entry.label) for i, entry in enumerate(known)]
         if not (ends := band_ends(dots)):
             return chart
         x_axis = Axis(-0.5, len(known) - 0.5, [], m_equals(known[0].members[-1]))
         layer = Layer([replace(one, hollow=()) for one in dots], {})
-        return replace(
-            chart, x_axis=x_axis, y_axis=nice_axis(min(ends), max(ends)), layers=[layer], description=info.title
-        )
+        return replace(chart, x_axis=x_axis, y_axis=nice_axis(min(ends), max(ends)), layers=[layer])
     zero = [0.0] if info.better == "zero" else []
     series = [_over_members(name, entry, members) for entry in having]
     ends = [*band_ends(_axis_lines(series)), *zero]
@@ -181,36 +180,32 @@ def band_ends(series: Iterable[Series], log: bool = False) -> list[float]:
 
 
 def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Chart]:
-    """A chart for each metric; none where fewer than three domains have a severity of their own."""
+    """A chart for each metric; none if fewer than three domains have a severity of their own.
+
+    Each method has a line at the M of comparison, and one at its smallest M if that differs.
+    """
     by_severity = {domain.severity: domain for domain in reversed(domains) if domain.severity is not None}
     if len(by_severity) < LEAST_SEVERITIES:
         return []
     ladder = {severity: entries_on(methods, by_severity[severity].name) for severity in sorted(by_severity)}
-    severities = list(ladder)
-    everywhere = [entry for entries in ladder.values() for entry in entries]
+    lines: list[tuple[list[tuple[float, Entry, int]], str, LookName]] = []
+    for label in (method.label for method in methods):
+        steps = [(x, entry) for x, entries in ladder.items() for entry in entries if entry.label == label]
+        sizes = [compared_at(ladder[steps[0][0]])[1][label], steps[0][1].members[0]] if steps else []
+        for m in dict.fromkeys(sizes):
+            look: LookName = "file" if m == sizes[0] else "faint"
+            lines.append(([(x, entry, m) for x, entry in steps], f"{label}, {m_equals(m)}", look))
+    severities, everywhere = list(ladder), [entry for entries in ladder.values() for entry in entries]
     x_axis = Axis(severities[0], severities[-1], [(one, f"{one:g}") for one in severities], "severity of the shift")
     heads = {severity: f"severity {severity:g}" for severity in severities}
     figures = []
     for name in names:
-        series = [one for method in methods for one in _over_severity(name, method.label, ladder)]
+        series = [series_at(name, points, label, look) for points, label, look in lines]
         if ends := band_ends(series):
             description = f"{metric_info(name).title} over severity {severities[0]:g} to {severities[-1]:g}"
             chart = replace(metric_chart(name, everywhere, LARGE), x_axis=x_axis, description=description)
             figures.append(replace(chart, y_axis=nice_axis(min(ends), max(ends)), layers=[Layer(series, heads)]))
     return figures
-
-
-def _over_severity(name: str, label: str, ladder: dict[float, list[Entry]]) -> list[Series]:
-    """A method's lines: at the M where methods are compared, and at its smallest, if that differs."""
-    steps = [(x, entry) for x, entries in ladder.items() for entry in entries if entry.label == label]
-    if not steps:
-        return []
-    at, least = compared_at(ladder[steps[0][0]])[1][label], steps[0][1].members[0]
-    looks: list[tuple[int, LookName]] = [(at, "file"), (least, "faint")]
-    return [
-        series_at(name, [(x, entry, m) for x, entry in steps], f"{label}, {m_equals(m)}", look)
-        for m, look in looks[: 1 if least == at else 2]
-    ]
 
 
 def shift_figure(
@@ -247,22 +242,16 @@ def training_figures(methods: Sequence[RunMethod]) -> list[Chart]:
     """For each method with logged losses: a line per network over steps, which shows whether any failed to train."""
     figures = []
     for method in methods:
-        logs = [log for log in method.facts.training if log.steps]
-        texts = [[significant(value) for value in log.loss] for log in logs]
         series = [
-            Series(f"network {log.network}", method.index, log.steps, log.loss, texts=text, look="thin")
-            for log, text in zip(logs, texts, strict=True)
+            Series(f"network {log.network}", method.index, log.steps, log.loss, texts=texts, look="thin")
+            for log in method.facts.training
+            if (texts := [significant(value) for value in log.loss])
         ]
         if ends := band_ends(series):
             steps = sorted({step for line in series for step in line.x})
-            chart = Chart(
-                method.label,
-                nice_axis(0.0, max(steps), "steps", pad=0.0),
-                nice_axis(min(ends), max(ends)),
-                [Layer(series, {x: f"step {count(x)}" for x in steps} if len(series) <= MOST_READ_OUT else {})],
-                f"Training loss of {len(series)} networks of {method.label} over steps",
-                size=SMALL,
-                style=method.index,
-            )
-            figures.append(chart)
+            heads = {x: f"step {count(x)}" for x in steps} if len(series) <= MOST_READ_OUT else {}
+            axes = nice_axis(0.0, max(steps), "steps", pad=0.0), nice_axis(min(ends), max(ends))
+            description = f"Training loss of {len(series)} networks of {method.label} over steps"
+            layers = [Layer(series, heads)]
+            figures.append(Chart(method.label, *axes, layers, description, size=SMALL, style=method.index))
     return figures

@@ -12,7 +12,7 @@ from epibench.errors import InputError
 from epibench.report.chart import Chart
 from epibench.report.charts.matplotlib import draw_chart
 from epibench.report.curve_figures import calibration_figures, reliability_together, sparsification_figures
-from epibench.report.entries import Entry, metric_names, several_members
+from epibench.report.entries import Entry, all_members, metric_names, several_members
 from epibench.report.figure_files import at_m, titled
 from epibench.report.figures import LARGE, kl_chart, metric_figure
 from epibench.report.numbers import listed
@@ -72,62 +72,58 @@ def groups_of(results: Results) -> Groups:
     return groups
 
 
-def plot(
-    results: Results,
-    name: str,
-    domain: str | None = None,
-    members: int | None = None,
-    ax: Any = None,
-) -> Any:
+def plot(results: Results, name: str, domain: str | None = None, members: int | None = None, ax: Any = None) -> Any:
     """Draw a metric over M, the KL, or a curve at an M, of every method; returns matplotlib `Axes`."""
-    chart, where, key = _chart(results, name, domain, members)
+    where, key = "", ""
+    if name == "kl":
+        methods = methods_of(read_runs([results]))
+        entries = kl_entries(methods, VIEWS[0])
+        chart = kl_chart(entries, VIEWS[0], distinct_floors(methods, VIEWS[0])) if entries else None
+        if chart is None:
+            raise InputError("plot('kl'): there is no KL, as there was no reference to compare with")
+    else:
+        groups = groups_of(results)
+        if not groups:
+            raise InputError("plot(): there are no metrics on any domain")
+        if domain is None and len(groups) == 1:
+            (domain,) = groups
+        if domain not in groups:
+            what = "say on which domain" if domain is None else f"domain '{domain}' is unknown"
+            raise InputError(f"plot(): {what}; there are {', '.join(groups)}")
+        where, entries = groups[domain]
+        if name in CURVES:
+            chart, key = _curve(name, entries, members)
+        else:
+            chart = _metric(name, entries)
     title = f"Reliability of {chart.title}" if chart.counts else ""
     return draw_chart(chart, titled(chart, where, at_m(key)[0], title=title), key, ax, in_notebook=True)
 
 
-def _chart(results: Results, name: str, domain: str | None, members: int | None) -> tuple[Chart, str, str]:
-    """A chart, the domain of its numbers, and the key of its layer."""
-    if name == "kl":
-        methods = methods_of(read_runs([results]))
-        entries = kl_entries(methods, VIEWS[0])
-        kl = kl_chart(entries, VIEWS[0], distinct_floors(methods, VIEWS[0])) if entries else None
-        if kl is None:
-            raise InputError("plot('kl'): there is no KL, as there was no reference to compare with")
-        return kl, "", ""
-    label, entries = _chosen(groups_of(results), domain)
-    known, curves = metric_names(entries), curve_names(entries)
-    if name in CURVES:
-        scored = sorted({m for entry in entries for m in entry.members})
-        if members is not None and members not in scored:
-            there = listed([str(m) for m in scored])
-            raise InputError(f"plot('{name}'): M = {members} was not scored; there are {there}")
-        choice = LARGEST if members is None else Option(str(members), "", True)
-        for chart in CURVES[name](entries, [choice]):
-            return chart, label, choice.key
-        there = f"; there are {listed(curves)}" if curves else ""
-        raise InputError(f"plot('{name}'): these results have no such curves, or only those of one method{there}")
-    if name not in known:
-        nearest = difflib.get_close_matches(name, [*known, *curves], 1, 0.0)
+def _curve(name: str, entries: Sequence[Entry], members: int | None) -> tuple[Chart, str]:
+    """A curve, and the key of its layer."""
+    scored = all_members(entries)
+    if members is not None and members not in scored:
+        there = listed([str(m) for m in scored])
+        raise InputError(f"plot('{name}'): M = {members} was not scored; there are {there}")
+    choice = LARGEST if members is None else Option(str(members), "", True)
+    if charts := CURVES[name](entries, [choice]):
+        return charts[0], choice.key
+    there = f"; there are {listed(curves)}" if (curves := curve_names(entries)) else ""
+    raise InputError(f"plot('{name}'): these results have no such curves, or only those of one method{there}")
+
+
+def _metric(name: str, entries: Sequence[Entry]) -> Chart:
+    if name not in (known := metric_names(entries)):
+        names = [*known, *curve_names(entries)]
+        nearest = difflib.get_close_matches(name, names, 1, 0.0)
         meant = f"; the nearest is '{nearest[0]}'" if nearest else ""
-        raise InputError(f"plot('{name}'): there is no such metric{meant}; there are {', '.join([*known, *curves])}")
+        raise InputError(f"plot('{name}'): there is no such metric{meant}; there are {', '.join(names)}")
     chart = metric_figure(name, entries, LARGE)
     if not chart.layers:
         raise InputError(f"plot('{name}'): no method has a finite value")
-    return chart, label, ""
+    return chart
 
 
 def curve_names(entries: Sequence[Entry]) -> list[str]:
     """The curves that there are of these entries."""
     return [name for name, make in CURVES.items() if make(entries, [LARGEST])]
-
-
-def _chosen(groups: Groups, domain: str | None) -> tuple[str, list[Entry]]:
-    """Label and entries of a domain. Of several domains one must be named."""
-    if not groups:
-        raise InputError("plot(): there are no metrics on any domain")
-    if domain is None and len(groups) == 1:
-        return next(iter(groups.values()))
-    if domain not in groups:
-        what = "say on which domain" if domain is None else f"domain '{domain}' is unknown"
-        raise InputError(f"plot(): {what}; there are {', '.join(groups)}")
-    return groups[domain]

@@ -16,14 +16,14 @@ from epibench.files import fingerprint, read_json, replacing, write_json
 from epibench.plans import centres
 from epibench.progress import Reporter
 from epibench.report.entries import ClassStyles
-from epibench.report.pictures.frames import FrameStyle, Scales, scales_of
+from epibench.report.pictures.frames import FrameStyle, scale_ends
 
 if TYPE_CHECKING:
     from epibench.runs.frames import FrameSequence
 
 SCALE_FRAMES = 8  # that decide the scales, spread over the sequence
 SCALES_NAME = "scales.json"
-STYLE_VERSION = 1  # another one when the same predictions give other frames
+STYLE_VERSION = 2  # another one when the same predictions give other frames
 
 
 def write_frames(
@@ -34,7 +34,7 @@ def write_frames(
     largest: where the colours of error and uncertainty end, None: by the data.
     """
     style = make_style(sequence, images, folder, largest, reporter)
-    look = [style.title, dict(style.methods), style.size, vars(style.scales), style.frame, len(images), STYLE_VERSION]
+    look = [style.title, dict(style.methods), style.size, style.ends, style.frame, len(images), STYLE_VERSION]
     predicted = sequence.fingerprint
     keys = {image: fingerprint(predicted, look, image) for image in images}
     files = {image: folder / f"frame-{image:06d}.png" for image in images}
@@ -74,22 +74,22 @@ def make_style(
             for picture in sequence.pictures(some):
                 pictures.append(picture)
                 advance(1)
-        scales = scales_of(pictures, largest)
-        kept = {"fingerprint": key, "size": [pictures[0].height, pictures[0].width], **vars(scales)}
+        depth, amount = scale_ends(pictures, largest)
+        size = [pictures[0].height, pictures[0].width]
+        kept = {"fingerprint": key, "size": size, "depth": depth, "amount": amount}
         write_json(folder / SCALES_NAME, kept)
-    height, width = kept["size"]
     return FrameStyle(
         title=f"{recipe.name}: {recipe.data.domains[sequence.domain].label}",
         methods={each.name: f"{recipe.label(each.name)}, M = {len(each.shown)}" for each in sequence.methods},
-        size=(height, width),
-        scales=Scales(kept["depth"], kept["amount"]),
+        size=(kept["size"][0], kept["size"][1]),
+        ends=(kept["depth"], kept["amount"]),
         unit="nats" if classes is not None else recipe.unit or "",
         classes=None if classes is None else ClassStyles(classes.names, classes.colours),
     )
 
 
 class LaterFrames:
-    """Frames in files as Pillow takes those of an animation, each opened when its turn comes."""
+    """Frames in files for Pillow's animations, each opened when its turn comes."""
 
     mode = "L"  # one that WebP does not have, so that Pillow asks for each frame to be converted
     has_transparency_data = False

@@ -10,12 +10,14 @@ from markupsafe import Markup
 from epibench.report.chart import (
     COUNTS_HEIGHT,
     NUM_MARKERS,
+    Area,
     Axis,
+    Bins,
     Chart,
     Layer,
     Plot,
-    Point,
     Series,
+    areas,
     mark_places,
     marker_of,
     runs,
@@ -40,17 +42,18 @@ assert len(MARKERS) == NUM_MARKERS
 
 def line_chart(chart: Chart) -> Markup:
     """The chart as inline SVG, with a group for each layer."""
-    root = canvas(*chart.size, chart.description)
-    plot = chart.plot
-    frame(root, plot, (chart.size[0], chart.size[1] - (COUNTS_HEIGHT if chart.counts else 0.0)), chart.inset)
+    root, plot, (width, height) = canvas(*chart.size, chart.description), chart.plot, chart.size
+    frame(root, plot, (width, height - (COUNTS_HEIGHT if chart.counts else 0.0)), chart.inset)
     _draw_guides(root, plot, chart)
+    middle = (plot.left + plot.right) / 2
     for layer in chart.layers:
         group = layer_group(root, plot, layer)
         if not layer.series:
-            middle = (plot.left + plot.right) / 2
             element(group, "text", "not scored at this M", class_="remark", x=middle, y=60, text_anchor="middle")
         if chart.between and len(layer.series) == 2:
-            _draw_between(group, plot, *layer.series)
+            upper, lower = layer.series
+            for area in areas(upper.x, lower.y, upper.y):
+                element(group, "path", class_=f"between {style_class(upper.style)}", d=_outline(plot, area))
         groups = [_draw_series(group, plot, series, chart) for series in layer.series]
         for number, _, (x, y), text in mark_places(plot, layer.series):
             element(groups[number], "text", text, class_="mark", x=x, y=y, text_anchor="middle")
@@ -62,124 +65,93 @@ def line_chart(chart: Chart) -> Markup:
 
 
 def layer_group(root: Element, plot: Plot, layer: Layer) -> Element:
-    """The group of a layer, with the data of the read-out."""
-    names = "layer chosen" if layer.chosen else "layer"
-    group = element(root, "g", class_=names, data_m=layer.key or None)
-    if layer.heads and layer.series:
-        group.set("data-readout", readout(plot, layer))
-    return group
-
-
-def readout(plot: Plot, layer: Layer) -> str:
-    """Positions, headings and texts for the pointer, as JSON; long lists are joined to keep the page small."""
-    positions = sorted(layer.heads)
-    rows = []
+    """The group of a layer, with the read-out as JSON. Long lists are joined to keep the page small."""
+    group = element(root, "g", class_="layer chosen" if layer.chosen else "layer", data_m=layer.key or None)
+    if not layer.heads or not layer.series:
+        return group
+    positions, rows = sorted(layer.heads), []
     for series in layer.readout or layer.series:
         texts = dict(zip(series.x, series.texts, strict=True))
         name = series.look if series.look in ("oracle", "published") else style_class(series.style)
         rows.append({"label": series.label, "style": name, "texts": "|".join(texts.get(x, "") for x in positions)})
-    top, bottom = round(plot.top, 1), round(plot.bottom, 1)
     data = {
         "x": [round(plot.x(x), 1) for x in positions],
         "heads": "|".join(layer.heads[x] for x in positions),
         "rows": rows,
-        "span": [top, bottom],
+        "span": [round(plot.top, 1), round(plot.bottom, 1)],
     }
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    group.set("data-readout", json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+    return group
 
 
 def _draw_guides(root: Element, plot: Plot, chart: Chart) -> None:
     guides = element(root, "g", class_="guides", aria_hidden="true")
     if chart.diagonal:
-        start = max(plot.x_axis.lower, plot.y_axis.lower)
-        end = min(plot.x_axis.upper, plot.y_axis.upper)
+        start, end = chart.diagonal_ends
         element(guides, "line", class_="guide", x1=plot.x(start), y1=plot.y(start), x2=plot.x(end), y2=plot.y(end))
     if chart.zero and plot.y_axis.lower <= 0 <= plot.y_axis.upper:
         left, right, y = plot.left - chart.inset, plot.right + chart.inset, plot.y(0)
         element(guides, "line", class_="guide", x1=left, x2=right, y1=y, y2=y)
     for number, (floor, text) in enumerate(chart.floors):
-        _draw_floor(guides, plot, floor, text, number)
+        # A zone from the bottom up, with its name beneath the line if there is room, else above.
+        top, left, right = plot.y(floor), plot.left - 10, plot.right + 10
+        element(guides, "rect", class_="floor", x=left, y=top, width=right - left, height=plot.bottom - top)
+        element(guides, "line", class_="floor-line", x1=left, x2=right, y1=top, y2=top)
+        y = top + 11 if plot.bottom - top >= 14 else top - 4
+        element(guides, "text", text, class_="floor-name", x=left + 6 + 150 * number, y=y)
     for x, y, anchor, text in chart.remarks:
         across, down = plot.left + x * (plot.right - plot.left), plot.bottom - y * (plot.bottom - plot.top)
         element(guides, "text", text, class_="remark", x=across, y=down, text_anchor=anchor)
     if chart.counts:
-        middle = (plot.left + plot.right) / 2
-        element(guides, "text", chart.x_axis.label, class_="label", x=middle, y=chart.size[1] - 4, text_anchor="middle")
-
-
-def _draw_floor(guides: Element, plot: Plot, floor: float, text: str, number: int) -> None:
-    """A zone from the bottom up to the floor, with its name: beneath the line if there is room, else above."""
-    top, left, right = plot.y(floor), plot.left - 10, plot.right + 10
-    element(guides, "rect", class_="floor", x=left, y=top, width=right - left, height=plot.bottom - top)
-    element(guides, "line", class_="floor-line", x1=left, x2=right, y1=top, y2=top)
-    beneath = plot.bottom - top >= 14
-    element(guides, "text", text, class_="floor-name", x=left + 6 + 150 * number, y=top + 11 if beneath else top - 4)
+        x, y = (plot.left + plot.right) / 2, chart.size[1] - 4
+        element(guides, "text", chart.x_axis.label, class_="label", x=x, y=y, text_anchor="middle")
 
 
 def _draw_series(parent: Element, plot: Plot, series: Series, chart: Chart) -> Element:
     """A line with its band and its markers; returns their group."""
-    group = element(
-        parent, "g", class_=f"series {style_class(series.style)} {series.look}", data_label=series.name or series.label
-    )
+    names, label = f"series {style_class(series.style)} {series.look}", series.name or series.label
+    group = element(parent, "g", class_=names, data_label=label)
     if series.bins:
-        _draw_bins(group, plot, series, chart)
-    else:
-        for run in runs(series.y, series.std):
-            if len(run) > 1:
-                element(group, "path", class_="band", d=_band(plot, series, run))
+        _draw_bins(group, plot, series.bins, chart.size[1] - 30)
+    for area in series.bands:
+        element(group, "path", class_="band", d=_outline(plot, area))
     for run in runs(series.y):
         if len(run) > 1:
-            points = [_point(plot, series, i) for i in run]
+            points = [(plot.x(series.x[i]), plot.y(series.y[i] or 0.0)) for i in run]
             element(group, "path", class_="line", d=polyline(points if series.bins else simplified(points)))
     if not chart.markers:
         return group
     for x, low, high in series.whiskers:
         element(group, "line", class_="whisker", x1=plot.x(x), x2=plot.x(x), y1=plot.y(low), y2=plot.y(high))
-    for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
-        if y is not None and (series.look != "level" or i == 0):
+    for i, (x, value) in enumerate(zip(series.x, series.y, strict=True)):
+        if value is not None and (series.look != "level" or i == 0):
             hollow = " hollow" if series.hollow and series.hollow[i] else ""
-            draw_marker(group, series.style, plot.x(x), plot.y(y), hollow)
+            draw_marker(group, series.style, plot.x(x), plot.y(value), hollow)
     return group
 
 
-def _draw_bins(group: Element, plot: Plot, series: Series, chart: Chart) -> None:
+def _draw_bins(group: Element, plot: Plot, bins: Bins, base: float) -> None:
     """Bars of accuracy, and below them bars of shares with their digits: most bins hold too little to be seen."""
-    bins = series.bins
-    assert bins is not None
-    base, room = chart.size[1] - 30, COUNTS_HEIGHT - 26
     sides = [(plot.x(x - bins.half) + 1, plot.x(x + bins.half) - 1) for x in bins.middles]
-    for (left, right), height in zip(sides, bins.heights, strict=True):
-        if height is not None:
-            top = plot.y(height)
+    for (left, right), accuracy in zip(sides, bins.heights, strict=True):
+        if accuracy is not None:
+            top = plot.y(accuracy)
             element(group, "rect", class_="bar", x=left, y=top, width=right - left, height=plot.bottom - top)
     for (left, right), share in zip(sides, bins.shares, strict=True):
-        height = room * share
+        height, x = (COUNTS_HEIGHT - 26) * share, (left + right) / 2
         element(group, "rect", class_="count", x=left, y=base - height, width=right - left, height=height)
-        x = (left + right) / 2
         element(group, "text", bins.share_text(share), class_="digits", x=x, y=base + 11, text_anchor="middle")
 
 
-def draw_marker(parent: Element, style: int, x: float, y: float, extra: str = "") -> Element:
+def draw_marker(parent: Element, style: int, x: float, y: float, extra: str = "") -> None:
     """The marker of a style at a place."""
     where = f"translate({x:.1f},{y:.1f})"
-    return element(parent, "path", class_=f"marker{extra}", d=MARKERS[marker_of(style)], transform=where)
+    element(parent, "path", class_=f"marker{extra}", d=MARKERS[marker_of(style)], transform=where)
 
 
-def _point(plot: Plot, series: Series, i: int, shift: float = 0.0) -> Point:
-    return plot.x(series.x[i]), plot.y((series.y[i] or 0.0) + shift)
-
-
-def _band(plot: Plot, series: Series, run: list[int]) -> str:
-    above = [_point(plot, series, i, series.std[i] or 0.0) for i in run]
-    below = [_point(plot, series, i, -(series.std[i] or 0.0)) for i in reversed(run)]
-    return polyline(simplified(above) + simplified(below)) + "Z"
-
-
-def _draw_between(parent: Element, plot: Plot, upper: Series, lower: Series) -> None:
-    for run in runs(upper.y, lower.y):
-        above, below = [_point(plot, upper, i) for i in run], [_point(plot, lower, i) for i in reversed(run)]
-        edge = polyline(simplified(above) + simplified(below)) + "Z"
-        element(parent, "path", class_=f"between {style_class(upper.style)}", d=edge)
+def _outline(plot: Plot, area: Area) -> str:
+    above, below = ([(plot.x(x), plot.y(y)) for x, y in zip(area.x, ends, strict=True)] for ends in area[:0:-1])
+    return polyline(simplified(above) + simplified(below[::-1])) + "Z"
 
 
 def swatch(style: int) -> Markup:
@@ -215,18 +187,16 @@ def lollipop(
     element(root, "title", description)
     if stat.mean is None:
         return markup(root)
-
     axis, origin = Axis(lower, upper, [], log=log), lower if log else 0.0
 
     def at(value: float) -> str:
         return f"{4 + 92 * min(max(axis.share(value), 0.0), 1.0):.2f}%"
 
+    middle, mean = {"y1": "50%", "y2": "50%"}, at(stat.mean)
     element(root, "line", class_="origin", x1=at(origin), x2=at(origin), y1=0, y2="100%")
-    element(root, "line", class_="stem", x1=at(origin), x2=at(stat.mean), y1="50%", y2="50%")
+    element(root, "line", class_="stem", x1=at(origin), x2=mean, **middle)
     if stat.std is not None:
-        element(
-            root, "line", class_="whisker", x1=at(stat.mean - stat.std), x2=at(stat.mean + stat.std), y1="50%", y2="50%"
-        )
-    dot = element(root, "svg", x=at(stat.mean), y="50%", overflow="visible")
-    draw_marker(dot, style, 0, 0, " hollow" if hollow else "")
+        ends = {"x1": at(stat.mean - stat.std), "x2": at(stat.mean + stat.std)}
+        element(root, "line", class_="whisker", **ends, **middle)
+    draw_marker(element(root, "svg", x=mean, y="50%", overflow="visible"), style, 0, 0, " hollow" if hollow else "")
     return markup(root)

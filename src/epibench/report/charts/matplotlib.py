@@ -5,7 +5,6 @@ Lengths are pixels of the page, 1/96 inch. matplotlib is imported only where som
 
 from __future__ import annotations
 
-import base64
 import io
 import math
 import textwrap
@@ -15,6 +14,8 @@ from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Literal
 
+from PIL import Image
+
 from epibench.errors import InputError
 from epibench.report.chart import (
     COUNTS_HEIGHT,
@@ -22,14 +23,15 @@ from epibench.report.chart import (
     LIGHT,
     LOOKS,
     Axis,
+    Bins,
     Box,
     Chart,
     Series,
     Size,
+    areas,
     colour_of,
     mark_places,
     marker_of,
-    runs,
 )
 
 FileKind = Literal["svg", "pdf", "png"]
@@ -120,12 +122,9 @@ def file_bytes(figure: Any, kind: FileKind, title: str = "", description: str = 
     return stream.getvalue().replace(here.encode(), f"{everywhere}, sans-serif".encode())
 
 
-def draw_image(axes: Any, uri: str, box: Box, **style: Any) -> None:
-    """A picture from a data URI: its left, top, right and bottom."""
-    from PIL import Image
-
-    with Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))) as image:
-        pixels = image.convert("RGBA" if "transparency" in image.info else "RGB")
+def draw_image(axes: Any, image: Image.Image, box: Box, **style: Any) -> None:
+    """A picture with its left, top, right and bottom."""
+    pixels = image.convert("RGBA" if "transparency" in image.info else "RGB")
     left, top, right, bottom = box
     axes.imshow(pixels, extent=(left, right, bottom, top), aspect="auto", interpolation="none", **style)
 
@@ -156,22 +155,25 @@ def draw_chart(chart: Chart, title: str, key: str = "", axes: Any = None, in_not
             if named:
                 axes.legend([_line(one) for one in named.values()], [*named])
         _draw_guides(axes, chart)
+        notes = [*chart.remarks]
         if not layer.series:
-            _write(axes, 0.5, 0.75, "not scored at this M", "middle")
+            notes.append((0.5, 0.75, "middle", "not scored at this M"))
+        if layer.note:
+            notes.append((0.985, 0.04 if chart.diagonal else 0.95, "end", layer.note))
+        for across, up, anchor, text in notes:
+            style = {"ha": ANCHORS[anchor], "fontsize": 10.5 * POINT, "alpha": 0.85}
+            axes.text(across, up, text, transform=axes.transAxes, **style)
         if chart.between and len(layer.series) == 2:
             upper, lower = layer.series
-            for run in runs(upper.y, lower.y):
-                edges = ([one.y[i] for i in run] for one in (upper, lower))
-                axes.fill_between([upper.x[i] for i in run], *edges, color=colour_of(upper.style), alpha=0.13, lw=0)
+            for area in areas(upper.x, lower.y, upper.y):
+                axes.fill_between(area.x, area.upper, area.lower, color=colour_of(upper.style), alpha=0.13, linewidth=0)
         for one in layer.series:
             _draw_series(axes, chart, one)
         for number, i, (x, y), text in mark_places(chart.plot, layer.series):
             one, value = layer.series[number], layer.series[number].y[i] or 0.0
             off = ((x - chart.plot.x(one.x[i])) * POINT, (chart.plot.y(value) - y) * POINT)
-            style = {"fontsize": SMALL_TEXT, "color": colour_of(one.style), "ha": "center", "annotation_clip": False}
-            axes.annotate(text, (one.x[i], value), off, textcoords="offset points", **style)
-        if layer.note:
-            _write(axes, 0.985, 0.04 if chart.diagonal else 0.95, layer.note, "end")
+            look = {"fontsize": SMALL_TEXT, "color": colour_of(one.style), "ha": "center", "annotation_clip": False}
+            axes.annotate(text, (one.x[i], value), off, textcoords="offset points", **look)
     return axes
 
 
@@ -236,27 +238,17 @@ def _value(axis: Axis, share: float) -> float:
 
 
 def _draw_guides(axes: Any, chart: Chart) -> None:
-    """Diagonal, zero, floors and remarks."""
     guide = {"color": LIGHT["soft"], "linewidth": POINT, "alpha": 0.55, "zorder": 1.5}
     if chart.diagonal:
-        ends = max(chart.x_axis.lower, chart.y_axis.lower), min(chart.x_axis.upper, chart.y_axis.upper)
-        axes.plot(ends, ends, **guide)
+        axes.plot(chart.diagonal_ends, chart.diagonal_ends, **guide)
     if chart.zero:
         axes.axhline(0, **guide)
     for number, (floor, name) in enumerate(chart.floors):
         axes.axhspan(chart.y_axis.lower, floor, color=LIGHT["soft"], alpha=0.13, linewidth=0)
         axes.axhline(floor, color=LIGHT["soft"], linewidth=POINT, linestyle=(0, (3, 2)))
-        beneath = chart.plot.bottom - chart.plot.y(floor) >= 14
-        off, where = (6 + 150 * number) * POINT, ("axes fraction", "data")
-        axes.annotate(name, (0, floor), (off, (-11 if beneath else 4) * POINT), xycoords=where,
-                      textcoords="offset points")  # fmt: skip
-    for x, y, anchor, text in chart.remarks:
-        _write(axes, x, y, text, anchor)
-
-
-def _write(axes: Any, x: float, y: float, text: str, anchor: str) -> None:
-    """A remark at shares of the axes."""
-    axes.text(x, y, text, ha=ANCHORS[anchor], transform=axes.transAxes, fontsize=10.5 * POINT, alpha=0.85)
+        off = (6 + 150 * number) * POINT, (-11 if chart.plot.bottom - chart.plot.y(floor) >= 14 else 4) * POINT
+        where = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        axes.annotate(name, (0, floor), off, **where)
 
 
 def _line(series: Series, **more: Any) -> Any:
@@ -284,48 +276,42 @@ def _line(series: Series, **more: Any) -> Any:
 
 def _draw_series(axes: Any, chart: Chart, series: Series) -> None:
     """A line with its band, its whiskers and its markers."""
-    colour, bounds = colour_of(series.style), (chart.y_axis.lower, chart.y_axis.upper)
+    import numpy as np
+
+    def add_line(points: Sequence[int], **style: Any) -> None:
+        line = _line(series, **style)
+        line.set_data([series.x[i] for i in points], [values[i] for i in points])
+        axes.add_line(line)
+
+    colour, ends = colour_of(series.style), (chart.y_axis.lower, chart.y_axis.upper)
+    values = np.clip([math.nan if y is None else y for y in series.y], *ends)
     if series.bins:
-        _draw_bins(axes, chart, series)
-    elif series.look != "oracle":
-        for run in runs(series.y, series.std):
-            edges = [
-                [min(max((series.y[i] or 0.0) + sign * (series.std[i] or 0.0), bounds[0]), bounds[1]) for i in run]
-                for sign in (-1, 1)
-            ]
-            axes.fill_between([series.x[i] for i in run], *edges, color=colour, alpha=0.16, linewidth=0)
-    values = [float("nan") if y is None else min(max(y, bounds[0]), bounds[1]) for y in series.y]
-    line = _line(series, marker="")
-    line.set_data(list(series.x), values)
-    axes.add_line(line)
+        _draw_bins(axes, chart, series.bins, colour)
+    for area in series.bands if series.look != "oracle" else ():
+        edges = np.clip([area.lower, area.upper], *ends)
+        axes.fill_between(area.x, *edges, color=colour, alpha=0.16, linewidth=0)
+    add_line(range(len(values)), marker="")
     if not chart.markers:
         return
-    for x, low, high in series.whiskers:
-        axes.plot([x, x], [max(low, bounds[0]), min(high, bounds[1])], color=colour, linewidth=1.5 * POINT)
-    shown = range(1 if series.look == "level" else len(values))
-    for hollow in (False, True):
-        those = [i for i in shown if bool(series.hollow and series.hollow[i]) == hollow]
-        if not those:
-            continue  # a line without points would count as one at the corner of the figure
-        edge = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 1.6 * POINT} if hollow else {}
-        markers = _line(series, linestyle="none", clip_on=False, zorder=3, **edge)
-        markers.set_data([series.x[i] for i in those], [values[i] for i in those])
-        axes.add_line(markers)
+    for x, *whisker in series.whiskers:
+        axes.plot([x, x], np.clip(whisker, *ends), color=colour, linewidth=1.5 * POINT)
+    hollow = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 1.6 * POINT}
+    for look, is_hollow in (({}, False), (hollow, True)):
+        shown = range(1 if series.look == "level" else len(values))
+        # A line without points would count as one at the corner of the figure.
+        if points := [i for i in shown if bool(series.hollow and series.hollow[i]) == is_hollow]:
+            add_line(points, linestyle="none", clip_on=False, zorder=3, **look)
 
 
-def _draw_bins(axes: Any, chart: Chart, series: Series) -> None:
+def _draw_bins(axes: Any, chart: Chart, bins: Bins, colour: str) -> None:
     """Bars of accuracy, and below the axes bars of shares with their digits."""
-
-    bins, plot, colour = series.bins, chart.plot, colour_of(series.style)
-    assert bins is not None
+    plot, style = chart.plot, {"color": colour, "linewidth": 0}
     width, tall = 2 * bins.half - 2 / (plot.right - plot.left), plot.bottom - plot.top
-    heights = [height or 0.0 for height in bins.heights]
-    axes.bar(bins.middles, heights, width, color=colour, alpha=0.24, linewidth=0)
+    axes.bar(bins.middles, [height or 0.0 for height in bins.heights], width, alpha=0.24, **style)
     # The base lies below the labels of the x axis.
     base, below = (plot.bottom - chart.size[1] + 30) / tall, axes.get_xaxis_transform()
     tops = [(COUNTS_HEIGHT - 26) / tall * share for share in bins.shares]
-    style = {"color": colour, "alpha": 0.55, "linewidth": 0}
-    axes.bar(bins.middles, tops, width, base, transform=below, clip_on=False, **style)
+    axes.bar(bins.middles, tops, width, base, transform=below, clip_on=False, alpha=0.55, **style)
     for middle, share in zip(bins.middles, bins.shares, strict=True):
-        y = base - 11 / tall
-        axes.text(middle, y, bins.share_text(share), transform=below, fontsize=SMALL_TEXT, ha="center")
+        text, y = bins.share_text(share), base - 11 / tall
+        axes.text(middle, y, text, transform=below, fontsize=SMALL_TEXT, ha="center")

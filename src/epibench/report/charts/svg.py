@@ -58,8 +58,9 @@ def polyline(points: Iterable[Point]) -> str:
     tenths = [(round(10 * x), round(10 * y)) for x, y in points]
     if not tenths:
         return ""
-    steps = [f"{_tenth(x1 - x0)},{_tenth(y1 - y0)}" for (x0, y0), (x1, y1) in itertools.pairwise(tenths)]
-    return f"M{_tenth(tenths[0][0])},{_tenth(tenths[0][1])}l" + " ".join(steps)
+    (x, y), pairs = tenths[0], itertools.pairwise(tenths)
+    steps = [f"{(x1 - x0) / 10:g},{(y1 - y0) / 10:g}" for (x0, y0), (x1, y1) in pairs]
+    return f"M{x / 10:g},{y / 10:g}l" + " ".join(steps)
 
 
 def simplified(points: Sequence[Point], tolerance: float = 0.5) -> list[Point]:
@@ -75,17 +76,13 @@ def simplified(points: Sequence[Point], tolerance: float = 0.5) -> list[Point]:
     return [*simplified(points[: farthest + 1], tolerance)[:-1], *simplified(points[farthest:], tolerance)]
 
 
-def _tenth(value: int) -> str:
-    return f"{value / 10:g}"
-
-
 def style_class(index: int) -> str:
     """The class that gives a series its colour, dash and marker; styles repeat after the last."""
     return f"s{index % NUM_STYLES}"
 
 
-def frame(root: Element, plot: Plot, size: tuple[float, float], inset: float = 0.0) -> Plot:
-    """Draw axes, grid and labels around the rectangle of a plot, and return it."""
+def frame(root: Element, plot: Plot, size: tuple[float, float], inset: float = 0.0) -> None:
+    """Draw axes, grid and labels around the rectangle of a plot."""
     x_axis, y_axis, width, height = plot.x_axis, plot.y_axis, *size
     left, bottom = plot.left - inset, plot.bottom
     grid = element(root, "g", class_="axes", aria_hidden="true")
@@ -103,4 +100,3 @@ def frame(root: Element, plot: Plot, size: tuple[float, float], inset: float = 0
         element(grid, "text", x_axis.label, class_="label", x=(left + width) / 2, y=height - 4, text_anchor="middle")
     if y_axis.label:
         element(grid, "text", y_axis.label, class_="label", x=2, y=11)
-    return plot

@@ -9,6 +9,7 @@ import base64
 import io
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,30 +21,38 @@ from epibench.errors import InputError
 from epibench.picture_files import PictureFile
 from epibench.report.chart import LIGHT
 from epibench.report.charts.lines import STRIPES, class_swatch, hex_colour
-from epibench.report.charts.matplotlib import ANCHORS, LETTER, LINE, MARGIN, draw_image, empty_figure, settings
+from epibench.report.charts.matplotlib import (
+    ANCHORS,
+    LETTER,
+    LINE,
+    MARGIN,
+    PER_INCH,
+    draw_image,
+    empty_figure,
+    settings,
+)
 from epibench.report.charts.svg import element, markup
 from epibench.report.entries import ClassStyles
 from epibench.report.numbers import m_equals, percent
 from epibench.report.pictures import Drawing, Panel, PanelRow
 from epibench.report.pictures.colours import (
     AMOUNT,
-    BAR_HEIGHT,
     DEPTH,
     NUM_COLOURS,
     ColourScale,
     GridValues,
-    draw_bar,
-    indexed_uri,
+    data_uri,
+    indexed,
     palette,
     scale_end,
 )
 from epibench.report.runs import EvalDomain, Run, RunMethod, class_styles
-from epibench.results import Grid, ShownPicture
+from epibench.results import RGB, Grid, ShownPicture
 
 ClassMap = NDArray[np.uint8]  # (height, width)
 
 WIDTH = 380.0  # about as wide as three in a row are on a screen, so that text has its usual size
-BAR_ROOM = 26.0
+BAR_GAP, BAR_HEIGHT, BAR_ROOM = 5.0, 7.0, 26.0
 PANEL_GAP, PANEL_TITLE = 16.0, 16.0
 KEY_COLUMNS, KEY_ROOM = 3, 32.0  # of classes; of a square and the gap to the next column
 UNKNOWN = "#c9ccd1"
@@ -123,58 +132,75 @@ def shrunk(values: GridValues, most: int, sparse: bool = False) -> GridValues:
         return values
     height, width = (size // factor * factor for size in values.shape)
     blocks = values[:height, :width].reshape(height // factor, factor, width // factor, factor)
-    known = np.isfinite(blocks)
     if sparse:
-        least = np.where(known, blocks, np.inf).min(axis=(1, 3))
-        return np.where(np.isfinite(least), least, np.nan).astype(np.float32)
-    number, total = known.sum(axis=(1, 3)), np.where(known, blocks, 0.0).sum(axis=(1, 3))
+        least: GridValues = np.fmin.reduce(blocks, axis=(1, 3))
+        return least
+    number, total = np.isfinite(blocks).sum(axis=(1, 3)), np.nansum(blocks, axis=(1, 3))
     return np.where(number > 0, total / np.maximum(number, 1), np.nan).astype(np.float32)
 
 
 def enlarged(values: GridValues) -> GridValues:
     """A grid whose single numbers are spread over their neighbours, so that they can be seen; the smallest wins."""
-    filled = np.where(np.isfinite(values), values, np.inf)
-    for axis in (0, 1):
-        padded = np.pad(filled, [(1, 1) if side == axis else (0, 0) for side in (0, 1)], constant_values=np.inf)
-        windows = [np.take(padded, range(shift, shift + values.shape[axis]), axis=axis) for shift in (0, 1, 2)]
-        filled = np.minimum(np.minimum(windows[0], windows[1]), windows[2])
-    return np.where(np.isfinite(filled), filled, np.nan).astype(np.float32)
+    (height, width), padded = values.shape, np.pad(values, 1, constant_values=np.nan)
+    return reduce(np.fmin, (padded[i : i + height, j : j + width] for i in range(3) for j in range(3)))
+
+
+def error_of(picture: ShownPicture, method: str) -> GridValues | None:
+    """Where a method is off and by how much; None without a target of its size."""
+    mean, target = read_grid(picture.methods[method].mean), read_grid(picture.target, zero_is_none=True)
+    return np.abs(mean - target) if mean is not None and target is not None and mean.shape == target.shape else None
+
+
+def wrong_pixels(predicted: ClassMap | None, target: ClassMap | None) -> GridValues | None:
+    """1 where a prediction is wrong, NaN without a label; None without a truth of the same size."""
+    if predicted is None or target is None or predicted.shape != target.shape:
+        return None
+    return np.where(target == UNLABELLED, np.nan, predicted != target).astype(np.float32)
 
 
 def _drawing(
-    description: str, uri: str, height: float, scale: ColourScale | None = None, known: bool = True
+    description: str,
+    image: Image.Image,
+    height: float,
+    scale: ColourScale | None = None,
+    known: bool = True,
+    uri: str = "",
 ) -> Drawing:
-    """A picture, perhaps with the bar of its colours below; what is not known is grey."""
+    """A picture, perhaps with the bar of its colours below; unknown pixels are grey."""
+    bar, end = height + BAR_GAP, height + BAR_GAP + BAR_HEIGHT
     size = WIDTH, height + (BAR_ROOM if scale else 0.0)
     box = f"0 0 {WIDTH:g} {size[1]:.1f}"
     root = element(None, "svg", viewBox=box, role="img", aria_label=description, class_="picture")
     if not known:
         element(root, "rect", class_="unknown", width=WIDTH, height=height)
-    element(root, "image", href=uri, preserveAspectRatio="none", x=0, y=0, width=WIDTH, height=height)
+    stretched = {"preserveAspectRatio": "none"}
+    element(root, "image", href=uri or data_uri(image), **stretched, x=0, y=0, width=WIDTH, height=height)
     if scale:
-        draw_bar(root, scale, WIDTH, height + 5)
+        element(root, "image", href=data_uri(scale.bar), **stretched, x=0, y=bar, width=WIDTH, height=BAR_HEIGHT)
+        for x, words, anchor in scale.labels(WIDTH):
+            element(root, "text", words, x=x, y=end + 11, text_anchor=anchor)
 
     def draw(axes: Any, x: float, y: float) -> None:
         if not known:
             axes.fill_between([x, x + WIDTH], y, y + height, color=UNKNOWN, linewidth=0, zorder=-1)
-        draw_image(axes, uri, (x, y, x + WIDTH, y + height))
+        draw_image(axes, image, (x, y, x + WIDTH, y + height))
         if scale:
-            top, bottom = y + height + 5, y + height + 5 + BAR_HEIGHT
-            draw_image(axes, scale.bar_uri, (x, top, x + WIDTH, bottom))
+            draw_image(axes, scale.bar, (x, y + bar, x + WIDTH, y + end))
             for at, words, anchor in scale.labels(WIDTH):
-                axes.text(x + at, bottom + 11, words, ha=ANCHORS[anchor])
+                axes.text(x + at, y + end + 11, words, ha=ANCHORS[anchor])
 
     return Drawing(markup(root), description, size, draw)
 
 
 def photo_chart(picture: ShownPicture) -> Drawing | None:
     """The photo of a picture; None where it cannot be read."""
-    uri = photo_uri(picture.photo)
-    return _drawing(f"Image {picture.image}", uri, WIDTH * picture.height / picture.width) if uri else None
+    uri, image = photo_uri(picture.photo), photo_image(picture.photo)
+    height = WIDTH * picture.height / picture.width
+    return _drawing(f"Image {picture.image}", image, height, uri=uri) if uri and image else None
 
 
 def grid_chart(description: str, values: GridValues | None, scale: ColourScale) -> Drawing | None:
-    """A grid in colours with its bar; None where there is no grid."""
+    """A grid in colours with its bar; None without a grid."""
     if values is None:
         return None
     sparse = bool(np.isfinite(values).mean() < SPARSE)
@@ -183,32 +209,28 @@ def grid_chart(description: str, values: GridValues | None, scale: ColourScale) 
         small = enlarged(small)
     height = WIDTH * values.shape[0] / values.shape[1]
     ends = f"{description}, from {scale.lower:g} to {scale.upper:g} {scale.unit}"
-    return _drawing(ends.rstrip(), scale.uri(small), height, scale, bool(np.isfinite(small).all()))
+    return _drawing(ends.rstrip(), scale.image(small), height, scale, bool(np.isfinite(small).all()))
 
 
 class DepthPanels:
     """Draws the pictures of one run on common scales: one of depth or other values, one of error and uncertainty."""
 
     def __init__(self, run: Run, pictures: Sequence[ShownPicture]) -> None:
-        unit = run.unit
-        depths = [read_grid(picture.target, zero_is_none=True) for picture in pictures]
+        values = known_values([read_grid(picture.target, zero_is_none=True) for picture in pictures])
         amounts = [error_of(picture, name) for picture in pictures for name in picture.methods]
         amounts += [read_grid(one.std) for picture in pictures for one in picture.methods.values()]
-        values = known_values(depths)
         negative = scale_end(-values, 0.995) if values.size and values.min() < 0 else 0.0
-        self.depth = ColourScale(scale_end(values, 0.995), DEPTH, unit, -negative)
+        self.depth = ColourScale(scale_end(values, 0.995), DEPTH, run.unit, -negative)
         self.word = "depth" if run.problem == "depth-completion" else "values"
-        self.amount = ColourScale(scale_end(known_values(amounts), 0.98), AMOUNT, unit)
+        self.amount = ColourScale(scale_end(known_values(amounts), 0.98), AMOUNT, run.unit)
 
     def rows(self, picture: ShownPicture, methods: Sequence[RunMethod], domain: EvalDomain) -> Iterator[PanelRow]:
         """Input and truth in a row, then a row for each method."""
         sparse, target = (read_grid(grid, zero_is_none=True) for grid in (picture.sparse_depth, picture.target))
-        given = Panel("Sparse depth, the input", grid_chart("Sparse input depth", sparse, self.depth))
-        first = [
-            Panel("Image", photo_chart(picture)),
-            *([given] if self.word == "depth" else []),
-            Panel(f"True {self.word}", grid_chart(f"True {self.word}", target, self.depth)),
-        ]
+        first = [Panel("Image", photo_chart(picture))]
+        if self.word == "depth":
+            first.append(Panel("Sparse depth, the input", grid_chart("Sparse input depth", sparse, self.depth)))
+        first.append(Panel(f"True {self.word}", grid_chart(f"True {self.word}", target, self.depth)))
         yield PanelRow("Input and truth", first)
         for method in methods:
             if prediction := picture.methods.get(method.name):
@@ -220,12 +242,6 @@ class DepthPanels:
                     Panel("Uncertainty (std)", grid_chart(f"Predicted std, {where}", std, self.amount)),
                 ]
                 yield PanelRow(where, panels, method.index)
-
-
-def error_of(picture: ShownPicture, method: str) -> GridValues | None:
-    """Where a method is off and by how much; None where there is no target, or one of another size."""
-    mean, target = read_grid(picture.methods[method].mean), read_grid(picture.target, zero_is_none=True)
-    return np.abs(mean - target) if mean is not None and target is not None and mean.shape == target.shape else None
 
 
 class ClassPanels:
@@ -260,33 +276,30 @@ class ClassPanels:
             yield PanelRow(where, panels, method.index)
 
 
-def wrong_pixels(predicted: ClassMap | None, target: ClassMap | None) -> GridValues | None:
-    """1 where a prediction is wrong, NaN without a label; None without a truth of the same size."""
-    if predicted is None or target is None or predicted.shape != target.shape:
-        return None
-    return np.where(target == UNLABELLED, np.nan, predicted != target).astype(np.float32)
-
-
 def classes_chart(description: str, classes: ClassMap | None, styles: ClassStyles) -> Drawing | None:
-    """A map of classes in their colours; None where there is no map."""
+    """A map of classes in their colours; None without a map."""
     if classes is None:
         return None
-    small = _every(classes)
-    colours = [styles.of(number).colour for number in range(NUM_COLOURS - 2)]
-    # The last two colours belong to the stripes. There are fewer classes.
-    indices = np.where(small == UNLABELLED, NUM_COLOURS - 2 + _stripes(small.shape), np.minimum(small, NUM_COLOURS - 3))
-    return _indexed_chart(description, indices, bytes(part for colour in (*colours, *STRIPES) for part in colour))
+    colours = [styles.of(number).colour for number in range(NUM_COLOURS - len(STRIPES))]
+    return _striped_chart(description, np.minimum(classes, len(colours) - 1), classes != UNLABELLED, colours)
 
 
 def errors_chart(description: str, wrong: GridValues | None) -> Drawing | None:
     """Where a prediction is wrong, in the colours of uncertainty; None where that is not known."""
     if wrong is None:
         return None
-    small, amounts = _every(wrong), palette(AMOUNT)
-    shades = [amounts[3 * i : 3 * i + 3] for i in (round(share * (NUM_COLOURS - 1)) for share in (RIGHT, WRONG))]
-    indices = np.where(np.isfinite(small), np.nan_to_num(small), 2 + _stripes(small.shape))
-    stripes = bytes(part for colour in STRIPES for part in colour)
-    return _indexed_chart(description, indices, b"".join((*shades, stripes)))
+    shades: list[RGB] = [palette(AMOUNT)[round(share * (NUM_COLOURS - 1))].tolist() for share in (RIGHT, WRONG)]
+    return _striped_chart(description, wrong == 1, np.isfinite(wrong), shades)
+
+
+def _striped_chart(description: str, numbers: NDArray[Any], known: NDArray[Any], colours: Sequence[RGB]) -> Drawing:
+    """A map of numbers in their colours: every n-th pixel, with stripes that go up to the right where unknown."""
+    step = -(-numbers.shape[1] // MOST_COLUMNS)
+    numbers, known = numbers[::step, ::step], known[::step, ::step]
+    rows, columns = np.indices(numbers.shape)
+    stripes = (rows + columns) // max(2, numbers.shape[1] // STRIPE) % 2
+    image = indexed(np.where(known, numbers, len(colours) + stripes), np.array([*colours, *STRIPES], np.uint8))
+    return _drawing(description, image, WIDTH * numbers.shape[0] / numbers.shape[1])
 
 
 def class_key(maps: Sequence[ClassMap | None], styles: ClassStyles) -> Drawing | None:
@@ -320,44 +333,22 @@ def class_key(maps: Sequence[ClassMap | None], styles: ClassStyles) -> Drawing |
 def draw_rows(rows: Sequence[PanelRow]) -> Any:
     """Draw the pictures of one image on one matplotlib figure: a row for each method, with titles."""
     with settings():
-        places: list[tuple[Panel, float, float]] = []
-        titles: list[tuple[str, float]] = []
-        widest, y = 0.0, MARGIN
-        for row in rows:
-            titles.append((row.title, y + 10))
-            y, x = y + LINE + PANEL_TITLE, MARGIN
-            for panel in row.panels:
-                places.append((panel, x, y))
-                x += (panel.chart.size[0] if panel.chart else WIDTH) + PANEL_GAP
-            widest = max(widest, x - PANEL_GAP)
-            y += max((panel.chart.size[1] for panel in row.panels if panel.chart), default=LINE) + PANEL_GAP
-        size = widest + MARGIN, y - PANEL_GAP + MARGIN
-        axes = empty_figure(size).add_axes((0, 0, 1, 1))
+        axes = empty_figure((WIDTH, WIDTH)).add_axes((0, 0, 1, 1))
         axes.set_axis_off()
-        for title, baseline in titles:
-            axes.text(MARGIN, baseline, title, fontweight="bold", color=LIGHT["ink"])
-        for panel, x, top in places:
-            axes.text(x, top - 6, panel.title)
-            if panel.chart:
-                panel.chart.draw(axes, x, top)
-            else:
-                axes.text(x, top + 24, "no picture")
-        axes.set(xlim=(0, size[0]), ylim=(size[1], 0), aspect="auto")
+        right, y = 0.0, MARGIN
+        for row in rows:
+            axes.text(MARGIN, y + 10, row.title, fontweight="bold", color=LIGHT["ink"])
+            x, y = MARGIN, y + LINE + PANEL_TITLE
+            for panel in row.panels:
+                axes.text(x, y - 6, panel.title)
+                if panel.chart:
+                    panel.chart.draw(axes, x, y)
+                else:
+                    axes.text(x, y + 24, "no picture")
+                x += (panel.chart.size[0] if panel.chart else WIDTH) + PANEL_GAP
+            right = max(right, x - PANEL_GAP + MARGIN)
+            y += max((panel.chart.size[1] for panel in row.panels if panel.chart), default=LINE) + PANEL_GAP
+        bottom = y - PANEL_GAP + MARGIN
+        axes.figure.set_size_inches(right / PER_INCH, bottom / PER_INCH)
+        axes.set(xlim=(0, right), ylim=(bottom, 0), aspect="auto")
         return axes
-
-
-def _every(values: NDArray[Any]) -> NDArray[Any]:
-    """A map of at most MOST_COLUMNS columns, made of every n-th pixel."""
-    step = -(-values.shape[1] // MOST_COLUMNS)
-    return values[::step, ::step]
-
-
-def _stripes(shape: tuple[int, ...]) -> NDArray[Any]:
-    """0 and 1 in stripes that go up to the right."""
-    rows, columns = np.indices(shape)
-    stripes: NDArray[Any] = (rows + columns) // max(2, shape[1] // STRIPE) % 2
-    return stripes
-
-
-def _indexed_chart(description: str, indices: NDArray[Any], colours: bytes) -> Drawing:
-    return _drawing(description, indexed_uri(indices, colours), WIDTH * indices.shape[0] / indices.shape[1])
