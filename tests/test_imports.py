@@ -14,7 +14,6 @@ import epibench
 # set, so that the rest of `data` comes after it.
 ORDER = [
     "errors",
-    "arguments",
     "conventions",
     "plans",
     "views",
@@ -25,6 +24,7 @@ ORDER = [
     "console",
     "stopping",
     "devices",
+    "arguments",
     "results",
     "standard_errors",
     "imported",
@@ -53,8 +53,9 @@ ORDER = [
     "recipes",
     "runs",
     "report",
-    "evaluating",
     "api",
+    "reading",
+    "preparing",
     "cli",
     "__main__",
 ]

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from epibench import metrics
-    from epibench.api import run, score, train
-    from epibench.evaluating import evaluate
+    from epibench.api import evaluate, run, score, train
     from epibench.results import load_results
 
 __version__ = "0.3.0"
 __all__ = ["evaluate", "load_results", "metrics", "run", "score", "train"]
 
 # Where what is no module is.
-_MODULES = {"evaluate": "evaluating", "load_results": "results", "run": "api", "score": "api", "train": "api"}
+_MODULES = {"evaluate": "api", "load_results": "results", "run": "api", "score": "api", "train": "api"}
 
 
 def __getattr__(name: str) -> object:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+T = TypeVar("T")
 
 
 class Advance(Protocol):
@@ -39,3 +41,24 @@ class Silent:
 
     def say(self, text: str) -> None:
         """Say nothing."""
+
+
+def show(reporter: Reporter, *results: Any) -> None:
+    """Pass results to a reporter that has `show`, e.g. that of a command, which prints tables."""
+    shown = getattr(reporter, "show", None)
+    if shown is not None:
+        shown(*results)
+
+
+def progress_of(reporter: Reporter, name: str, total: int) -> AbstractContextManager[Advance]:
+    """A step without a line at its end, where the reporter has `progress`."""
+    step: AbstractContextManager[Advance] = getattr(reporter, "progress", reporter.step)(name, total)
+    return step
+
+
+def counted(reporter: Reporter, items: Iterable[T], name: str, total: int) -> Iterator[T]:
+    """The same items, counted as they are taken."""
+    with progress_of(reporter, name, total) as advance:
+        for item in items:
+            yield item
+            advance(1)

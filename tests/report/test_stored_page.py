@@ -12,9 +12,10 @@ import pytest
 from html_tree import Node
 from page_checks import plain, texts
 
-from epibench.cli.report import run_report
+from epibench.cli import app
 from epibench.cli.tables import print_tables
 from epibench.errors import InputError
+from epibench.reading import report
 from epibench.report import write_run_page
 from epibench.report.dense_section import shift_rows
 from epibench.report.metric_info import metric_info
@@ -247,7 +248,7 @@ def test_report_puts_runs_and_stored_predictions_on_one_page(
     ours, theirs = read_runs([run, scored_like(run)])
     assert (theirs.problem, list(theirs.domains)) == (ours.problem, list(ours.domains))
     assert [facts.role for facts in theirs.domains.values()] == [facts.role for facts in ours.domains.values()]
-    run_report([Path("run"), Path("theirs.json")], None, Path("tables.md"))
+    app(["report", "run", "theirs.json", "--markdown", "tables.md"], standalone_mode=False)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "what their methods were trained on is not known here" in page
     assert "is not the same data in all runs" in page  # other numbers of pixels
@@ -259,7 +260,7 @@ def test_report_puts_runs_and_stored_predictions_on_one_page(
 def test_stored_predictions_alone_get_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("scores.json").write_text(fake.single().as_json(), encoding="utf-8")
-    run_report([Path("scores.json")], None, None)
+    report("scores.json")
     assert '<p class="eyebrow">epibench score</p>' in Path("report.html").read_text(encoding="utf-8")
     with pytest.raises(InputError, match="written over"):
-        run_report([Path("scores.json")], Path("scores.json"), None)
+        report(["scores.json"], "scores.json")

@@ -9,13 +9,15 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from epibench import __version__, mirror, stopping
-from epibench.cli import data, evaluate, export, recipes, reference, run, score, train, video
-from epibench.cli.options import Command
+from epibench import __version__, api, mirror, preparing, reading, stopping
+from epibench.arguments import Argument
+from epibench.cli.adapter import add_command
+from epibench.cli.data import print_check
+from epibench.cli.recipes import print_recipes
 from epibench.console import printable
 from epibench.errors import InputError, lacks_memory
 from epibench.files import in_words
@@ -41,38 +43,49 @@ def _options(
     """How far can the uncertainty of a model be trusted, and what does each further sample buy?"""
 
 
-app.command(cls=Command, short_help="Score predictions that any framework has saved.")(score.score)
-app.command(cls=Command, short_help="Train, evaluate, report.")(run.run)
-app.command(cls=Command, short_help="Train the networks of a recipe.")(train.train)
-app.command(cls=Command, short_help="Evaluate what is trained.")(evaluate.evaluate)
-app.command(cls=Command, short_help="Merge the shards of an evaluation.")(evaluate.merge)
-app.command(cls=Command, short_help="List recipes, or write one in full.")(recipes.recipes)
-app.command(cls=Command, short_help="Sample the posterior of a toy problem.")(reference.reference)
-app.command(cls=Command, short_help="Write tables and figures for a paper.")(export.export)
-app.command(cls=Command, short_help="Show what a run predicts for a sequence of images.")(video.video)
-app.add_typer(data.commands, name="data")
+def _show_runs(*results: Any) -> None:
+    from epibench.cli.report import print_run_tables
+
+    print_run_tables(*results)
 
 
-@app.command(cls=Command, short_help="Make the page of one run or several.")
-def report(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...", help="Folders of runs, or their URLs, their results.json, or what score --json wrote."
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The page. Default: RUN/report.html, or report.html of several.")
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all tables to this file as Markdown, too.")
-    ] = None,
-) -> None:
-    """Make the page of a run anew, or one page of several runs and scored files; with what was published beside it."""
-    from epibench.cli.report import run_report
-    from epibench.cli.steps import local_folder
+def _show_scores(results: Any) -> None:
+    from epibench.cli.tables import print_tables
 
-    run_report([local_folder(run, report=True) for run in runs], out, markdown)
+    print_tables(results)
+
+
+def _show_reference(found: Any) -> None:
+    from epibench.cli.reference import print_diagnostics
+
+    print_diagnostics(found)
+
+
+MODELS = Argument("a model", "SPEC", repeated=True)
+DOMAINS = Argument("a domain", "NAME=KIND:PATH", repeated=True)
+add_command(app, api.score, _show_scores)
+add_command(app, api.run, _show_runs)
+add_command(app, api.train)
+add_command(
+    app,
+    api.evaluate,
+    _show_runs,
+    names={"models": "model", "data": "on", "views": "tta"},
+    without=("classes", "ignore_index", "unit", "depth"),  # data sets that have a name have these
+    more={"models": MODELS, "data": DOMAINS},
+    out=api.EVALUATED,
+)
+add_command(app, api.merge, _show_runs, names={"data": "on"}, more={"data": DOMAINS})
+add_command(app, preparing.recipes, print_recipes)
+add_command(app, preparing.reference, _show_reference)
+add_command(app, reading.export)
+add_command(app, reading.video, names={"methods": "method", "largest": "max"})
+add_command(app, reading.report, _show_runs)
+data = typer.Typer(help="Data sets: preview, export, check.", rich_markup_mode=None)
+add_command(data, preparing.preview)
+add_command(data, preparing.export_scenes, name="export")
+add_command(data, preparing.check, print_check, names={"every": "all"})
+app.add_typer(data, name="data")
 
 
 def main() -> None:
