@@ -335,10 +335,11 @@ def preview(
         )
     dataset, path, reporter = _scenes(name, domain, severity, size, seed, count), Path(out), reporter_of(progress)
     frames = (dataset.frame(index) for index in range(count))
-    if path.suffix.lower() != ".png" or path.is_dir():
-        raise ArgumentError(f"out {path}: give the name of a .png file")
-    with writing_to(f"out {path}"), replacing(path) as stream:  # opened first: a sheet that cannot be kept is not drawn
-        make_sheet(counted(reporter, frames, "drawing", count)).save(stream, "PNG")
+    with writing_to(f"out {path}"):
+        if path.suffix.lower() != ".png" or path.is_dir():
+            raise ArgumentError(f"out {path}: give the name of a .png file")
+        with replacing(path) as stream:  # opened first: a sheet that cannot be kept is not drawn
+            make_sheet(counted(reporter, frames, "drawing", count)).save(stream, "PNG")
     reporter.say(f"{path}: {_number(count)} of {name} ({domain})")
     return path
 

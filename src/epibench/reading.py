@@ -128,7 +128,11 @@ def export(
     """
     folders = {"csv": csv, "latex": latex, "svg": svg, "pdf": pdf, "png": png}
     if all(folder is None for folder in folders.values()):
-        raise InputError("nothing to write. Fix: give at least one folder for csv, latex, svg, pdf or png.")
+        options = ", ".join(f"--{kind} FOLDER" for kind in folders)
+        raise ArgumentError(
+            "nothing to write. Fix: give a folder for csv, latex, svg, pdf or png.",
+            f"nothing to write. Fix: give at least one of {options}.",
+        )
     from epibench.report.export import KINDS, read_subjects
     from epibench.report.export import export as write_files
 

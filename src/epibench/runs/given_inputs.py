@@ -90,6 +90,9 @@ def check_inputs(models: Any, data: Any, model_format: Any, task: str | None) ->
         raise unfit("model_format", model_format, "a dict, e.g. {'values': 'probs'}")
     if task is not None and task not in get_args(Task):
         raise ArgumentError(f"task '{task}' is unknown; give {' or '.join(get_args(Task))}")
+    if data is None:
+        typed = "data: no data is given. Fix: give NAME=KIND:PATH, e.g. val=camvid:DIR."
+        raise ArgumentError(f"data: cannot be None. Fix: give {DATA}.", typed)
     for name, each in data.items() if isinstance(data, Mapping) else [("data", data)]:
         if not isinstance(name, str):
             raise unfit("data", name, "names that are texts, e.g. {'val': …}")
