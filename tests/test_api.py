@@ -275,7 +275,7 @@ def two_classes(image):
             "classes: cannot be 5 (int). Fix: give names, e.g. ['road', 'sky']",
         ),
         ("evaluate", (two_classes, IMAGES), {"model_format": 5}, "model_format: cannot be 5 (int). Fix: give a dict"),
-        ("evaluate", (two_classes, IMAGES), {"in_domain": 5}, "in_domain: cannot be 5 (int). Fix: give the name"),
+        ("evaluate", (two_classes, IMAGES), {"in_domain": 5}, "in_domain: cannot be 5 (int). Fix: give a text"),
         (
             "evaluate",
             (two_classes, IMAGES),
@@ -288,7 +288,7 @@ def two_classes(image):
             {"ignore_index": "a"},
             "ignore_index: cannot be 'a' (str). Fix: give a whole",
         ),
-        ("evaluate", (two_classes, IMAGES), {"unit": 5}, "unit: cannot be 5 (int). Fix: give a text, e.g. 'm'"),
+        ("evaluate", (two_classes, IMAGES), {"unit": 5}, "unit: cannot be 5 (int). Fix: give a text"),
         ("evaluate", (two_classes, IMAGES), {"depth": "yes"}, "depth: cannot be 'yes' (str). Fix: give True or False"),
         ("evaluate", (two_classes, IMAGES), {"out": 5}, "out: cannot be 5 (int). Fix: give a local folder"),
         (

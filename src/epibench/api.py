@@ -16,35 +16,8 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+from epibench import arguments as arg
 from epibench import mirror
-from epibench.arguments import (
-    AnyPath,
-    Argument,
-    Classes,
-    Device,
-    Executor,
-    File,
-    FinishedRun,
-    Flag,
-    Folder,
-    FolderOfRun,
-    Label,
-    Natural,
-    Number,
-    Positive,
-    Progress,
-    RecipeOrRun,
-    Settings,
-    Shard,
-    Sizes,
-    Stores,
-    Text,
-    Texts,
-    Views,
-    Whole,
-    as_texts,
-    checked,
-)
 from epibench.console import reporter_of
 from epibench.conventions import check_convention
 from epibench.devices import resolve_device
@@ -59,7 +32,6 @@ if TYPE_CHECKING:
     from epibench.results import Results
     from epibench.runs.folder import RunFolder
     from epibench.runs.machine import Run
-    from epibench.store import PredictionStore
 
 EVALUATED = "evaluated"  # the folder for results of models, where a command is given none
 
@@ -67,16 +39,16 @@ EVALUATED = "evaluated"  # the folder for results of models, where a command is 
 # Runs
 
 
-@checked
+@arg.checked
 def run(
-    recipe: RecipeOrRun,
-    out: FolderOfRun | None = None,
-    settings: Settings = (),
+    recipe: arg.RecipeOrRun,
+    out: arg.FolderOfRun | None = None,
+    settings: arg.Settings = (),
     *,
-    device: Device = "auto",
-    executor: Executor = "local",
-    jobs: Positive | None = None,
-    progress: Progress = False,
+    device: arg.Device = "auto",
+    executor: arg.Executor = "local",
+    jobs: arg.Positive | None = None,
+    progress: arg.Progress = False,
 ) -> Results:
     """Train, evaluate and report the methods of a recipe.
 
@@ -109,19 +81,21 @@ def run(
     return publish(opened.folder, results, opened.reporter)
 
 
-@checked
+@arg.checked
 def train(
-    recipe: RecipeOrRun,
-    out: FolderOfRun | None = None,
-    settings: Settings = (),
+    recipe: arg.RecipeOrRun,
+    out: arg.FolderOfRun | None = None,
+    settings: arg.Settings = (),
     *,
-    only: Annotated[Texts, Argument("a list of networks, e.g. ['ensemble:3-5']", "METHOD[:NUMBERS]", repeated=True)]
+    only: Annotated[
+        arg.Texts, arg.Argument("a list of networks, e.g. ['ensemble:3-5']", "METHOD[:NUMBERS]", repeated=True)
+    ]
     | None = None,
-    shard: Annotated[Text, Argument("a text, e.g. '2/8'", "K/N")] | None = None,
-    device: Device = "auto",
-    executor: Executor = "local",
-    jobs: Positive | None = None,
-    progress: Progress = False,
+    shard: arg.Shard | None = None,
+    device: arg.Device = "auto",
+    executor: arg.Executor = "local",
+    jobs: arg.Positive | None = None,
+    progress: arg.Progress = False,
 ) -> Path:
     """Train the networks of a recipe that are missing.
 
@@ -165,31 +139,31 @@ def train(
     return path
 
 
-@checked
+@arg.checked
 def evaluate(
     models: Any = None,
     data: Any = None,
     *,
-    run: FinishedRun | None = None,
+    run: arg.FinishedRun | None = None,
     model_format: Any = None,
-    in_domain: Annotated[Text, Argument("the name of a data set, e.g. 'val'", "NAME")] | None = None,
-    task: Annotated[Text, Argument("'segmentation' or 'depth'")] | None = None,
-    classes: Classes | None = None,
-    ignore_index: Whole | None = None,
-    unit: Annotated[Text, Argument("a text, e.g. 'm'")] | None = None,
-    depth: Flag = False,
-    members: Sizes | None = None,
-    draws: Positive = 16,
-    seed: Natural = 0,
-    mc_dropout: Natural = 0,
-    rate: Number | None = None,
-    views: Views = (),
-    out: Folder | None = None,
-    shard: Shard | None = None,
-    settings: Settings = (),
-    device: Device = "auto",
-    executor: Executor = "local",
-    progress: Progress = False,
+    in_domain: arg.Text | None = None,
+    task: Annotated[arg.Text, arg.Argument("'segmentation' or 'depth'")] | None = None,
+    classes: arg.Classes | None = None,
+    ignore_index: arg.Whole | None = None,
+    unit: arg.Text | None = None,
+    depth: arg.Flag = False,
+    members: arg.Sizes | None = None,
+    draws: arg.Positive = 16,
+    seed: arg.Natural = 0,
+    mc_dropout: arg.Natural = 0,
+    rate: arg.Number | None = None,
+    views: arg.Views = (),
+    out: arg.Folder | None = None,
+    shard: arg.Shard | None = None,
+    settings: arg.Settings = (),
+    device: arg.Device = "auto",
+    executor: arg.Executor = "local",
+    progress: arg.Progress = False,
     **evaluation: Any,
 ) -> Results:
     """Evaluate trained models, or the trained networks of a run.
@@ -239,7 +213,7 @@ def evaluate(
                     f"{name}: is for models. Fix: leave it out; a run has settings, e.g. draws=8, and its networks "
                     f"are the model run:{run}."
                 )
-        return _evaluate_run(Path(run), data, [*settings, *as_texts(evaluation)], device, executor, shard, progress)
+        return _evaluate_run(Path(run), data, [*settings, *arg.as_texts(evaluation)], device, executor, shard, progress)
     if executor != "local":
         raise ArgumentError(
             f"executor {executor}: the networks of a run can be evaluated so; models are evaluated here"
@@ -314,14 +288,14 @@ def _evaluate_run(
     return publish(opened.folder, results, opened.reporter)
 
 
-@checked
+@arg.checked
 def merge(
-    run: FinishedRun,
+    run: arg.FinishedRun,
     data: Any = None,
-    settings: Settings = (),
+    settings: arg.Settings = (),
     *,
-    device: Device = "auto",
-    progress: Progress = False,
+    device: arg.Device = "auto",
+    progress: arg.Progress = False,
 ) -> Results:
     """Merge the shards of an evaluation into results and a page.
 
@@ -352,7 +326,7 @@ def merge(
 @contextmanager
 def opened_run(
     recipe: Any,
-    out: AnyPath | None,
+    out: arg.AnyPath | None,
     settings: Any,
     progress: Any,
     device: str,
@@ -411,23 +385,23 @@ def publish(folder: RunFolder, results: Results, reporter: Reporter) -> Results:
 # Stored predictions
 
 
-@checked
+@arg.checked
 def score(
-    *predictions: Stores,
-    members: Sizes | None = None,
-    draws: Positive = 16,
-    plan: Texts = ("random",),
-    seed: Natural = 0,
-    convention: Text = "pooled",
-    uncertainty: Text | None = None,
-    ignore_index: Label | None = None,
-    skip_invalid: Flag = False,
-    in_domain: Text | None = None,
-    depth: Flag = False,
-    device: Device = "auto",
-    json: File | None = None,
-    report: Folder | None = None,
-    progress: Progress = False,
+    *predictions: arg.Stores,
+    members: arg.Sizes | None = None,
+    draws: arg.Positive = 16,
+    plan: arg.Texts = ("random",),
+    seed: arg.Natural = 0,
+    convention: arg.Text = "pooled",
+    uncertainty: arg.Text | None = None,
+    ignore_index: arg.Label | None = None,
+    skip_invalid: arg.Flag = False,
+    in_domain: arg.Text | None = None,
+    depth: arg.Flag = False,
+    device: arg.Device = "auto",
+    json: arg.File | None = None,
+    report: arg.Folder | None = None,
+    progress: arg.Progress = False,
 ) -> Results:
     """Score stored predictions of any framework.
 
@@ -480,7 +454,7 @@ def score(
         raise ArgumentError(
             f"plan: there are {len(plan)} for {len(predictions)} stores. Fix: give one, or one per store."
         )
-    from epibench.evaluation.scoring import ScoreSettings, score_results, scorers_of
+    from epibench.evaluation.scoring import ScoreSettings, check_in_domain, score_results, scorers_of
     from epibench.store import open_store
     from epibench.store.memory import store_in_memory
 
@@ -504,7 +478,7 @@ def score(
     if ignore_index is not None and all(scorer.store.num_classes is None for scorer in scorers):
         raise ArgumentError("ignore_index is for classes; mask the targets of other predictions with 'valid'")
     if in_domain is not None:
-        _check_in_domain(in_domain, [scorer.store for scorer in scorers])
+        check_in_domain(in_domain, [scorer.store for scorer in scorers])
     reporter, scored = reporter_of(progress), list["ScoredStore"]()
     try:
         for scorer in scorers:
@@ -538,16 +512,3 @@ def _scored(scorer: Scorer, reporter: Reporter) -> ScoredStore:
             advance(pixels, f"{done / 1e6 / (time.perf_counter() - begun):.2f} M{scorer.store.counted[:-1]}/s")
 
         return scorer.run(count)
-
-
-def _check_in_domain(in_domain: str, stores: Sequence[PredictionStore]) -> None:
-    for store in stores:
-        if store.domain is None:
-            raise InputError(f"{store.path}: has no attribute 'domain', which in_domain needs; write it with one")
-    domains = list(dict.fromkeys(str(store.domain) for store in stores))
-    if in_domain not in domains:
-        raise ArgumentError(f"in_domain '{in_domain}': the stores are of {', '.join(domains)}; give one of these")
-    if len(domains) == 1:
-        raise ArgumentError(
-            f"in_domain '{in_domain}': all stores are of this domain; give one of a shifted domain, too"
-        )

@@ -48,7 +48,6 @@ class Argument:
     metavar: str = ""
     read: Callable[[str], Any] = str
     typed: str = ""
-    positional: bool = False
     repeated: bool = False
     mirrored: str = ""
 
@@ -155,11 +154,9 @@ def _paths(given: Any) -> list[Path]:
 def _classes(given: Any) -> Any:
     """A table by its name or file, or the names of classes."""
     names = given if isinstance(given, str | os.PathLike) else _items(given)
-    if isinstance(names, tuple) and not all(isinstance(each, str) for each in names):
-        raise ValueError
-    if not isinstance(names, str | os.PathLike | tuple):
-        raise ValueError
-    return names
+    if isinstance(names, str | os.PathLike) or (isinstance(names, tuple) and all(isinstance(n, str) for n in names)):
+        return names
+    raise ValueError
 
 
 def _device(given: Any) -> Any:
@@ -215,7 +212,7 @@ def _json(key: str, value: Any) -> str:
 
 
 def reads(kind: type[int | float]) -> Callable[[str], Any]:
-    """Reads a number; a text that is none stays, and is refused as a value."""
+    """Reads a number. A text that is none stays: the function refuses it in words."""
 
     def read(text: str) -> Any:
         try:
@@ -260,7 +257,7 @@ Views = Annotated[
     Argument("a list of texts, e.g. ['flip']", "VIEWS", _read_texts),
 ]
 Device = Annotated[
-    str, Strict(), AfterValidator(check_device), BeforeValidator(_device), Argument("'auto', 'cpu' or 'cuda'")
+    str, Strict(), AfterValidator(check_device), BeforeValidator(_device), Argument("'auto', 'cpu' or 'cuda'", "DEVICE")
 ]
 Executor = Annotated[str, Strict(), AfterValidator(check_executor), Argument("'local' or 'ray'", "NAME")]
 Settings = Annotated[
@@ -278,19 +275,15 @@ RecipeOrRun = Annotated[
     PlainValidator(_recipe),
     Argument(
         "the name of a recipe, e.g. 'toy-regression-quick', a recipe file (.json), the folder of a run, or a recipe",
-        positional=True,
         mirrored="all",
     ),
 ]
-FinishedRun = Annotated[
-    AnyPath, PlainValidator(_path), Argument("the folder of a run", "RUN", positional=True, mirrored="all")
-]
+FinishedRun = Annotated[AnyPath, PlainValidator(_path), Argument("the folder of a run", "RUN", mirrored="all")]
 AnyResults = Annotated[
     Sequence[AnyPath],
     PlainValidator(_paths),
     Argument(
         "the folder of a run or a file of results, or a list of these",
-        positional=True,
         repeated=True,
         mirrored="results",
     ),
@@ -299,11 +292,11 @@ Progress = Annotated[bool | Reporter, _of(bool, Reporter), Argument("True, False
 Stores = Annotated[
     Any,
     _of(str, os.PathLike, Mapping),
-    Argument(
-        "a store, e.g. 'ensemble.zarr', or a dict of arrays, e.g. {'mean': …, 'target': …}", "FILE", positional=True
-    ),
+    Argument("a store, e.g. 'ensemble.zarr', or a dict of arrays, e.g. {'mean': …, 'target': …}", "FILE"),
 ]
 Classes = Annotated[Any, PlainValidator(_classes), Argument("names, e.g. ['road', 'sky'], or a table, e.g. 'camvid'")]
+Size = Annotated[Text, Argument("height and width, e.g. '256x512'", "HxW")]
+Span = Annotated[Text, Argument("a text, e.g. '20:69'", "N")]
 Shard = Annotated[Text, Argument("a text, e.g. '2/8'", "K/N")]
 Label = Annotated[Whole, Field(ge=-(2**31), le=2**31 - 1), Argument("a whole number, e.g. 255", "LABEL", reads(int))]
 SamplerSeed = Annotated[Natural, Field(lt=2**32), Argument("a whole number from 0 to 4294967295", "N", reads(int))]
@@ -311,7 +304,3 @@ FramesPerSecond = Annotated[Positive, Field(le=60), Argument("a whole number fro
 PositiveNumber = Annotated[
     Number, Field(gt=0, allow_inf_nan=False), Argument("a number greater than 0", "X", reads(float))
 ]
-SceneSet = Annotated[Text, Argument("'street'", "NAME", positional=True)]
-SceneDomain = Annotated[Text, Argument("a domain, e.g. 'night+noise'", "DOMAIN")]
-Severity = Annotated[Number, Argument("a number from 0 to 5", "LEVEL", reads(float))]
-Size = Annotated[Text, Argument("height and width, e.g. '256x512'", "HxW")]

@@ -9,30 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from epibench.arguments import (
-    AnyPath,
-    Argument,
-    Device,
-    File,
-    Flag,
-    Folder,
-    FolderOfRun,
-    Natural,
-    Number,
-    Positive,
-    Progress,
-    RecipeOrRun,
-    SamplerSeed,
-    SceneDomain,
-    SceneSet,
-    Settings,
-    Severity,
-    Size,
-    Text,
-    Whole,
-    as_texts,
-    checked,
-)
+from epibench import arguments as arg
 from epibench.console import reporter_of
 from epibench.devices import resolve_device
 from epibench.errors import ArgumentError, InputError
@@ -48,12 +25,12 @@ if TYPE_CHECKING:
 MAX_SHEET = 100
 
 
-@checked
+@arg.checked
 def recipes(
-    recipe: Annotated[RecipeOrRun, Argument("the name of a recipe", positional=True)] | None = None,
-    settings: Settings = (),
+    recipe: Annotated[arg.RecipeOrRun, arg.Argument("the name of a recipe")] | None = None,
+    settings: arg.Settings = (),
     *,
-    progress: Progress = False,
+    progress: arg.Progress = False,
 ) -> list[Recipe]:
     """List recipes, or write one in full.
 
@@ -76,26 +53,26 @@ def recipes(
         raise ArgumentError("settings: change one recipe. Fix: give its name, too.")
     found = list(RECIPES.values())
     if recipe is not None:
-        found = [apply_settings(recipe if isinstance(recipe, Recipe) else find_recipe(recipe), as_texts(settings))]
+        found = [apply_settings(recipe if isinstance(recipe, Recipe) else find_recipe(recipe), arg.as_texts(settings))]
     show(reporter_of(progress), found, recipe is not None)
     return found
 
 
-@checked
+@arg.checked
 def reference(
-    name: Annotated[Text, Argument("'toy-regression' or 'toy-classification'", positional=True)],
-    out: File | None = None,
+    name: arg.Text,
+    out: arg.File | None = None,
     *,
-    data: File | None = None,
-    data_seed: Natural = 0,
-    seed: SamplerSeed = 0,
-    prior_scale: Number = 1.0,
-    batches: Whole | None = None,
-    chains: Whole | None = None,
-    samples: Whole | None = None,
-    device: Device = "auto",
-    quick: Flag = False,
-    progress: Progress = False,
+    data: arg.File | None = None,
+    data_seed: arg.Natural = 0,
+    seed: arg.SamplerSeed = 0,
+    prior_scale: arg.Number = 1.0,
+    batches: arg.Whole | None = None,
+    chains: arg.Whole | None = None,
+    samples: arg.Whole | None = None,
+    device: arg.Device = "auto",
+    quick: arg.Flag = False,
+    progress: arg.Progress = False,
 ) -> Reference:
     """Sample the posterior of a toy problem with NUTS.
 
@@ -167,21 +144,21 @@ def reference(
     return made
 
 
-@checked
+@arg.checked
 def check(
-    name: Annotated[RecipeOrRun, Argument("the name of a data set or a recipe, e.g. 'kitti'", positional=True)],
+    name: Annotated[arg.RecipeOrRun, arg.Argument("the name of a data set or a recipe, e.g. 'kitti'")],
     *,
-    root: Folder | None = None,
-    raw_root: Folder | None = None,
-    images: Folder | None = None,
-    labels: Folder | None = None,
-    classes: Annotated[Text, Argument("a class table, e.g. 'camvid'", "TABLE")] | None = None,
-    image_suffix: Annotated[Text, Argument("a text, e.g. '.jpg'", "TEXT")] | None = None,
-    label_suffix: Annotated[Text, Argument("a text, e.g. '_L'", "TEXT")] | None = None,
-    every: Flag = False,
-    settings: Settings = (),
-    out: FolderOfRun | None = None,
-    progress: Progress = False,
+    root: arg.Folder | None = None,
+    raw_root: arg.Folder | None = None,
+    images: arg.Folder | None = None,
+    labels: arg.Folder | None = None,
+    classes: arg.Text | None = None,
+    image_suffix: arg.Text | None = None,
+    label_suffix: arg.Text | None = None,
+    every: arg.Flag = False,
+    settings: arg.Settings = (),
+    out: arg.FolderOfRun | None = None,
+    progress: arg.Progress = False,
 ) -> bool:
     """Check a data set, or all that a recipe needs.
 
@@ -228,29 +205,16 @@ def check(
 
 
 def _check_data(name: str, given: Mapping[str, str], every: bool, reporter: Reporter) -> bool:
-    from pydantic import ValidationError
-
     from epibench.data.sets import DATA_SETS
-    from epibench.data.source import check_split
+    from epibench.data.source import check_options, check_split
 
     known = {each: source for each, source in DATA_SETS.items() if source.checked}
     if name not in known:
         raise InputError(
             f"data set '{name}' is unknown; there are {', '.join(known)}; nor is it a recipe (see epibench recipes)"
         )
-    source, root = known[name], given.get("root")
-    for option, value in given.items():
-        if option not in source.model_fields:
-            raise ArgumentError(f"{option} {value}: {name} has no such option; leave it out")
-    if source.where is not None and root is None:
-        raise ArgumentError(f"root is missing; give the folder that {name} was unpacked into ({source.where})")
-    if root is not None and not Path(root).is_dir():
-        hint = "" if source.where is None else f"; give the one that {name} was unpacked into ({source.where})"
-        raise InputError(f"{root}: folder is missing{hint}")
-    try:
-        source.model_validate(given)
-    except ValidationError as error:
-        raise ArgumentError(f"{error.errors()[0]['loc'][0]} is missing; {name} needs it") from None
+    source = known[name]
+    check_options(name, source, given)
     reports = []
     for split in source.splits(**given):
         reports.append(
@@ -265,7 +229,7 @@ def _check_data(name: str, given: Mapping[str, str], every: bool, reporter: Repo
     return True
 
 
-def _check_recipe(name: Any, settings: Any, out: AnyPath | None, every: bool, reporter: Reporter) -> bool:
+def _check_recipe(name: Any, settings: Any, out: arg.AnyPath | None, every: bool, reporter: Reporter) -> bool:
     from epibench.recipes import DenseRecipe, Recipe, apply_settings, default_folder, find_recipe
 
     recipe = apply_settings(name if isinstance(name, Recipe) else find_recipe(name), settings)
@@ -295,17 +259,17 @@ def _check_recipe(name: Any, settings: Any, out: AnyPath | None, every: bool, re
     return not problems
 
 
-@checked
+@arg.checked
 def preview(
-    name: SceneSet,
-    out: Annotated[File, Argument("a .png file", "FILE")],
+    name: arg.Text,
+    out: arg.File,
     *,
-    domain: SceneDomain = "clean",
-    severity: Severity | None = None,
-    size: Size = "256x512",
-    seed: Natural = 0,
-    count: Positive = 6,
-    progress: Progress = False,
+    domain: arg.Text = "clean",
+    severity: arg.Number | None = None,
+    size: arg.Size = "256x512",
+    seed: arg.Natural = 0,
+    count: arg.Positive = 6,
+    progress: arg.Progress = False,
 ) -> Path:
     """Draw a sheet of scenes.
 
@@ -344,18 +308,18 @@ def preview(
     return path
 
 
-@checked
+@arg.checked
 def export_scenes(
-    name: SceneSet,
-    layout: Text,
-    out: Folder,
+    name: arg.Text,
+    layout: arg.Text,
+    out: arg.Folder,
     *,
-    domain: SceneDomain = "clean",
-    severity: Severity | None = None,
-    count: Positive = 100,
-    size: Size = "256x512",
-    seed: Natural = 0,
-    progress: Progress = False,
+    domain: arg.Text = "clean",
+    severity: arg.Number | None = None,
+    count: arg.Positive = 100,
+    size: arg.Size = "256x512",
+    seed: arg.Natural = 0,
+    progress: arg.Progress = False,
 ) -> Path:
     """Write scenes as the folder of another data set.
 

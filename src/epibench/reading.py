@@ -4,25 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
 
-from epibench.arguments import (
-    AnyResults,
-    Argument,
-    Device,
-    File,
-    FinishedRun,
-    Folder,
-    FramesPerSecond,
-    Positive,
-    PositiveNumber,
-    Progress,
-    Settings,
-    Text,
-    Texts,
-    checked,
-    reads,
-)
+from epibench import arguments as arg
 from epibench.console import reporter_of
 from epibench.devices import resolve_device
 from epibench.errors import ArgumentError, InputError
@@ -30,13 +13,13 @@ from epibench.files import make_folder, write_text
 from epibench.progress import show
 
 
-@checked
+@arg.checked
 def report(
-    results: AnyResults,
-    out: File | None = None,
-    markdown: File | None = None,
+    results: arg.AnyResults,
+    out: arg.File | None = None,
+    markdown: arg.File | None = None,
     *,
-    progress: Progress = False,
+    progress: arg.Progress = False,
 ) -> Path:
     """Write the page of one or several runs and scored files.
 
@@ -94,17 +77,17 @@ def _folder_of(path: Path) -> Path:
     return (path if path.is_dir() else path.parent).resolve()
 
 
-@checked
+@arg.checked
 def export(
-    results: AnyResults,
+    results: arg.AnyResults,
     *,
-    csv: Folder | None = None,
-    latex: Folder | None = None,
-    svg: Folder | None = None,
-    pdf: Folder | None = None,
-    png: Folder | None = None,
-    only: Annotated[Text, Argument("a pattern, e.g. '*ause*'", "PATTERN")] | None = None,
-    progress: Progress = False,
+    csv: arg.Folder | None = None,
+    latex: arg.Folder | None = None,
+    svg: arg.Folder | None = None,
+    pdf: arg.Folder | None = None,
+    png: arg.Folder | None = None,
+    only: arg.Text | None = None,
+    progress: arg.Progress = False,
 ) -> list[Path]:
     """Write tables and figures for a paper.
 
@@ -117,7 +100,7 @@ def export(
         svg: Every figure of the page as SVG (needs matplotlib).
         pdf: Every figure of the page as PDF (needs matplotlib).
         png: Every figure of the page as PNG (needs matplotlib).
-        only: Only files whose names match without their endings, e.g. '*ause*'.
+        only: Only files whose names match this pattern without their endings, e.g. '*ause*'.
         progress: True shows bars and messages; a reporter receives them.
 
     Returns:
@@ -146,20 +129,20 @@ def export(
     return written
 
 
-@checked
+@arg.checked
 def video(
-    run: FinishedRun,
-    on: Annotated[Text, Argument("the name of a domain", "DOMAIN")],
+    run: arg.FinishedRun,
+    on: arg.Text,
     *,
-    out: Folder | None = None,
-    frames: Annotated[Text, Argument("a text, e.g. '20:69'", "N")] | None = None,
-    methods: Texts = (),
-    members: Annotated[Positive, Argument("a whole number of at least 1, e.g. 8", "M", reads(int))] | None = None,
-    fps: FramesPerSecond = 5,
-    largest: PositiveNumber | None = None,
-    settings: Settings = (),
-    device: Device = "auto",
-    progress: Progress = False,
+    out: arg.Folder | None = None,
+    frames: arg.Span | None = None,
+    methods: arg.Texts = (),
+    members: arg.Positive | None = None,
+    fps: arg.FramesPerSecond = 5,
+    largest: arg.PositiveNumber | None = None,
+    settings: arg.Settings = (),
+    device: arg.Device = "auto",
+    progress: arg.Progress = False,
 ) -> list[Path]:
     """Show predictions of a run for a sequence of images.
 

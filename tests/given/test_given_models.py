@@ -435,7 +435,11 @@ def test_weights_of_another_network_are_refused_in_words(networks: Networks, tmp
         ),
     ],
 )
-def test_wrong_commands_are_one_line(arguments: list[str], words: str, tmp_path: Path, command: Command) -> None:
+def test_wrong_commands_are_one_line(
+    arguments: list[str], words: str, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.pt").touch()
     errors = command("evaluate", *arguments, "--out", tmp_path / "out", status=2)
     assert words in errors
     assert errors.count("\n") == 1

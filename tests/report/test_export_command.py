@@ -123,7 +123,8 @@ def test_only_what_matches(export, given: Path, tmp_path: Path) -> None:
     [
         (
             ["scores.json"],
-            "nothing to write. Fix: give at least one of --csv FOLDER, --latex FOLDER, --svg FOLDER, --pdf FOLDER, --png FOLDER.",
+            "nothing to write. Fix: give at least one of --csv FOLDER, --latex FOLDER, --svg FOLDER, --pdf FOLDER, "
+            "--png FOLDER.",
         ),
         (["nowhere", "--csv", "out"], "nowhere: there is no such file or folder"),
         ([".", "--csv", "out"], ".: holds no results.json: has the run finished?"),

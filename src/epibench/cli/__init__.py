@@ -70,6 +70,7 @@ add_command(
     app,
     api.evaluate,
     _show_runs,
+    positional="run",
     names={"models": "model", "data": "on", "views": "tta"},
     without=("classes", "ignore_index", "unit", "depth"),  # data sets that have a name have these
     more={"models": MODELS, "data": DOMAINS},

@@ -56,6 +56,7 @@ def add_command(
     show: Show | None = None,
     *,
     name: str | None = None,
+    positional: str = "",
     names: Mapping[str, str] | None = None,
     without: tuple[str, ...] = (),
     more: Mapping[str, Argument] | None = None,
@@ -68,6 +69,7 @@ def add_command(
         function: A function whose arguments are `checked`; `progress` makes it report.
         show: Prints the results that the function shows.
         name: The command, by default that of the function.
+        positional: The argument without an option, by default the first.
         names: Options that are not called as the arguments.
         without: Arguments for Python alone.
         more: Descriptions of arguments that take any object in Python.
@@ -79,9 +81,8 @@ def add_command(
     arguments = {**arguments_of(function), **(more or {})}
     arguments = {each: arguments[each] for each in helps if each in arguments and each not in ("progress", *without)}
     called = {"settings": "set", **(names or {})}
-    options = {
-        each: f"--{called.get(each, each).replace('_', '-')}" for each in arguments if not arguments[each].positional
-    }
+    positional = positional or next(iter(parameters))
+    options = {each: f"--{called.get(each, each).replace('_', '-')}" for each in arguments if each != positional}
 
     def command(**texts: Any) -> None:
         values = {each: _value(arguments[each], text) for each, text in texts.items() if text not in (None, [])}
@@ -100,9 +101,7 @@ def add_command(
             inspect.Parameter(
                 each,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=_parameter(
-                    each, argument, parameters[each], options.get(each, ""), helps[each], usual.get(each)
-                ),
+                default=_parameter(each, argument, parameters[each], options.get(each), helps[each], usual.get(each)),
                 annotation=bool
                 if isinstance(parameters[each].default, bool)
                 else list[str]
@@ -116,11 +115,13 @@ def add_command(
     app.command(name or function.__name__, help=about, short_help=about.splitlines()[0], cls=Command)(command)
 
 
-def _parameter(name: str, argument: Argument, parameter: inspect.Parameter, option: str, text: str, usual: Any) -> Any:
+def _parameter(
+    name: str, argument: Argument, parameter: inspect.Parameter, option: str | None, text: str, usual: Any
+) -> Any:
     """typer's description of an argument or an option."""
     several, default = parameter.kind == VARIADIC or argument.repeated, parameter.default
-    metavar = argument.metavar or name.upper()
-    if argument.positional:
+    metavar = argument.metavar or (name.upper() if option is None else "NAME")
+    if option is None:
         optional = default is None
         metavar = f"[{metavar}]" if optional else f"{metavar}..." if several else metavar
         return typer.Argument(None if optional else ..., metavar=metavar, help=text)
