@@ -1,6 +1,7 @@
 """The public API: what the commands do, as functions; imported on use."""
 
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ import torch
 
 import epibench
 from epibench.errors import InputError
+from epibench.preparing import recipes
+from epibench.reading import report
+from epibench.recipes import RECIPES, apply_settings
 from epibench.results import Results
 from epibench.store import write_store
 
@@ -171,6 +175,24 @@ def test_settings_can_be_texts_and_a_recipe_an_object(ran, tmp_path):
     texts = [f"{key}={json.dumps(value)}" for key, value in SMALL.items()]
     results = epibench.run(find_recipe("toy-regression-quick"), tmp_path / "run", texts, device="cpu")
     assert results.computed()["scores"] == ran[1].computed()["scores"]
+
+
+def test_a_run_is_evaluated_with_other_settings_and_read(ran, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(ran[0], folder)
+    results = epibench.evaluate(run=folder, settings={"draws": 1}, device="cpu")
+    assert [len(score.draws) for score in results.scores[:2]] == [1, 1]
+    assert epibench.load_results(folder) == results
+    assert epibench.merge(folder, settings=["draws=1"], device="cpu") == results
+    files = epibench.export(folder, csv=tmp_path / "csv", only="draws")
+    assert files == [tmp_path / "csv" / "draws.csv"]
+    assert report([folder], tmp_path / "page.html") == tmp_path / "page.html"
+    assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_recipes_are_values():
+    assert [each.name for each in recipes()] == list(RECIPES)
+    assert recipes("street-depth", {"seed": 3}) == [apply_settings(RECIPES["street-depth"], ["seed=3"])]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The public functions that train, evaluate and score. A command is generated from each: see cli/adapter.py.
 
-They print nothing unless `progress` is set. What a function needs is imported when it runs.
+They print nothing unless `progress` is set. A function imports its needs when it runs.
 """
 
 from __future__ import annotations
@@ -188,12 +188,12 @@ def evaluate(
         draws: Maximum number of draws per M.
         seed: Seed of draws and dropout.
         mc_dropout: Also N passes of each model with its own dropout.
-        rate: Rate of that dropout. Default: that of the model.
+        rate: Rate of the dropout. Default: as in the model.
         views: Also several views of each image: flip, scale or flip,scale; or e.g. flip,scale 0.5.
         out: The folder for results of models. Data given as objects are evaluated again in each call.
         shard: Only the K-th of N parts of a run, for N processes anywhere; `epibench merge` ends it.
         settings: A setting, e.g. precision=bf16 or convention=gustafsson2020. In Python also a dict.
-        device: auto, cpu or cuda. By default that of the first module, otherwise a GPU if there is one.
+        device: auto, cpu or cuda. auto takes the device of the first module, otherwise a GPU if there is one.
         executor: local, or ray for the nodes of a Ray cluster; for runs.
         progress: True shows bars and messages; a reporter receives them.
         evaluation: Settings as keywords, e.g. `precision="bf16"`.
@@ -334,7 +334,7 @@ def opened_run(
     executor: str = "local",
     data: Any = None,
 ) -> Iterator[Run]:
-    """The run of a recipe in a folder. data: further domains of the run in a folder, whose networks are evaluated."""
+    """The run of a recipe, or the run in a folder (a `Path`) with further domains."""
     from epibench.recipes import Recipe, apply_settings, default_folder, find_recipe
 
     reporter = reporter_of(progress)

@@ -40,8 +40,8 @@ AnyPath = str | os.PathLike[str]
 class Argument:
     """What to give instead of a wrong value, and how a shell writes the argument.
 
-    metavar: of its help, by default the name. read: its text as a value. typed: `wanted` for a shell. mirrored: a URL
-    stands for the folder that mirrors it, with all files or those of a page (`results`).
+    metavar: its place in the help. read: its text as a value. typed: `wanted` for a shell. mirrored: a URL stands for
+    the folder that mirrors it, with `all` files, or the `results` alone.
     """
 
     wanted: str
@@ -53,7 +53,7 @@ class Argument:
 
 
 def checked(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """The function with arguments that pydantic checks; a wrong one is an `ArgumentError` in words."""
+    """Check the arguments of a function with pydantic; a wrong one is an `ArgumentError`."""
 
     @functools.cache
     def validator() -> Callable[..., tuple[Any, Any]]:
@@ -212,7 +212,7 @@ def _json(key: str, value: Any) -> str:
 
 
 def reads(kind: type[int | float]) -> Callable[[str], Any]:
-    """Reads a number. A text that is none stays: the function refuses it in words."""
+    """Read a number. Another text stays, and the function refuses it."""
 
     def read(text: str) -> Any:
         try:

@@ -10,9 +10,9 @@ class InputError(ValueError):
 
 
 class ArgumentError(InputError):
-    """An argument is wrong; the message begins with its name, which a command replaces by its option.
+    """An argument is wrong. The message begins with its name.
 
-    typed: the message for a shell, where that differs.
+    A command puts its option in the place of the name. typed: the message for a shell, where that differs.
     """
 
     def __init__(self, text: str, typed: str | None = None):

@@ -89,7 +89,7 @@ def reference(
         chains: Chains of each batch.
         samples: Draws of each chain.
         device: auto, cpu or cuda.
-        quick: About a minute on two cores; it will not converge.
+        quick: A test of about a minute on two cores, which does not converge.
         progress: True shows bars and messages; a reporter receives them.
 
     Returns:

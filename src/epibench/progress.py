@@ -1,4 +1,4 @@
-"""What long work reports while it goes on: steps with their progress, and messages. Commands show it."""
+"""Reports of long work: steps with their progress, and messages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class Advance(Protocol):
-    """Reports units of a step that are done, with a note to show beside them, as a loss or a speed."""
+    """Reports finished units of a step, with a note, e.g. a loss or a speed."""
 
     def __call__(self, units: int, note: str = "", /) -> None:
-        """Count so many units more as done."""
+        """Count further units as done."""
 
 
 @runtime_checkable
@@ -28,14 +28,14 @@ class Reporter(Protocol):
 
 
 class Silent:
-    """Reports to nobody."""
+    """Discards reports."""
 
     @contextmanager
     def step(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """Begin a step that nobody follows."""
+        """Begin a step without a reader."""
 
         def advance(units: int, note: str = "", /) -> None:
-            """Nobody counts."""
+            """Do nothing."""
 
         yield advance
 
@@ -44,7 +44,7 @@ class Silent:
 
 
 def show(reporter: Reporter, *results: Any) -> None:
-    """Pass results to a reporter that has `show`, e.g. that of a command, which prints tables."""
+    """Pass results to the `show` of a reporter, if it has one: a command prints tables."""
     shown = getattr(reporter, "show", None)
     if shown is not None:
         shown(*results)

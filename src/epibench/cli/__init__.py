@@ -1,6 +1,6 @@
-"""The command line: `epibench run`, `train`, `evaluate`, `score`, `report`, `export` and more, one file each.
+"""The command line: a command for each public function, and one exit status for each end.
 
-What a command needs is imported when it runs: help and complaints come at once.
+A command imports its needs when it runs: help and complaints come at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _version(wanted: bool) -> None:
 def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Say the version."),
 ) -> None:
-    """How far can the uncertainty of a model be trusted, and what does each further sample buy?"""
+    """How far can the uncertainty of a model be trusted, and what does each further sample add?"""
 
 
 def _show_runs(*results: Any) -> None:
@@ -103,7 +103,7 @@ def main() -> None:
         text = "stopped by SIGTERM; where it stands is saved, the same command goes on from there"
         status = _complain(text, stopping.STATUS)
     except BrokenPipeError:
-        # Nobody reads on, as `head` after its lines. Python would try to print the rest when it ends, and complain.
+        # The reader is gone, e.g. `head`. Python would print the rest at its end, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = FAILED
     except OSError as error:
@@ -151,7 +151,7 @@ def _command() -> int:
 
 
 def _warning(message: Warning | str, category: type[Warning], filename: str, *place: Any, **more: Any) -> str:
-    """Our own warnings as one line; those of libraries as Python shows them."""
+    """Show our own warnings as one line, warnings of libraries as Python does."""
     if Path(__file__).parents[1] in Path(filename).parents:
         return f"epibench: {message}\n"
     return _format_warning(message, category, filename, *place, **more)

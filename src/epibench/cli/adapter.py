@@ -70,10 +70,10 @@ def add_command(
         show: Prints the results that the function shows.
         name: The command, by default that of the function.
         positional: The argument without an option, by default the first.
-        names: Options that are not called as the arguments.
+        names: Options with other names than their arguments.
         without: Arguments for Python alone.
         more: Descriptions of arguments that take any object in Python.
-        usual: Defaults where they are not those of the function.
+        usual: Defaults of the command alone.
     """
     about, _, sections = inspect.cleandoc(function.__doc__ or "").replace("`", "").partition("\n\nArgs:\n")
     helps = {text[1]: " ".join(text[2].split()).partition(" In Python ")[0] for text in DESCRIBED.finditer(sections)}

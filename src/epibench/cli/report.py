@@ -30,7 +30,7 @@ from epibench.results import Results
 
 
 def print_run_tables(results: Sequence[Results], names: Sequence[str] = ()) -> None:
-    """The KL of every method at each M beside the noise floor, or its metrics on every domain, and published cells."""
+    """Print the KL or the metrics of every method, and published cells."""
     for runs in by_problem(read_runs(results, names)):
         print_problem(runs)
         for line in (*failures(runs), *(line for run in runs for line in published_lines(run))):

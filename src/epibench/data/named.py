@@ -1,4 +1,4 @@
-"""Domains as they are named on a command line: `NAME=KIND:PATH[,key=value …]`, or in a JSON or TOML file."""
+"""Domains as texts, `NAME=KIND:PATH[,key=value …]`, or in a JSON or TOML file."""
 
 from __future__ import annotations
 
