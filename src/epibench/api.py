@@ -141,8 +141,8 @@ def train(
 
 @arg.checked
 def evaluate(
-    models: Any = None,
-    data: Any = None,
+    models: arg.Models = None,
+    data: arg.Data = None,
     *,
     run: arg.FinishedRun | None = None,
     model_format: Any = None,
@@ -291,7 +291,7 @@ def _evaluate_run(
 @arg.checked
 def merge(
     run: arg.FinishedRun,
-    data: Any = None,
+    data: arg.Data = None,
     settings: arg.Settings = (),
     *,
     device: arg.Device = "auto",

@@ -268,7 +268,9 @@ Settings = Annotated[
 File = Annotated[AnyPath, PlainValidator(_path), Argument("a local file, e.g. 'runs/mine.json'", "FILE")]
 Folder = Annotated[AnyPath, PlainValidator(_path), Argument("a local folder, e.g. 'runs/mine'", "FOLDER")]
 FolderOfRun = Annotated[
-    AnyPath, PlainValidator(_path), Argument("a local folder, e.g. 'runs/mine'", "FOLDER", mirrored="all")
+    AnyPath,
+    PlainValidator(_path),
+    Argument("a local folder, e.g. 'runs/mine'; a URL is for the command", "FOLDER", mirrored="all"),
 ]
 RecipeOrRun = Annotated[
     Any,
@@ -295,6 +297,8 @@ Stores = Annotated[
     Argument("a store, e.g. 'ensemble.zarr', or a dict of arrays, e.g. {'mean': …, 'target': …}", "FILE"),
 ]
 Classes = Annotated[Any, PlainValidator(_classes), Argument("names, e.g. ['road', 'sky'], or a table, e.g. 'camvid'")]
+Models = Annotated[Any, Argument("models", "SPEC", repeated=True)]
+Data = Annotated[Any, Argument("data sets", "NAME=KIND:PATH", repeated=True)]
 Size = Annotated[Text, Argument("height and width, e.g. '256x512'", "HxW")]
 Span = Annotated[Text, Argument("a text, e.g. '20:69'", "N")]
 Shard = Annotated[Text, Argument("a text, e.g. '2/8'", "K/N")]

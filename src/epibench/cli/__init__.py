@@ -14,7 +14,6 @@ from typing import Any
 import typer
 
 from epibench import __version__, api, mirror, preparing, reading, stopping
-from epibench.arguments import Argument
 from epibench.cli.adapter import add_command
 from epibench.cli.data import print_check
 from epibench.cli.recipes import print_recipes
@@ -61,8 +60,6 @@ def _show_reference(found: Any) -> None:
     print_diagnostics(found)
 
 
-MODELS = Argument("a model", "SPEC", repeated=True)
-DOMAINS = Argument("a domain", "NAME=KIND:PATH", repeated=True)
 add_command(app, api.score, _show_scores)
 add_command(app, api.run, _show_runs)
 add_command(app, api.train)
@@ -73,20 +70,19 @@ add_command(
     positional="run",
     names={"models": "model", "data": "on", "views": "tta"},
     without=("classes", "ignore_index", "unit", "depth"),  # data sets that have a name have these
-    more={"models": MODELS, "data": DOMAINS},
     out=api.EVALUATED,
 )
-add_command(app, api.merge, _show_runs, names={"data": "on"}, more={"data": DOMAINS})
+add_command(app, api.merge, _show_runs, names={"data": "on"})
 add_command(app, preparing.recipes, print_recipes)
 add_command(app, preparing.reference, _show_reference)
 add_command(app, reading.export)
 add_command(app, reading.video, names={"methods": "method", "largest": "max"})
 add_command(app, reading.report, _show_runs)
-data = typer.Typer(help="Data sets: preview, export, check.", rich_markup_mode=None)
-add_command(data, preparing.preview)
-add_command(data, preparing.export_scenes, name="export")
-add_command(data, preparing.check, print_check, names={"every": "all"})
-app.add_typer(data, name="data")
+data_sets = typer.Typer(help="Data sets: preview, export, check.", rich_markup_mode=None)
+add_command(data_sets, preparing.preview)
+add_command(data_sets, preparing.export_scenes, name="export")
+add_command(data_sets, preparing.check, print_check, names={"every": "all"})
+app.add_typer(data_sets, name="data")
 
 
 def main() -> None:

@@ -59,7 +59,6 @@ def add_command(
     positional: str = "",
     names: Mapping[str, str] | None = None,
     without: tuple[str, ...] = (),
-    more: Mapping[str, Argument] | None = None,
     **usual: Any,
 ) -> None:
     """Add the command of a function to an app.
@@ -72,13 +71,12 @@ def add_command(
         positional: The argument without an option, by default the first.
         names: Options with other names than their arguments.
         without: Arguments for Python alone.
-        more: Descriptions of arguments that take any object in Python.
         usual: Defaults of the command alone.
     """
     about, _, sections = inspect.cleandoc(function.__doc__ or "").replace("`", "").partition("\n\nArgs:\n")
     helps = {text[1]: " ".join(text[2].split()).partition(" In Python ")[0] for text in DESCRIBED.finditer(sections)}
     parameters = inspect.signature(function).parameters
-    arguments = {**arguments_of(function), **(more or {})}
+    arguments = arguments_of(function)
     arguments = {each: arguments[each] for each in helps if each in arguments and each not in ("progress", *without)}
     called = {"settings": "set", **(names or {})}
     positional = positional or next(iter(parameters))
