@@ -27,10 +27,10 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from epibench.cli.data import parse_size
 from epibench.data.cityscapes_classes import CITYSCAPES, TRAIN_IDS
 from epibench.street import FACTORS, Domain, Frame, make_domain, render_frame
 from epibench.street.arrays import Array
+from epibench.street.export import parse_size
 
 Size = tuple[int, int]
 STRIP = (42, 46)  # scenes of seed 0: fair weather and dusk

@@ -17,6 +17,11 @@ from epibench import metrics
 ROOT = Path(__file__).resolve().parents[1]
 # Files outside of docs/ that are pages, and the pages that they become.
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+# Functions that have the names of packages.
+PREPARING = [
+    ("report", "reading"),
+    *((name, "preparing") for name in ("recipes", "reference", "check", "preview", "export_scenes")),
+]
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 
 
@@ -60,7 +65,7 @@ def from_docs(link: re.Match[str], depth: int) -> str:
 def api_reference() -> str:
     """One page with everything that is public: the functions of epibench, then its metrics, by file."""
     parts = ["# API reference", "What a user of the library calls. [Public API](api.md) has examples.", "## epibench"]
-    parts += [f"::: epibench.{module}.{name}" for name, module in epibench._MODULES.items()]
+    parts += [f"::: epibench.{module}.{name}" for name, module in (*epibench._MODULES.items(), *PREPARING)]
     for module, names in metrics._NAMES.items():
         parts.append(f"## epibench.metrics: {module.replace('_', ' ')}")
         parts += [f"::: epibench.metrics.{module}.{name}" for name in names.split()]

@@ -17,7 +17,7 @@ import torch
 torch.set_num_threads(1)
 from epibench.cli import main
 main_ = main
-import epibench.cli.score, epibench.members.stored, epibench.store, epibench.evaluation.scoring
+import epibench.members.stored, epibench.store, epibench.evaluation.scoring
 own = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) * 1024
 resource.setrlimit(resource.RLIMIT_AS, (own + 3 * 2**30,) * 2)
 for line in sys.stdin:

@@ -1,6 +1,7 @@
 """The public API: what the commands do, as functions; imported on use."""
 
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ import torch
 
 import epibench
 from epibench.errors import InputError
+from epibench.preparing import recipes
+from epibench.reading import report
+from epibench.recipes import RECIPES, apply_settings
 from epibench.results import Results
 from epibench.store import write_store
 
@@ -151,7 +155,7 @@ def test_a_second_call_trains_nothing(ran, capfd):
     assert capfd.readouterr() == ("", "")
     listening = Listening()
     epibench.run("toy-regression-quick", folder, SMALL, device="cpu", progress=listening)
-    assert "ensemble: 2 of 2 networks trained already" in listening.said
+    assert "finished already; remove its results.json and evaluation/ to evaluate it again" in listening.said
 
 
 def test_the_folder_of_a_run_is_gone_on_with(ran, tmp_path, monkeypatch):
@@ -160,7 +164,7 @@ def test_the_folder_of_a_run_is_gone_on_with(ran, tmp_path, monkeypatch):
     listening = Listening()
     again = epibench.run(folder, device="cpu", progress=listening)
     assert again.computed() == results.computed()
-    assert "ensemble: 2 of 2 networks trained already" in listening.said
+    assert "finished already; remove its results.json and evaluation/ to evaluate it again" in listening.said
     assert epibench.train(str(folder), device="cpu") == folder
     assert not list(tmp_path.iterdir())
 
@@ -173,11 +177,29 @@ def test_settings_can_be_texts_and_a_recipe_an_object(ran, tmp_path):
     assert results.computed()["scores"] == ran[1].computed()["scores"]
 
 
+def test_a_run_is_evaluated_with_other_settings_and_read(ran, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(ran[0], folder)
+    results = epibench.evaluate(run=folder, settings={"draws": 1}, device="cpu")
+    assert [len(score.draws) for score in results.scores[:2]] == [1, 1]
+    assert epibench.load_results(folder) == results
+    assert epibench.merge(folder, settings=["draws=1"], device="cpu") == results
+    files = epibench.export(folder, csv=tmp_path / "csv", only="draws")
+    assert files == [tmp_path / "csv" / "draws.csv"]
+    assert report([folder], tmp_path / "page.html") == tmp_path / "page.html"
+    assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_recipes_are_values():
+    assert [each.name for each in recipes()] == list(RECIPES)
+    assert recipes("street-depth", {"seed": 3}) == [apply_settings(RECIPES["street-depth"], ["seed=3"])]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("toy-regresion",), "recipe 'toy-regresion' is unknown"),
-        (("toy-regression-quick", None, "seed=3"), "is one text; give a dict"),
+        (("toy-regression-quick", None, "seed=3"), "is one text. Fix: give a dict"),
         (("toy-regression-quick", None, {"typo": 1}), "typo"),
     ],
 )
@@ -199,73 +221,143 @@ def two_classes(image):
 @pytest.mark.parametrize(
     ("function", "given", "options", "message"),
     [
-        ("run", (None,), {}, "recipe: cannot be None; give the name of a recipe, as 'toy-regression-quick'"),
-        ("run", (3,), {}, "recipe: cannot be 3 (int); give the name"),
-        ("run", ({"name": "mine"},), {}, "recipe: cannot be {'name': 'mine'} (dict); give the name"),
-        ("run", (b"base",), {}, "recipe: cannot be b'base' (bytes); give the name"),
-        ("run", (QUICK,), {"settings": 5}, "settings: cannot be 5 (int); give a dict, as {'seed': 3}, or a list"),
-        ("run", (QUICK,), {"settings": [5]}, "settings: cannot be 5 (int); give a dict, as {'seed': 3}, or a list"),
-        ("run", (QUICK,), {"settings": {"seed": {3}}}, "settings: seed: cannot be {3} (set); give a number, a text"),
-        ("run", (QUICK,), {"out": 5}, "out: cannot be 5 (int); give a folder, as 'runs/mine'"),
-        ("run", (QUICK,), {"device": None}, "device: cannot be None; give 'auto', 'cpu' or 'cuda'"),
-        ("run", (QUICK,), {"executor": None}, "executor: cannot be None; give 'local' or 'ray'"),
-        ("run", (QUICK,), {"jobs": "2"}, "jobs: cannot be '2' (str); give a whole number, as 16"),
-        ("run", (QUICK,), {"jobs": True}, "jobs: cannot be True (bool); give a whole number"),
-        ("run", (QUICK,), {"jobs": 0}, "jobs: cannot be 0; give how many networks to train at once"),
-        ("run", (QUICK,), {"progress": "yes"}, "progress: cannot be 'yes' (str); give True, False, or a reporter"),
-        ("train", (None,), {}, "recipe: cannot be None; give the name of a recipe"),
-        ("train", (QUICK,), {"only": [0]}, "only: cannot be 0 (int); give a list of networks, as ['ensemble:3-5']"),
-        ("train", (QUICK,), {"only": 5}, "only: cannot be 5 (int); give a list of networks"),
-        ("evaluate", (None, IMAGES), {}, "models: cannot be None; give an nn.Module, a function, or a text as hf:DIR"),
-        ("evaluate", ([two_classes, 5], IMAGES), {}, "models: cannot be 5 (int); give an nn.Module, a function"),
-        ("evaluate", ({}, IMAGES), {}, "models: there are none; give at least one"),
-        ("evaluate", (two_classes, None), {}, "data: cannot be None; give a data set with a length"),
-        ("evaluate", (two_classes, {1: IMAGES}), {}, "data: cannot be 1 (int); give names that are texts"),
-        ("evaluate", (two_classes, IMAGES), {"members": "1,2"}, "members: cannot be '1,2' (str); give a list of whole"),
-        ("evaluate", (two_classes, IMAGES), {"members": 2}, "members: cannot be 2 (int); give a list of whole numbers"),
-        ("evaluate", (two_classes, IMAGES), {"draws": "2"}, "draws: cannot be '2' (str); give a whole number"),
-        ("evaluate", (two_classes, IMAGES), {"seed": None}, "seed: cannot be None; give a whole number"),
-        ("evaluate", (two_classes, IMAGES), {"mc_dropout": True}, "mc_dropout: cannot be True (bool); give a whole"),
-        ("evaluate", (two_classes, IMAGES), {"rate": "a"}, "rate: cannot be 'a' (str); give a number, as 0.1"),
-        ("evaluate", (two_classes, IMAGES), {"views": [5]}, "views: cannot be 5 (int); give a list of texts"),
+        ("run", (None,), {}, "recipe: cannot be None. Fix: give the name of a recipe, e.g. 'toy-regression-quick'"),
+        ("run", (3,), {}, "recipe: cannot be 3 (int). Fix: give the name"),
+        ("run", ({"name": "mine"},), {}, "recipe: cannot be {'name': 'mine'} (dict). Fix: give the name"),
+        ("run", (b"base",), {}, "recipe: cannot be b'base' (bytes). Fix: give the name"),
+        (
+            "run",
+            (QUICK,),
+            {"settings": 5},
+            "settings: cannot be 5 (int). Fix: give a dict, e.g. {'seed': 3}, or a list",
+        ),
+        (
+            "run",
+            (QUICK,),
+            {"settings": [5]},
+            "settings: cannot be 5 (int). Fix: give a dict, e.g. {'seed': 3}, or a list",
+        ),
+        (
+            "run",
+            (QUICK,),
+            {"settings": {"seed": {3}}},
+            "settings: seed: cannot be {3} (set). Fix: give a number, a text",
+        ),
+        ("run", (QUICK,), {"out": 5}, "out: cannot be 5 (int). Fix: give a local folder, e.g. 'runs/mine'"),
+        ("run", (QUICK,), {"device": None}, "device: cannot be None. Fix: give 'auto', 'cpu' or 'cuda'"),
+        ("run", (QUICK,), {"executor": None}, "executor: cannot be None. Fix: give 'local' or 'ray'"),
+        ("run", (QUICK,), {"jobs": "2"}, "jobs: cannot be '2' (str). Fix: give a whole number of at least 1, e.g. 16"),
+        ("run", (QUICK,), {"jobs": True}, "jobs: cannot be True (bool). Fix: give a whole number"),
+        ("run", (QUICK,), {"jobs": 0}, "jobs: cannot be 0 (int). Fix: give a whole number of at least 1"),
+        ("run", (QUICK,), {"progress": "yes"}, "progress: cannot be 'yes' (str). Fix: give True, False, or a reporter"),
+        ("train", (None,), {}, "recipe: cannot be None. Fix: give the name of a recipe"),
+        (
+            "train",
+            (QUICK,),
+            {"only": [0]},
+            "only: cannot be 0 (int). Fix: give a list of networks, e.g. ['ensemble:3-5']",
+        ),
+        ("train", (QUICK,), {"only": 5}, "only: cannot be 5 (int). Fix: give a list of networks"),
+        (
+            "evaluate",
+            (None, IMAGES),
+            {},
+            "models: there are none. Fix: give the folder of a run, or at least one model, an nn.Module",
+        ),
+        ("evaluate", ([two_classes, 5], IMAGES), {}, "models: cannot be 5 (int). Fix: give an nn.Module, a function"),
+        ("evaluate", ({}, IMAGES), {}, "models: there are none. Fix: give the folder of a run, or at least one model"),
+        ("evaluate", (two_classes, None), {}, "data: cannot be None. Fix: give a data set with a length"),
+        ("evaluate", (two_classes, {1: IMAGES}), {}, "data: cannot be 1 (int). Fix: give names that are texts"),
+        (
+            "evaluate",
+            (two_classes, IMAGES),
+            {"members": "1,2"},
+            "members: cannot be '1,2' (str). Fix: give a list of whole",
+        ),
+        (
+            "evaluate",
+            (two_classes, IMAGES),
+            {"members": 2},
+            "members: cannot be 2 (int). Fix: give a list of whole numbers",
+        ),
+        ("evaluate", (two_classes, IMAGES), {"draws": "2"}, "draws: cannot be '2' (str). Fix: give a whole number"),
+        ("evaluate", (two_classes, IMAGES), {"seed": None}, "seed: cannot be None. Fix: give a whole number"),
+        (
+            "evaluate",
+            (two_classes, IMAGES),
+            {"mc_dropout": True},
+            "mc_dropout: cannot be True (bool). Fix: give a whole",
+        ),
+        ("evaluate", (two_classes, IMAGES), {"rate": "a"}, "rate: cannot be 'a' (str). Fix: give a number, e.g. 0.1"),
+        ("evaluate", (two_classes, IMAGES), {"views": [5]}, "views: cannot be 5 (int). Fix: give a list of texts"),
         (
             "evaluate",
             (two_classes, IMAGES),
             {"classes": 5},
-            "classes: cannot be 5 (int); give names, as ['road', 'sky']",
+            "classes: cannot be 5 (int). Fix: give names, e.g. ['road', 'sky']",
         ),
-        ("evaluate", (two_classes, IMAGES), {"model_format": 5}, "model_format: cannot be 5 (int); give a dict"),
-        ("evaluate", (two_classes, IMAGES), {"in_domain": 5}, "in_domain: cannot be 5 (int); give the name"),
-        ("evaluate", (two_classes, IMAGES), {"task": 5}, "task: cannot be 5 (int); give 'segmentation' or 'depth'"),
-        ("evaluate", (two_classes, IMAGES), {"ignore_index": "a"}, "ignore_index: cannot be 'a' (str); give a whole"),
-        ("evaluate", (two_classes, IMAGES), {"unit": 5}, "unit: cannot be 5 (int); give a text, as 'm'"),
-        ("evaluate", (two_classes, IMAGES), {"depth": "yes"}, "depth: cannot be 'yes' (str); give True or False"),
-        ("evaluate", (two_classes, IMAGES), {"out": 5}, "out: cannot be 5 (int); give a folder"),
-        ("evaluate", (two_classes, IMAGES), {"device": 5}, "device: cannot be 5 (int); give 'auto', 'cpu' or 'cuda'"),
-        ("evaluate", (two_classes, IMAGES), {"progress": "x"}, "progress: cannot be 'x' (str); give True, False"),
-        ("score", (None,), {}, "predictions 0: cannot be None; give a store, as 'ensemble.zarr', or a dict of arrays"),
-        ("score", (GAUSSIAN, 3), {}, "predictions 1: cannot be 3 (int); give a store"),
+        ("evaluate", (two_classes, IMAGES), {"model_format": 5}, "model_format: cannot be 5 (int). Fix: give a dict"),
+        ("evaluate", (two_classes, IMAGES), {"in_domain": 5}, "in_domain: cannot be 5 (int). Fix: give a text"),
+        (
+            "evaluate",
+            (two_classes, IMAGES),
+            {"task": 5},
+            "task: cannot be 5 (int). Fix: give 'segmentation' or 'depth'",
+        ),
+        (
+            "evaluate",
+            (two_classes, IMAGES),
+            {"ignore_index": "a"},
+            "ignore_index: cannot be 'a' (str). Fix: give a whole",
+        ),
+        ("evaluate", (two_classes, IMAGES), {"unit": 5}, "unit: cannot be 5 (int). Fix: give a text"),
+        ("evaluate", (two_classes, IMAGES), {"depth": "yes"}, "depth: cannot be 'yes' (str). Fix: give True or False"),
+        ("evaluate", (two_classes, IMAGES), {"out": 5}, "out: cannot be 5 (int). Fix: give a local folder"),
+        (
+            "evaluate",
+            (two_classes, IMAGES),
+            {"device": 5},
+            "device: cannot be 5 (int). Fix: give 'auto', 'cpu' or 'cuda'",
+        ),
+        ("evaluate", (two_classes, IMAGES), {"progress": "x"}, "progress: cannot be 'x' (str). Fix: give True, False"),
+        (
+            "score",
+            (None,),
+            {},
+            "predictions 0: cannot be None. Fix: give a store, e.g. 'ensemble.zarr', or a dict of arrays",
+        ),
+        ("score", (GAUSSIAN, 3), {}, "predictions 1: cannot be 3 (int). Fix: give a store"),
         ("score", ([GAUSSIAN],), {}, "predictions 0: cannot be [{'mean': "),
         (
             "score",
             (GAUSSIAN,),
             {"members": 2},
-            "members: cannot be 2 (int); give a list of whole numbers, as [1, 2, 4]",
+            "members: cannot be 2 (int). Fix: give a list of whole numbers, e.g. [1, 2, 4]",
         ),
-        ("score", (GAUSSIAN,), {"members": "2"}, "members: cannot be '2' (str); give a list of whole numbers"),
-        ("score", (GAUSSIAN,), {"members": [1.0]}, "members: cannot be 1.0 (float); give a list of whole numbers"),
-        ("score", (GAUSSIAN,), {"members": np.array(2)}, "members: cannot be array(2) (ndarray); give a list of whole"),
-        ("score", (GAUSSIAN,), {"draws": "2"}, "draws: cannot be '2' (str); give a whole number, as 16"),
-        ("score", (GAUSSIAN,), {"seed": "a"}, "seed: cannot be 'a' (str); give a whole number"),
-        ("score", (GAUSSIAN,), {"plan": 5}, "plan: cannot be 5 (int); give a text, as 'random'"),
-        ("score", (GAUSSIAN,), {"convention": 5}, "convention: cannot be 5 (int); give a text, as 'pooled'"),
-        ("score", (GAUSSIAN,), {"uncertainty": 5}, "uncertainty: cannot be 5 (int); give a text, as 'entropy'"),
-        ("score", (GAUSSIAN,), {"ignore_index": "a"}, "ignore_index: cannot be 'a' (str); give a whole number, as 255"),
-        ("score", (GAUSSIAN,), {"skip_invalid": "no"}, "skip_invalid: cannot be 'no' (str); give True or False"),
-        ("score", (GAUSSIAN,), {"depth": 1}, "depth: cannot be 1 (int); give True or False"),
-        ("score", (GAUSSIAN,), {"device": None}, "device: cannot be None; give 'auto', 'cpu' or 'cuda'"),
-        ("score", (GAUSSIAN,), {"report": 5}, "report: cannot be 5 (int); give a folder"),
-        ("score", (GAUSSIAN,), {"progress": None}, "progress: cannot be None; give True, False, or a reporter"),
+        ("score", (GAUSSIAN,), {"members": "2"}, "members: cannot be '2' (str). Fix: give a list of whole numbers"),
+        ("score", (GAUSSIAN,), {"members": [1.0]}, "members: cannot be 1.0 (float). Fix: give a list of whole numbers"),
+        (
+            "score",
+            (GAUSSIAN,),
+            {"members": np.array(2)},
+            "members: cannot be array(2) (ndarray). Fix: give a list of whole",
+        ),
+        ("score", (GAUSSIAN,), {"draws": "2"}, "draws: cannot be '2' (str). Fix: give a whole number of at least 1"),
+        ("score", (GAUSSIAN,), {"seed": "a"}, "seed: cannot be 'a' (str). Fix: give a whole number"),
+        ("score", (GAUSSIAN,), {"plan": 5}, "plan: cannot be 5 (int). Fix: give a text"),
+        ("score", (GAUSSIAN,), {"convention": 5}, "convention: cannot be 5 (int). Fix: give a text"),
+        ("score", (GAUSSIAN,), {"uncertainty": 5}, "uncertainty: cannot be 5 (int). Fix: give a text"),
+        (
+            "score",
+            (GAUSSIAN,),
+            {"ignore_index": "a"},
+            "ignore_index: cannot be 'a' (str). Fix: give a whole number, e.g. 255",
+        ),
+        ("score", (GAUSSIAN,), {"skip_invalid": "no"}, "skip_invalid: cannot be 'no' (str). Fix: give True or False"),
+        ("score", (GAUSSIAN,), {"depth": 1}, "depth: cannot be 1 (int). Fix: give True or False"),
+        ("score", (GAUSSIAN,), {"device": None}, "device: cannot be None. Fix: give 'auto', 'cpu' or 'cuda'"),
+        ("score", (GAUSSIAN,), {"report": 5}, "report: cannot be 5 (int). Fix: give a local folder"),
+        ("score", (GAUSSIAN,), {"progress": None}, "progress: cannot be None. Fix: give True, False, or a reporter"),
     ],
 )
 def test_a_wrong_type_is_named_before_anything_is_written(function, given, options, message, tmp_path, monkeypatch):

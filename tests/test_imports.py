@@ -14,7 +14,6 @@ import epibench
 # set, so that the rest of `data` comes after it.
 ORDER = [
     "errors",
-    "arguments",
     "conventions",
     "plans",
     "views",
@@ -26,6 +25,7 @@ ORDER = [
     "stopping",
     "devices",
     "picture_files",
+    "arguments",
     "results",
     "standard_errors",
     "imported",
@@ -54,8 +54,9 @@ ORDER = [
     "recipes",
     "runs",
     "report",
-    "evaluating",
     "api",
+    "reading",
+    "preparing",
     "cli",
     "__main__",
 ]

@@ -1,6 +1,6 @@
-"""epibench: how far can a model's uncertainty be trusted, and what does each further sample buy?
+"""epibench: how far can a model's uncertainty be trusted, and what does each further sample add?
 
-What is named here is imported when it is asked for: `import epibench` costs nothing.
+Names are imported on first use: `import epibench` costs nothing.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from epibench import metrics
-    from epibench.api import run, score, train
-    from epibench.evaluating import evaluate
+    from epibench.api import evaluate, merge, run, score, train
+    from epibench.reading import export, video
     from epibench.results import load_results
 
 __version__ = "0.3.0"
-__all__ = ["evaluate", "load_results", "metrics", "run", "score", "train"]
+__all__ = ["evaluate", "export", "load_results", "merge", "metrics", "run", "score", "train", "video"]
 
-# Where what is no module is.
-_MODULES = {"evaluate": "evaluating", "load_results": "results", "run": "api", "score": "api", "train": "api"}
+# The modules of functions.
+_MODULES = {
+    **dict.fromkeys(("run", "train", "evaluate", "merge", "score"), "api"),
+    **dict.fromkeys(("export", "video"), "reading"),
+    "load_results": "results",
+}
 
 
 def __getattr__(name: str) -> object:

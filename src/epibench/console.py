@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -19,7 +19,6 @@ from epibench.progress import Advance, Reporter, Silent
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-T = TypeVar("T")
 NO_WIDTH = 10_000  # columns: wider than any table
 LINE_SECONDS = 20.0  # between lines of progress where there is no terminal for a bar
 
@@ -93,13 +92,6 @@ class ConsoleReporter:
             bars.remove_task(task)
             if not bars.tasks:
                 bars.stop()
-
-    def counted(self, items: Iterable[T], name: str, total: int) -> Iterator[T]:
-        """The same items, counted as they are taken."""
-        with self.progress(name, total) as advance:
-            for item in items:
-                yield item
-                advance(1)
 
     def _lines(self, name: str, total: int, done: int) -> Advance:
         last_line, finished = time.perf_counter(), done

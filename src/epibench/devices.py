@@ -6,7 +6,7 @@ import os
 import re
 from typing import Literal
 
-from epibench.errors import InputError
+from epibench.errors import ArgumentError
 
 Precision = Literal["32-true", "bf16-mixed"]
 
@@ -18,14 +18,14 @@ ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 def check_executor(name: str, option: str = "executor") -> str:
     """Refuse a name that no executor has. option: what a message calls it."""
     if name not in EXECUTORS:
-        raise InputError(f"{option} '{name}' is unknown: there are {' and '.join(EXECUTORS)}")
+        raise ArgumentError(f"{option} '{name}' is unknown: there are {' and '.join(EXECUTORS)}")
     return name
 
 
 def check_device(name: str, option: str = "device") -> str:
     """Refuse words that name no device, without torch. option: what a message calls it."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
-        raise InputError(f"{option} '{name}' is unknown: give auto, cpu or cuda")
+        raise ArgumentError(f"{option} '{name}' is unknown: give auto, cpu or cuda")
     return name
 
 
@@ -38,9 +38,9 @@ def resolve_device(name: str, option: str = "device") -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and not torch.cuda.is_available():
-        raise InputError(f"{option} {name}: torch {torch.__version__} sees no CUDA device; give cpu or auto")
+        raise ArgumentError(f"{option} {name}: torch {torch.__version__} sees no CUDA device; give cpu or auto")
     if name.startswith("cuda:") and int(name.removeprefix("cuda:")) >= torch.cuda.device_count():
-        raise InputError(f"{option} {name}: there are {torch.cuda.device_count()} CUDA devices, numbered from 0")
+        raise ArgumentError(f"{option} {name}: there are {torch.cuda.device_count()} CUDA devices, numbered from 0")
     return name
 
 

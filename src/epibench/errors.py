@@ -1,4 +1,4 @@
-"""The one exception that users see as a message instead of a traceback."""
+"""The exceptions that users see as a message instead of a traceback."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ from collections.abc import Sequence
 
 class InputError(ValueError):
     """Something the user gave is wrong; the message names the thing, the place and the remedy."""
+
+
+class ArgumentError(InputError):
+    """An argument is wrong. The message begins with its name.
+
+    A command puts its option in the place of the name. typed: the message for a shell, where that differs.
+    """
+
+    def __init__(self, text: str, typed: str | None = None):
+        super().__init__(text)
+        self.typed = typed or text
 
 
 def lacks_memory(error: BaseException) -> bool:

@@ -57,6 +57,16 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     mirror.written(path)
 
 
+def make_folder(folder: str | os.PathLike[str]) -> None:
+    """Make a folder to write to, or refuse it before hours are spent on its content."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot make this folder ({error.strerror})") from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{folder}: this folder cannot be written to")
+
+
 def create(path: Path, content: bytes) -> bool:
     """Write a file unless it is there already, and say whether it was written: of several writers the first wins."""
     with naming(path), _beside(path) as beside:

@@ -12,6 +12,7 @@ from epibench import cli, console
 from epibench.cli import app, main
 from epibench.console import ConsoleReporter, messages, output, say, show
 from epibench.errors import InputError
+from epibench.progress import counted
 from streams import plain
 
 LONG = "/a/path with spaces/" + "word " * 100 + ":car: [red] end"
@@ -113,7 +114,7 @@ def test_a_step_that_fails_ends_its_bar(terminal):
 
 
 def test_counted_items_are_the_same_items(capsys):
-    assert list(ConsoleReporter().counted("abc", "opening", 3)) == ["a", "b", "c"]
+    assert list(counted(ConsoleReporter(), "abc", "opening", 3)) == ["a", "b", "c"]
     assert capsys.readouterr().err == "opening: 33 %\nopening: 67 %\n"
 
 
@@ -170,7 +171,7 @@ FULL = "No space left on device; make room there, and the same command goes on"
 
 
 def raising(error):
-    def command(**_):
+    def command(_):
         raise error
 
     return command
@@ -195,13 +196,13 @@ def raising(error):
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 def test_each_end_has_its_status_and_one_line(run, monkeypatch, error, status, message):
-    monkeypatch.setattr("epibench.cli.recipes.print_recipes", raising(error))
-    assert run("recipes") == (status, "", f"epibench: {message}\n")
+    monkeypatch.setattr("epibench.recipes.find_recipe", raising(error))
+    assert run("recipes", "street-depth") == (status, "", f"epibench: {message}\n")
 
 
 def test_other_errors_keep_their_traceback(monkeypatch):
-    monkeypatch.setattr("epibench.cli.recipes.print_recipes", raising(ZeroDivisionError("a bug")))
-    monkeypatch.setattr(sys, "argv", ["epibench", "recipes"])
+    monkeypatch.setattr("epibench.recipes.find_recipe", raising(ZeroDivisionError("a bug")))
+    monkeypatch.setattr(sys, "argv", ["epibench", "recipes", "street-depth"])
     with pytest.raises(ZeroDivisionError, match="a bug"):
         main()
 

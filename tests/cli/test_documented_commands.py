@@ -23,7 +23,7 @@ import pytest
 from small_recipes import SETTINGS
 
 import epibench.recipes
-from epibench.cli.options import Command
+from epibench.cli.adapter import Command
 from epibench.recipes import apply_settings
 from epibench.recipes.settings import known_keys
 from epibench.reference.predictions import load_reference, shipped_reference

@@ -224,8 +224,8 @@ def test_a_toy_recipe_with_its_reference(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["kitti-depth", "--root", "."], "--root .: kitti-depth is a recipe; give --set data.root=FOLDER"),
-        (["kitti-depth", "--images", "."], "--images .: kitti-depth is a recipe; give --set, as for epibench run"),
+        (["kitti-depth", "--root", "."], "--root .: kitti-depth is a recipe. Fix: give --set data.root=FOLDER"),
+        (["kitti-depth", "--images", "."], "--images .: kitti-depth is a recipe. Fix: give --set, as for epibench run"),
         (["kitti-depth", "--set", "sead=1"], "--set sead: recipe 'kitti-depth' has no such setting"),
         (["kitti", "--root", ".", "--set", "seed=1"], "--set: belongs to a recipe, and kitti is none; leave it out"),
         (["kitti", "--root", ".", "--out", "run"], "--out: belongs to a recipe, and kitti is none; leave it out"),

@@ -177,14 +177,14 @@ def test_report_is_written_where_asked(tmp_path, run):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--members", "1,x"], "--members '1,x'"),
+        (["--members", "1,x"], "--members: cannot be '1,x'. Fix: give whole numbers, e.g. 1,2,4"),
         (["--members", "8"], "M = 8 is impossible: the pool has 4 members"),
         (["--plan", "best"], "plan 'best' is unknown"),
         (["--convention", "mine"], "convention 'mine' is unknown"),
         (["--uncertainty", "entropy"], "uncertainty 'entropy'"),
         (["--device", "tpu"], "--device 'tpu' is unknown"),
-        (["--draws", "0"], "at least one draw"),
-        (["--draws", "many"], "Invalid value for"),
+        (["--draws", "0"], "--draws: cannot be 0. Fix: give a whole number of at least 1"),
+        (["--draws", "many"], "--draws: cannot be 'many'. Fix: give a whole number of at least 1"),
         (["--nonsense"], "No such option"),
         (["--ignore-index", "0"], "--ignore-index is for classes"),
     ],

@@ -90,7 +90,11 @@ def test_only_what_matches(command, given, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["scores.json"], "say what to write and where: --csv DIR, --latex DIR, --svg DIR, --pdf DIR or --png DIR"),
+        (
+            ["scores.json"],
+            "nothing to write. Fix: give at least one of --csv FOLDER, --latex FOLDER, --svg FOLDER, --pdf FOLDER, "
+            "--png FOLDER.",
+        ),
         (["nowhere", "--csv", "out"], "nowhere: there is no such file or folder"),
         ([".", "--csv", "out"], ".: holds no results.json: has the run finished?"),
         (["scores.json", "--svg", "out", "--only", "x*"], "--svg out: nothing matches --only x*"),

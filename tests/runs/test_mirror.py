@@ -400,10 +400,13 @@ def test_its_error_is_not_hidden(unreachable, recipe, on_machine, tmp_path: Path
 def test_a_url_where_a_folder_is_needed_is_refused(recipe: Recipe, on_machine, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for call in (api.run, api.train):
-        with pytest.raises(InputError, match=r"^out s3://bucket/run: give a local folder; "):
+        with pytest.raises(
+            InputError,
+            match=r"^out: cannot be 's3://bucket/run' .*Fix: give a local folder, .*; a URL is for the command",
+        ):
             call(recipe, "s3://bucket/run", device="cpu")
     status, said = on_machine("one", "evaluate", "--model", "onnx:a.onnx", "--on", "a=own:b", "--out", "s3://bucket/a")
-    complaint = "epibench: --out s3://bucket/a: results of models go into a local folder; give one"
+    complaint = "epibench: --out: cannot be 's3://bucket/a'. Fix: give a local folder, e.g. 'runs/mine'."
     assert (status, said.strip()) == (2, complaint)
     assert not Path("s3:").exists()
 

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from epibench.cli.data import parse_size, run_check, run_export, run_preview
+from epibench.cli import app
 from epibench.data.cityscapes_classes import CITYSCAPES
 from epibench.data.sets.synscapes import SynscapesSource
 from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.data.source import Folders
 from epibench.errors import InputError
+from epibench.preparing import export_scenes, preview
 from epibench.street import StreetDataset
-from epibench.street.export import export
+from epibench.street.export import export, parse_size
 
 SIZE = (64, 128)
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -22,6 +23,15 @@ COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 @pytest.fixture(scope="module")
 def dataset():
     return StreetDataset("depth", "wild", length=2, seed=3, size=SIZE)
+
+
+def run_preview(name, out, domain, severity, size, seed, count):
+    preview(name, out, domain=domain, severity=severity, size=size, seed=seed, count=count, progress=True)
+
+
+def run_export(name, layout, out, domain, severity, count, size, seed):
+    options = {"domain": domain, "severity": severity, "count": count, "size": size, "seed": seed}
+    export_scenes(name, layout, out, **options, progress=True)
 
 
 def read(path):
@@ -73,7 +83,7 @@ def test_commands(tmp_path, capsys):
     assert read(tmp_path / "sheets" / "sheet.png").shape == (2 * 64 + 4, 5 * 128 + 4 * 4, 3)
     run_export("street", "kitti", tmp_path / "kitti", "clean", None, 1, "64x128", 0)
     assert (tmp_path / "kitti" / "val").is_dir()
-    run_check("street", {})
+    app(["data", "check", "street"], standalone_mode=False)
     assert "street wild" in capsys.readouterr().out
 
 
@@ -175,16 +185,16 @@ def test_a_place_that_cannot_be_written_to_is_named_before_drawing(place, tmp_pa
         ),
         (
             lambda out: run_preview("street", out / "a.png", "clean", None, "64x128", 0, 101),
-            "--count 101: a sheet has at most 100 scenes",
+            "count 101: a sheet has at most 100 scenes",
         ),
         (
             lambda out: run_preview("street", out.parent / ("n" * 300 + ".png"), "clean", None, "64x128", 0, 1),
             "cannot be written to (File name too long)",
         ),
-        (lambda out: run_preview("street", out / "a.txt", "clean", None, "64x128", 0, 1), "--out"),
+        (lambda out: run_preview("street", out / "a.txt", "clean", None, "64x128", 0, 1), "out "),
         (
             lambda out: run_preview("street", out / "a.png", "clean", None, "64", 0, 1),
-            "--size '64': give height and width",
+            "size '64': give height and width",
         ),
         (lambda out: run_export("street", "coco", out, "clean", None, 1, "64x128", 0), "layout 'coco' is unknown"),
         (lambda out: run_export("street", "kitti", out, "clean", 9, 1, "64x128", 0), "street severity 9"),

@@ -1,6 +1,6 @@
-"""The command line: `epibench run`, `train`, `evaluate`, `score`, `report`, `export` and more, one file each.
+"""The command line: a command for each public function, and one exit status for each end.
 
-What a command needs is imported when it runs: help and complaints come at once.
+A command imports its needs when it runs: help and complaints come at once.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from epibench import __version__, mirror, stopping
-from epibench.cli import data, evaluate, export, recipes, reference, run, score, train, video
-from epibench.cli.options import Command
+from epibench import __version__, api, mirror, preparing, reading, stopping
+from epibench.cli.adapter import add_command
+from epibench.cli.data import print_check
+from epibench.cli.recipes import print_recipes
 from epibench.console import printable
 from epibench.errors import InputError, lacks_memory
 from epibench.files import in_words
@@ -38,41 +39,50 @@ def _version(wanted: bool) -> None:
 def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Say the version."),
 ) -> None:
-    """How far can the uncertainty of a model be trusted, and what does each further sample buy?"""
+    """How far can the uncertainty of a model be trusted, and what does each further sample add?"""
 
 
-app.command(cls=Command, short_help="Score predictions that any framework has saved.")(score.score)
-app.command(cls=Command, short_help="Train, evaluate, report.")(run.run)
-app.command(cls=Command, short_help="Train the networks of a recipe.")(train.train)
-app.command(cls=Command, short_help="Evaluate what is trained.")(evaluate.evaluate)
-app.command(cls=Command, short_help="Merge the shards of an evaluation.")(evaluate.merge)
-app.command(cls=Command, short_help="List recipes, or write one in full.")(recipes.recipes)
-app.command(cls=Command, short_help="Sample the posterior of a toy problem.")(reference.reference)
-app.command(cls=Command, short_help="Write tables and figures for a paper.")(export.export)
-app.command(cls=Command, short_help="Show what a run predicts for a sequence of images.")(video.video)
-app.add_typer(data.commands, name="data")
+def _show_runs(*results: Any) -> None:
+    from epibench.cli.report import print_run_tables
+
+    print_run_tables(*results)
 
 
-@app.command(cls=Command, short_help="Make the page of one run or several.")
-def report(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...", help="Folders of runs, or their URLs, their results.json, or what score --json wrote."
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The page. Default: RUN/report.html, or report.html of several.")
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all tables to this file as Markdown, too.")
-    ] = None,
-) -> None:
-    """Make the page of a run anew, or one page of several runs and scored files; with what was published beside it."""
-    from epibench.cli.report import run_report
-    from epibench.cli.steps import local_folder
+def _show_scores(results: Any) -> None:
+    from epibench.cli.tables import print_tables
 
-    run_report([local_folder(run, report=True) for run in runs], out, markdown)
+    print_tables(results)
+
+
+def _show_reference(found: Any) -> None:
+    from epibench.cli.reference import print_diagnostics
+
+    print_diagnostics(found)
+
+
+add_command(app, api.score, _show_scores)
+add_command(app, api.run, _show_runs)
+add_command(app, api.train)
+add_command(
+    app,
+    api.evaluate,
+    _show_runs,
+    positional="run",
+    names={"models": "model", "data": "on", "views": "tta"},
+    without=("classes", "ignore_index", "unit", "depth"),  # data sets that have a name have these
+    out=api.EVALUATED,
+)
+add_command(app, api.merge, _show_runs, names={"data": "on"})
+add_command(app, preparing.recipes, print_recipes)
+add_command(app, preparing.reference, _show_reference)
+add_command(app, reading.export)
+add_command(app, reading.video, names={"methods": "method", "largest": "max"})
+add_command(app, reading.report, _show_runs)
+data_sets = typer.Typer(help="Data sets: preview, export, check.", rich_markup_mode=None)
+add_command(data_sets, preparing.preview)
+add_command(data_sets, preparing.export_scenes, name="export")
+add_command(data_sets, preparing.check, print_check, names={"every": "all"})
+app.add_typer(data_sets, name="data")
 
 
 def main() -> None:
@@ -89,7 +99,7 @@ def main() -> None:
         text = "stopped by SIGTERM; where it stands is saved, the same command goes on from there"
         status = _complain(text, stopping.STATUS)
     except BrokenPipeError:
-        # Nobody reads on, as `head` after its lines. Python would try to print the rest when it ends, and complain.
+        # The reader is gone, e.g. `head`. Python would print the rest at its end, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = FAILED
     except OSError as error:
@@ -137,7 +147,7 @@ def _command() -> int:
 
 
 def _warning(message: Warning | str, category: type[Warning], filename: str, *place: Any, **more: Any) -> str:
-    """Our own warnings as one line; those of libraries as Python shows them."""
+    """Show our own warnings as one line, warnings of libraries as Python does."""
     if Path(__file__).parents[1] in Path(filename).parents:
         return f"epibench: {message}\n"
     return _format_warning(message, category, filename, *place, **more)

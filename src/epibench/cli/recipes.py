@@ -1,15 +1,14 @@
-"""`epibench recipes`: all recipes, or one of them in full."""
+"""Recipes for the terminal."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
-from epibench.cli.options import Settings
 from epibench.console import output, show
-from epibench.errors import InputError
 
 if TYPE_CHECKING:
     from epibench.recipes import Recipe
@@ -17,34 +16,18 @@ if TYPE_CHECKING:
 WIDE = 100  # columns of a terminal on which the number of networks has room
 
 
-def recipes(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[RECIPE]", help="Write this recipe as JSON, to be edited and run; or that of a run."),
-    ] = None,
-    settings: Settings = None,
-) -> None:
-    """All recipes, with what they do and cost; or one of them in full: recipes RECIPE > mine.json."""
-    if name is not None:
-        from epibench.recipes import apply_settings, find_recipe
-
-        typer.echo(json.dumps(apply_settings(find_recipe(name), settings or []).model_dump(mode="json"), indent=1))
-    elif settings:
-        raise InputError("--set changes one recipe: give its name, too")
-    else:
-        print_recipes()
-
-
-def print_recipes() -> None:
-    """All recipes with their cost, the quick ones first."""
+def print_recipes(recipes: Sequence[Recipe], in_full: bool) -> None:
+    """One recipe as JSON, or all with their cost, the quick ones first."""
+    if in_full:
+        typer.echo(json.dumps(recipes[0].model_dump(mode="json"), indent=1))
+        return
     from rich.table import Table
 
-    from epibench.recipes import RECIPES
     from epibench.results import QUICK
 
-    quick = [recipe for name, recipe in RECIPES.items() if name.endswith(QUICK)]
+    quick = [recipe for recipe in recipes if recipe.name.endswith(QUICK)]
     quick.sort(key=lambda recipe: not recipe.on_images)
-    others = [recipe for name, recipe in RECIPES.items() if not name.endswith(QUICK)]
+    others = [recipe for recipe in recipes if not recipe.name.endswith(QUICK)]
     console, rows = output(), list[list[str]]()
     heads = ("recipe", "time", "networks")[: 3 if console.width >= WIDE else 2]
     for recipe in (*quick, *others):

@@ -1,16 +1,12 @@
-"""`epibench report`: the page of a run made anew from its results, or one page that compares several runs."""
+"""Tables of runs for the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from epibench.console import output, say
-from epibench.errors import InputError
-from epibench.files import write_text
+from epibench.console import output
 from epibench.published import compare, totals, warnings_of
 from epibench.published.resampling import LEVEL
-from epibench.report import write_run_page
 from epibench.report.entries import several_members, title_with_unit
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.run_page import failures, nothing_to_show
@@ -28,58 +24,13 @@ from epibench.report.runs import (
     scored_domains,
 )
 from epibench.report.table import terminal_text
-from epibench.report.table_files import render_markdown
 from epibench.report.tables import kl_table, metric_part, metric_table
 from epibench.report.verdicts import finding, kl_verdict, verdict
-from epibench.results import RESULTS_NAME, Results, load_results
-
-PAGE_NAME = "report.html"
-
-
-def run_report(runs: list[Path], out: Path | None, markdown: Path | None) -> None:
-    """Read every run and scored file, write the page and the Markdown, show the tables, and say where everything is."""
-    results, names = [load_results(path) for path in runs], [run_name(path) for path in runs]
-    folders = [run_folder(path) for path in runs]
-    page = out or (folders[0] / PAGE_NAME if len(runs) == 1 else Path(PAGE_NAME))
-    check_outputs(page, markdown, folders, runs)
-    try:
-        write_run_page(results, page, names)
-        if markdown is not None:
-            write_text(markdown, render_markdown(read_runs(results, names)))
-    except OSError as error:
-        raise InputError(
-            f"{error.filename or page}: cannot be written ({error.strerror}); give another place"
-        ) from None
-    print_run_tables(results, names)
-    for word, path in (("report: ", page), ("markdown:", markdown)):
-        if path is not None:
-            say(f"{word} {path}")
-
-
-def run_name(path: Path) -> str:
-    """What to call a run: by its folder, or by its file where that has a name of its own."""
-    return path.stem if path.is_file() and path.name != RESULTS_NAME else run_folder(path).name
-
-
-def run_folder(path: Path) -> Path:
-    """The folder of a run, or that of its results."""
-    return (path if path.is_dir() else path.parent).resolve()
-
-
-def check_outputs(page: Path, markdown: Path | None, folders: Sequence[Path], runs: Sequence[Path] = ()) -> None:
-    """Refuse to write over what a run, or a score, has written."""
-    for path in (page, markdown):
-        if path is None:
-            continue
-        if path.is_dir():
-            raise InputError(f"{path} is a folder: give the name of a file in it")
-        given = path.resolve() in [run.resolve() for run in runs]
-        if given or (path.resolve().parent in folders and path.name in ("results.json", "recipe.json")):
-            raise InputError(f"{path}: would be written over a file of the run; give another place")
+from epibench.results import Results
 
 
 def print_run_tables(results: Sequence[Results], names: Sequence[str] = ()) -> None:
-    """The KL of every method at each M beside the noise floor, or its metrics on every domain, and published cells."""
+    """Print the KL or the metrics of every method, and published cells."""
     for runs in by_problem(read_runs(results, names)):
         print_problem(runs)
         for line in (*failures(runs), *(line for run in runs for line in published_lines(run))):

@@ -1,4 +1,4 @@
-"""Domains as they are named on a command line: `NAME=KIND:PATH[,key=value …]`, or in a JSON or TOML file."""
+"""Domains as texts, `NAME=KIND:PATH[,key=value …]`, or in a JSON or TOML file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal, cast, get_args
 from pydantic import ValidationError
 
 from epibench.data.sets import DATA_SETS
-from epibench.errors import InputError
+from epibench.errors import ArgumentError, InputError
 from epibench.files import NAME
 
 Role = Literal["in-domain", "shifted"]
@@ -31,13 +31,15 @@ class NamedDomain:
     role: Role | None = None
 
 
-def parse_domains(texts: Sequence[str], flag: str = "--on") -> list[NamedDomain]:
-    """The domains that are given, in their order. flag: the option of the command that they were given to."""
+def parse_domains(texts: Sequence[str], name: str = "data") -> list[NamedDomain]:
+    """The domains that are given, in their order. name: of the argument."""
     domains: dict[str, NamedDomain] = {}
     for text in texts:
-        for domain in _parse(text, f"{flag} {text}"):
+        for domain in _parse(text, f"{name} {text}"):
             if domain.name in domains:
-                raise InputError(f"{flag} {text}: '{domain.name}' is given twice; give each domain a name of its own")
+                raise ArgumentError(
+                    f"{name} {text}: '{domain.name}' is given twice; give each domain a name of its own"
+                )
             domains[domain.name] = domain
     return list(domains.values())
 
@@ -51,7 +53,9 @@ def _parse(text: str, place: str) -> Iterator[NamedDomain]:
         return
     first, given = split_settings(rest, place)
     if not equals or not first:
-        raise InputError(f"{place}: give NAME=KIND:PATH, as {EXAMPLE}, or a .json or .toml file with several domains")
+        raise ArgumentError(
+            f"{place}: give NAME=KIND:PATH, as {EXAMPLE}, or a .json or .toml file with several domains"
+        )
     kind, colon, path = first.partition(":")
     settings: dict[str, Any] = {"kind": kind}
     if kind not in DATA_SETS and first.lower().endswith(FILES):
@@ -68,7 +72,7 @@ def split_settings(text: str, place: str) -> tuple[str, dict[str, Any]]:
     for pair in pairs:
         key, given, value = (part.strip() for part in pair.partition("="))
         if not given or not key:
-            raise InputError(f"{place}: '{pair}' is no setting; give key=value after each comma, as {EXAMPLE}")
+            raise ArgumentError(f"{place}: '{pair}' is no setting; give key=value after each comma, as {EXAMPLE}")
         settings[key] = _value(value)
     return first, settings
 
@@ -76,30 +80,30 @@ def split_settings(text: str, place: str) -> tuple[str, dict[str, Any]]:
 def make_domain(name: str, settings: Any, place: str) -> NamedDomain:
     """A domain of these settings, if a data set has them. place: where they come from, for complaints."""
     if not NAME.fullmatch(name):
-        raise InputError(f"{place}: '{name}' cannot be a name: give letters, digits, '-' and '_'")
+        raise ArgumentError(f"{place}: '{name}' cannot be a name: give letters, digits, '-' and '_'")
     if not isinstance(settings, Mapping) or "kind" not in settings:
-        raise InputError(f"{place}: has no kind of data set; give kind as one of {', '.join(DATA_SETS)}")
+        raise ArgumentError(f"{place}: has no kind of data set; give kind as one of {', '.join(DATA_SETS)}")
     given = dict(settings)
     role = given.pop("role", None)
     if role is not None and role not in get_args(Role):
-        raise InputError(f"{place}: role is {role!r}; give {' or '.join(get_args(Role))}")
+        raise ArgumentError(f"{place}: role is {role!r}; give {' or '.join(get_args(Role))}")
     kind = str(given["kind"])
     if kind not in DATA_SETS:
-        raise InputError(
+        raise ArgumentError(
             f"{place}: there is no kind of data set '{kind}'; the nearest is {nearest(kind, DATA_SETS)} "
             f"(there are {', '.join(DATA_SETS)})"
         )
     fields = DATA_SETS[kind].model_fields
     for key in given:
         if key not in fields:
-            raise InputError(
+            raise ArgumentError(
                 f"{place}: '{kind}' has no setting '{key}'; the nearest is {nearest(key, fields)} "
                 f"(there are {', '.join((*list(fields)[1:], 'role'))})"
             )
     try:
         DATA_SETS[kind].model_validate(given)
     except ValidationError as error:
-        raise InputError(f"{place}: {_complaint(error, kind)}") from None
+        raise ArgumentError(f"{place}: {_complaint(error, kind)}") from None
     return NamedDomain(name, given, cast(Role | None, role))
 
 
@@ -128,7 +132,7 @@ def _split(text: str, place: str) -> list[str]:
         else:
             parts[-1] += letter
     if depth or quoted:
-        raise InputError(f"{place}: a bracket or a quotation mark has no counterpart; close it")
+        raise ArgumentError(f"{place}: a bracket or a quotation mark has no counterpart; close it")
     return [part.strip() for part in parts]
 
 

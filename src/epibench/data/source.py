@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epibench.data.batch import Batch, Samples, first_samples, notes_on
 from epibench.data.classes import ClassTable, Pairs
-from epibench.errors import InputError
+from epibench.errors import ArgumentError, InputError
 from epibench.plans import evenly_spaced
 
 Task = Literal["depth", "segmentation"]
@@ -246,6 +246,23 @@ class SplitReport:
     content: tuple[DepthFrame, ...] | LabelledFrames | None
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> None:
+    """Refuse options that a data set does not have, and name missing ones."""
+    for option, value in given.items():
+        if option not in source.model_fields:
+            raise ArgumentError(f"{option} {value}: {name} has no such option; leave it out")
+    root = given.get("root")
+    if source.where is not None and root is None:
+        raise ArgumentError(f"root is missing; give the folder that {name} was unpacked into ({source.where})")
+    if root is not None and not Path(root).is_dir():
+        hint = "" if source.where is None else f"; give the one that {name} was unpacked into ({source.where})"
+        raise InputError(f"{root}: folder is missing{hint}")
+    try:
+        source.model_validate(given)
+    except ValidationError as error:
+        raise ArgumentError(f"{error.errors()[0]['loc'][0]} is missing; {name} needs it") from None
 
 
 def check_split(split: CheckedSplit, every: bool, follow: Follow) -> SplitReport:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from epibench import __version__
 from epibench.conventions import Convention, check_uncertainty
-from epibench.errors import InputError
+from epibench.errors import ArgumentError, InputError
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.pictures import stored_pictures
 from epibench.evaluation.suite import SuiteSettings
@@ -202,6 +202,20 @@ def _with_distinct_methods(scores: Sequence[Score]) -> list[Score]:
     else:
         names = [f"{number} {name}" for number, name in enumerate(paths, start=1)]
     return [score.model_copy(update={"method": name}) for score, name in zip(scores, names, strict=True)]
+
+
+def check_in_domain(in_domain: str, stores: Sequence[PredictionStore]) -> None:
+    """Refuse a domain that no store has, and stores without a shifted domain."""
+    for store in stores:
+        if store.domain is None:
+            raise InputError(f"{store.path}: has no attribute 'domain', which in_domain needs; write it with one")
+    domains = list(dict.fromkeys(str(store.domain) for store in stores))
+    if in_domain not in domains:
+        raise ArgumentError(f"in_domain '{in_domain}': the stores are of {', '.join(domains)}; give one of these")
+    if len(domains) == 1:
+        raise ArgumentError(
+            f"in_domain '{in_domain}': all stores are of this domain; give one of a shifted domain, too"
+        )
 
 
 def scorers_of(store: PredictionStore, settings: ScoreSettings, name: str) -> list[Scorer]:

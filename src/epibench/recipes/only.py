@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from epibench.errors import InputError
+from epibench.errors import ArgumentError
 from epibench.plans import equal_parts
 from epibench.recipes.dense import DenseRecipe
 from epibench.recipes.experiment import Recipe
@@ -13,13 +13,13 @@ from epibench.recipes.experiment import Recipe
 PART = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-def networks_asked_for(texts: Sequence[str], recipe: Recipe, option: str) -> dict[str, tuple[int, ...] | None]:
+def networks_asked_for(texts: Sequence[str], recipe: Recipe, option: str = "only") -> dict[str, tuple[int, ...] | None]:
     """The networks by method, None for all of one: `METHOD`, `METHOD:3-5`, `METHOD:0,4-6`. option: names them."""
     asked: dict[str, tuple[int, ...] | None] = {}
     for text in texts:
         name, colon, numbers = text.partition(":")
         if name not in recipe.methods:
-            raise InputError(
+            raise ArgumentError(
                 f"{option} {text}: {recipe.name} has no method '{name}'; it has {', '.join(recipe.methods)}"
             )
         before = asked.get(name, ())
@@ -27,7 +27,7 @@ def networks_asked_for(texts: Sequence[str], recipe: Recipe, option: str) -> dic
             asked[name] = None
             continue
         if not isinstance(recipe, DenseRecipe):
-            raise InputError(f"{option} {text}: the networks of {name} are trained together; give {option} {name}")
+            raise ArgumentError(f"{option} {text}: the networks of {name} are trained together; give {option} {name}")
         chosen = _numbers(numbers, f"{option} {text}", recipe.method(name).num_trained)
         asked[name] = tuple(sorted({*before, *chosen}))
     return asked
@@ -39,10 +39,10 @@ def _numbers(text: str, place: str, count: int) -> list[int]:
     for part in text.split(","):
         match = PART.fullmatch(part)
         if match is None:
-            raise InputError(f"{place}: '{part}' is no number of a network; give numbers as 3-5 or 0,4")
+            raise ArgumentError(f"{place}: '{part}' is no number of a network; give numbers as 3-5 or 0,4")
         first, last = int(match[1]), int(match[2] or match[1])
         if first > last or last >= count:
-            raise InputError(f"{place}: there is no '{part}'; the networks have the numbers 0 to {count - 1}")
+            raise ArgumentError(f"{place}: there is no '{part}'; the networks have the numbers 0 to {count - 1}")
         chosen += range(first, last + 1)
     return chosen
 
@@ -79,5 +79,5 @@ def parse_shard(text: str) -> tuple[int, int]:
     """`2/8` as numbers."""
     number, slash, count = text.partition("/")
     if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise InputError(f"--shard {text}: give the number of the shard and how many there are, as 1/8 to 8/8")
+        raise ArgumentError(f"shard {text}: give the number of the shard and how many there are, as 1/8 to 8/8")
     return int(number), int(count)

@@ -30,7 +30,7 @@ import torch
 
 from epibench import __version__
 from epibench.data.sets.toy import ToyProblem, read_arrays
-from epibench.errors import InputError
+from epibench.errors import ArgumentError, InputError
 from epibench.files import replacing, write_json
 from epibench.reference.predictions import Reference, write_reference
 from epibench.reference.settings import HIDDEN, OUTPUTS, R_HAT_LIMIT, ReferenceSettings
@@ -55,6 +55,17 @@ def make_reference(
     write_reference(reference)
     shutil.rmtree(folder)
     return reference
+
+
+def jax_device(name: str) -> str:
+    """`cpu` or `cuda`, as JAX sees it; `auto` takes a GPU if JAX has one."""
+    if name == "cpu":
+        return name
+    jax = importlib.import_module("jax")
+    kind = "cuda" if jax.default_backend() == "gpu" else "cpu"
+    if name == "cuda" and kind == "cpu":
+        raise ArgumentError(f"device cuda: jax {jax.__version__} sees no GPU; give cpu, or install jax[cuda]")
+    return kind
 
 
 def work_folder(out: Path) -> Path:

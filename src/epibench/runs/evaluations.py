@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from epibench.errors import InputError
 from epibench.files import DamagedError
+from epibench.recipes import DenseRecipe
+from epibench.recipes.settings import fixed
 from epibench.results import RESULTS_NAME, DomainFacts, MethodFacts, Results, Score, load_results, picture_files
+
+if TYPE_CHECKING:
+    from epibench.runs.machine import Run
 
 
 def keep_results(folder: Path, results: Results) -> Results:
@@ -64,3 +70,30 @@ def former_results(folder: Path) -> Results | None:
         return load_results(folder)
     except InputError:
         return None
+
+
+def finished(run: Run, evaluate_only: bool = False) -> Results | None:
+    """The results of a run that was carried out with the same settings.
+
+    evaluate_only: keep the options of evaluation in the folder's recipe.
+    """
+    path, recipe = run.folder.results_file, run.recipe
+    try:
+        results = load_results(path) if path.exists() and not path.is_dir() else None
+        for file in picture_files(results.domains.values(), results.scores) if results else ():
+            file.read()
+    except DamagedError as error:
+        run.reporter.say(f"{str(error).partition(' Fix:')[0]} It is made again.")
+        return None
+    if results is None or results.failed:
+        return None
+    if isinstance(recipe, DenseRecipe):
+        if results.data_versions != recipe.data.versions:
+            return None  # the street, or a class table, is another now
+        if results.recipe.get("data") != recipe.model_dump(mode="json")["data"] or recipe.data.hangs_on_folder:
+            return None  # the same data elsewhere, or other: the states of every domain decide
+    if fixed(results.recipe) != fixed(recipe.model_dump(mode="json")):
+        return None
+    run.folder.claim(recipe, evaluate_only)
+    run.reporter.say("finished already; remove its results.json and evaluation/ to evaluate it again")
+    return results

@@ -17,7 +17,7 @@ from epibench.data.classes import ClassTable, Pairs
 from epibench.data.given import GivenSamples, fits_frame, numbered_classes
 from epibench.data.named import Role, nearest
 from epibench.devices import resolve_precision
-from epibench.errors import InputError
+from epibench.errors import ArgumentError, InputError
 from epibench.files import NAME as NAME_PATTERN
 from epibench.files import read_json, write_json
 from epibench.members.draws import default_sizes, make_draws
@@ -188,7 +188,7 @@ class GivenEvaluation:
             if not NAME_PATTERN.fullmatch(name):
                 raise InputError(f"'{name}' cannot be a name: give letters, digits, '-' and '_'")
         if self.settings.mc_dropout < 0 or self.settings.draws < 1:
-            raise InputError("mc_dropout and draws: give the number of passes, and at least one draw")
+            raise ArgumentError("mc_dropout and draws: give the number of passes, and at least one draw")
 
     def check_views(self, models: Sequence[GivenModel], views: Sequence[View]) -> None:
         """Only images can be mirrored and scaled, and only what is predicted for their pixels mapped back."""
@@ -196,17 +196,17 @@ class GivenEvaluation:
             sample = domain.samples[0]
             shapes = {tuple(values.shape[-2:]) for values in sample.inputs.values() if values.dim() == 3}
             if len(shapes) != 1 or any(values.dim() != 3 for values in sample.inputs.values()):
-                raise InputError(
+                raise ArgumentError(
                     f"views: {name} has inputs that are no images and have no mirror image; leave views out"
                 )
             if not self.maps and sample.target.numel() > 1:
-                raise InputError(f"views: {name} has several numbers of a sample, which have no mirror image")
+                raise ArgumentError(f"views: {name} has several numbers of a sample, which have no mirror image")
         if all(view.scale == 1 for view in views):
             return
         if any(model.read_as.size is not None for model in models):
-            raise InputError("views: a model that is fed images of one size sees no other scale; leave out scale")
+            raise ArgumentError("views: a model that is fed images of one size sees no other scale; leave out scale")
         if self.settings.depth:
-            raise InputError("views: a scene that is seen at another scale has other depths; leave out scale")
+            raise ArgumentError("views: a scene that is seen at another scale has other depths; leave out scale")
 
     def as_plain_data(self) -> dict[str, Any]:
         """What was asked, as plain data."""
@@ -363,7 +363,9 @@ class GivenEvaluation:
         if sizes and len(sizes) < len(asked):
             self.reporter.say(f"{name}: has {largest} members to draw from; larger M are left out")
         if not sizes:
-            raise InputError(f"members: M = {min(settings.members or ())} is impossible, {name} has {largest} members")
+            raise ArgumentError(
+                f"members: M = {min(settings.members or ())} is impossible, {name} has {largest} members"
+            )
         draws = make_draws(
             pool.num_members,
             sizes,
@@ -407,12 +409,12 @@ def backwards(scores: Sequence[Score]) -> list[str]:
     return notes
 
 
-def check_folder(path: Path, option: str = "--out") -> None:
+def check_folder(path: Path) -> None:
     """Refuse a folder that holds something else than an evaluation of given models, or nothing."""
     if path.exists() and not path.is_dir():
-        raise InputError(f"{option} {path} is a file: give a folder")
+        raise ArgumentError(f"out {path} is a file: give a folder")
     if path.is_dir() and not (path / SETTINGS_NAME).exists() and any(path.iterdir()):
-        raise InputError(f"{option} {path} is not empty and holds no evaluation of models: give a new folder")
+        raise ArgumentError(f"out {path} is not empty and holds no evaluation of models: give a new folder")
 
 
 def evaluation_options(given: Mapping[str, Any]) -> EvaluationOptions:

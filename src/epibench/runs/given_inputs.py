@@ -6,15 +6,16 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 from torch import nn
 
+from epibench.arguments import unfit
 from epibench.data.batch import Samples
 from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.data.classes import ClassTable
@@ -23,7 +24,7 @@ from epibench.data.named import NamedDomain, parse_domains, split_settings
 from epibench.data.sets import DATA_SETS
 from epibench.data.sets.folder import find_classes
 from epibench.data.source import FOLDERS, Folders, Source, Task, default_cache
-from epibench.errors import InputError
+from epibench.errors import ArgumentError, InputError
 from epibench.files import fingerprint
 from epibench.interpolation import aligned_corners
 from epibench.members.formats import ModelFormat
@@ -34,7 +35,7 @@ from epibench.networks.dropout import insert_dropout
 from epibench.networks.shaping import shape_like
 from epibench.progress import Silent
 from epibench.published.checkpoints import read_checkpoint
-from epibench.recipes import DenseRecipe, read_recipe
+from epibench.recipes import RECIPE_NAME, DenseRecipe, read_recipe
 from epibench.recipes.dense import PAPER, DepthNetwork, EvaluationOptions, SegmentationNetwork
 from epibench.runs.folder import RunFolder
 from epibench.runs.given import DEFAULT_NAME, GivenDomain
@@ -43,35 +44,97 @@ from epibench.runs.train import collect_trained
 
 NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)=(?![=])(.+)", re.DOTALL)
 EXAMPLES = "hf:DIR, onnx:FILE, run:FOLDER, paper:FILE, or a file of weights with network=package.module:name"
+MODEL = f"an nn.Module, a function, or a text as {EXAMPLES}"
 
 PUBLISHED_RATE = 0.5  # of dropout
 
 
-@dataclass(frozen=True)
-class Wording:
-    """What complaints call a model, a data set and the task: as whoever gave them wrote them."""
-
-    model: str
-    data: str
-    tasks: str
-
-
-COMMAND = Wording("--model", "--on", "--task segmentation or --task depth")
-PYTHON = Wording("models:", "data:", "task='segmentation' or task='depth'")
-
+DATA = "a data set with a length and samples by number, a DataLoader, two arrays, or a text, e.g. 'camvid:DIR'"
 
 # Models
 
 
-def parse_models(texts: Sequence[str], task: Task | None, machine: Machine) -> dict[str, list[GivenModel]]:
-    """The models that are named on a command line, `[NAME=]SPEC[,key=value …]`, by the names of their methods."""
-    models: dict[str, list[GivenModel]] = {}
-    for text in texts:
-        name, spec = _name_and_spec(text)
-        models.setdefault(name, []).extend(open_models(spec, task, machine))
-    if not models:
-        raise InputError(f"no model is given; give --model as {EXAMPLES}")
-    return models
+def named_models(models: Any) -> dict[str, list[Any]]:
+    """Models by the names of their methods; of texts, `NAME=SPEC` says it."""
+    if isinstance(models, Mapping):
+        return {
+            str(name): list(given) if isinstance(given, list | tuple) else [given] for name, given in models.items()
+        }
+    named: dict[str, list[Any]] = {}
+    for each in models if isinstance(models, list | tuple) else [models]:
+        name, model = _name_and_spec(each) if isinstance(each, str) else (DEFAULT_NAME, each)
+        named.setdefault(name, []).append(model)
+    return named
+
+
+def check_inputs(models: Any, data: Any, model_format: Any, task: str | None) -> None:
+    """Refuse what can be no model and no data; whether data have samples shows when they are opened."""
+    if models is None or not (named := named_models(models)):
+        raise ArgumentError(f"models: there are none. Fix: give the folder of a run, or at least one model, {MODEL}.")
+    for name, several in named.items():
+        if not several:
+            raise ArgumentError(f"models: '{name}' has none. Fix: give at least one.")
+        for each in several:
+            if isinstance(each, str | Path) and os.path.isfile(os.path.join(each, RECIPE_NAME)):
+                raise ArgumentError(
+                    f"models: {each} is the folder of a run, and no model. Fix: evaluate the run by epibench evaluate "
+                    f"{each}, or run={str(each)!r}; its networks are models as 'run:{each}'."
+                )
+            if not (isinstance(each, str) or callable(each)):
+                raise unfit("models", each, MODEL)
+            if model_format is not None and isinstance(each, str):
+                raise ArgumentError(
+                    "model_format: is for modules and functions; of a text, settings stand behind commas"
+                )
+    if not isinstance(model_format, ModelFormat | Mapping | None):
+        raise unfit("model_format", model_format, "a dict, e.g. {'values': 'probs'}")
+    if task is not None and task not in get_args(Task):
+        raise ArgumentError(f"task '{task}' is unknown; give {' or '.join(get_args(Task))}")
+    if data is None:
+        typed = "data: no data is given. Fix: give NAME=KIND:PATH, e.g. val=camvid:DIR."
+        raise ArgumentError(f"data: cannot be None. Fix: give {DATA}.", typed)
+    for name, each in data.items() if isinstance(data, Mapping) else [("data", data)]:
+        if not isinstance(name, str):
+            raise unfit("data", name, "names that are texts, e.g. {'val': …}")
+        if not isinstance(each, Sized | Iterable):
+            raise unfit("data", each, DATA)
+
+
+def open_all(
+    named: Mapping[str, Sequence[Any]], model_format: Any, task: Any, machine: Machine, classes: ClassTable | None
+) -> dict[str, list[GivenModel]]:
+    """The models by the names of their methods; classes: of models that do not name theirs."""
+    return {
+        name: [
+            model if model.classes is not None else with_classes(model, classes)
+            for number, each in enumerate(several)
+            for model in (
+                open_models(each, task, machine)
+                if isinstance(each, str)
+                else [python_model(each, number, model_format)]
+            )
+        ]
+        for name, several in named.items()
+    }
+
+
+def device_of(named: Mapping[str, Sequence[Any]]) -> str | None:
+    """The device of the first module."""
+    modules = (each for several in named.values() for each in several if isinstance(each, nn.Module))
+    first = next((parameter for each in modules for parameter in each.parameters()), None)
+    return None if first is None else str(first.device)
+
+
+def keep_modes(named: Mapping[str, Sequence[GivenModel]]) -> Callable[[], None]:
+    """Restores the modes of the user's modules, which evaluation changes for a while."""
+    modules = [model.module for models in named.values() for model in models if model.module is not None]
+    modes = [(each, each.training) for module in modules for each in module.modules()]
+
+    def restore() -> None:
+        for module, mode in modes:
+            module.training = mode
+
+    return restore
 
 
 def _name_and_spec(text: str) -> tuple[str, str]:
@@ -80,9 +143,9 @@ def _name_and_spec(text: str) -> tuple[str, str]:
     return (named[1], named[2]) if named else (DEFAULT_NAME, text)
 
 
-def open_models(text: str, task: Task | None, machine: Machine, wording: Wording = COMMAND) -> list[GivenModel]:
+def open_models(text: str, task: Task | None, machine: Machine) -> list[GivenModel]:
     """The models of one text; a pattern as `weights/*.pt` stands for several."""
-    place = f"{wording.model} {text}"
+    place = f"models {text}"
     first, settings = split_settings(text, place)
     kind, colon, path = first.partition(":")
     if kind == "hf" and colon:
@@ -92,7 +155,7 @@ def open_models(text: str, task: Task | None, machine: Machine, wording: Wording
         return run_models(Path(path), settings, machine)
     if kind == "paper" and colon:
         if settings:
-            raise InputError(f"{place}: published networks have no settings; leave {', '.join(settings)} out")
+            raise ArgumentError(f"{place}: published networks have no settings; leave {', '.join(settings)} out")
         return [published_model(each, task) for each in _files(path, place)]
     table = _classes(settings)
     if kind == "onnx" and colon:
@@ -100,10 +163,10 @@ def open_models(text: str, task: Task | None, machine: Machine, wording: Wording
     if Path(first).suffix in WEIGHTS:
         maker, options = settings.pop("network", None), settings.pop("options", {})
         if not isinstance(maker, str) or not isinstance(options, dict):
-            raise InputError(f"{place}: weights need the network that they are of; give network=package.module:name")
+            raise ArgumentError(f"{place}: weights need the network that they are of; give network=package.module:name")
         read_as = read_format(settings, place)
         return [with_classes(weights_model(each, maker, options, read_as), table) for each in _files(first, place)]
-    raise InputError(f"{place}: not understood; give {EXAMPLES}")
+    raise ArgumentError(f"{place}: not understood; give {EXAMPLES}")
 
 
 def _files(pattern: str, place: str) -> list[Path]:
@@ -113,7 +176,7 @@ def _files(pattern: str, place: str) -> list[Path]:
         return [path]
     found = sorted(glob.glob(str(path)))
     if not found:
-        raise InputError(f"{place}: no file fits '{pattern}'")
+        raise ArgumentError(f"{place}: no file fits '{pattern}'")
     return [Path(each) for each in found]
 
 
@@ -251,24 +314,7 @@ def module_fingerprint(module: nn.Module, read_as: ModelFormat) -> str:
 # Data
 
 
-def parse_given_domains(
-    texts: Sequence[str], task: Task | None, models: Sequence[str]
-) -> tuple[dict[str, GivenDomain], Task]:
-    """The domains that are named on a command line; the first is in-domain, unless its role is given.
-
-    models: as texts, of which a published checkpoint says the task where the data may be for either.
-    """
-    named = parse_domains(texts)
-    if not named:
-        raise InputError("no data is given; give --on NAME=KIND:PATH, as --on val=camvid:DIR")
-    task = task or _task(named, COMMAND, models)
-    return {
-        domain.name: open_domain(domain, task, domain.role or ("shifted" if number else "in-domain"))
-        for number, domain in enumerate(named)
-    }, task
-
-
-def _task(named: Sequence[NamedDomain], wording: Wording, models: Sequence[str]) -> Task:
+def _task(named: Sequence[NamedDomain], models: Sequence[str]) -> Task:
     """What the data sets are for, or published models where the data may be for either."""
     for domain in named:
         task: Task | None = getattr(DATA_SETS[domain.source["kind"]], "task", None)
@@ -276,18 +322,18 @@ def _task(named: Sequence[NamedDomain], wording: Wording, models: Sequence[str])
             return task
     if (task := published_task(models)) is not None:
         return task
-    raise InputError(f"{wording.data} {named[0].name}: may have depth or classes; give {wording.tasks}")
+    raise ArgumentError(f"data {named[0].name}: may have depth or classes. Fix: give the task, segmentation or depth.")
 
 
-def open_domain(domain: NamedDomain, task: Task, role: Any, wording: Wording = COMMAND) -> GivenDomain:
+def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
     """A data set that recipes know."""
-    settings, key = dict(domain.source), f"{wording.data} {domain.name}"
+    settings, key = dict(domain.source), f"data {domain.name}"
     given = {name: settings[name] for name in FOLDERS if isinstance(settings.get(name), str)}
     settings |= {name: str(Path(folder).expanduser().absolute()) for name, folder in given.items()}
     source: Source = DATA_SETS[settings["kind"]].model_validate(settings)
     usual = getattr(source, "root", None)
     if isinstance(usual, str) and "root" not in given and not Path(usual).is_dir():
-        raise InputError(f"{key}: where is the data? Give its folder, as {source.kind}:DIR")
+        raise ArgumentError(f"{key}: where is the data? Give its folder, as {source.kind}:DIR")
     samples = source.open(task, Folders(None, default_cache()), key)
     identity = [source.model_dump(mode="json", exclude={"title"}), source.version, len(samples), state_of(source)]
     return GivenDomain(samples, domain.name, role, identity, source.shift, getattr(source, "mapping", None))
@@ -309,13 +355,18 @@ def state_of(source: Source) -> str | None:
 
 def named_data(data: Any, task: Task | None, models: Sequence[str]) -> tuple[dict[str, Any], Task | None]:
     """Data sets and loaders by name, or one, with texts as the domains that they name; and the task, if they say it."""
-    given: Mapping[str, Any] = data if isinstance(data, Mapping) else {"data": data}
-    if not given:
-        raise InputError("data: give at least one data set")
-    texts = {name: f"{name}={each}" for name, each in given.items() if isinstance(each, str)}
-    named = parse_domains(list(texts.values()), PYTHON.data)
-    task = task or (_task(named, PYTHON, models) if named else published_task(models))
-    return {**given, **dict(zip(texts, named, strict=True))}, task
+    texts: Sequence[str] = data if is_texts(data) else []
+    given: Mapping[str, Any] = data if isinstance(data, Mapping) else {} if texts else {"data": data}
+    if not given and not texts:
+        raise ArgumentError("data: give at least one data set")
+    named = parse_domains([*texts, *(f"{name}={each}" for name, each in given.items() if isinstance(each, str))])
+    task = task or (_task(named, models) if named else published_task(models))
+    return {**given, **{domain.name: domain for domain in named}}, task
+
+
+def is_texts(data: Any) -> bool:
+    """Whether data sets are texts with names of their own, as a command line has them."""
+    return isinstance(data, list | tuple) and len(data) > 0 and all(isinstance(each, str) for each in data)
 
 
 def python_domains(
@@ -328,17 +379,18 @@ def python_domains(
     """Open data sets and loaders of the user's, and data sets that recipes know. task: None where there are no such."""
     first = in_domain if in_domain is not None else next(iter(data))
     if first not in data:
-        raise InputError(f"in_domain: there is no '{first}' among the data ({', '.join(data)})")
+        raise ArgumentError(f"in_domain: there is no '{first}' among the data ({', '.join(data)})")
     domains = {}
     for name, each in data.items():
         role: Any = "in-domain" if name == first else "shifted"
         if isinstance(each, NamedDomain):
+            role = each.role if each.role is not None and in_domain is None else role
             if ignore_index is not None:
-                raise InputError(
+                raise ArgumentError(
                     f"ignore_index: '{name}' has a class table, which says what is not counted; leave it out"
                 )
             assert task is not None  # they say it
-            domains[name] = open_domain(each, task, role, PYTHON)
+            domains[name] = open_domain(each, task, role)
             continue
         samples: Samples = each if _is_ours(each) else open_given(each, name, _ignored(ignore_index))
         if isinstance(samples, GivenSamples):

@@ -13,7 +13,7 @@ from PIL import Image
 
 from epibench.data.cityscapes_classes import colours, label_ids
 from epibench.data.virtual_kitti_videos import SPLITS, VARIANTS
-from epibench.errors import InputError
+from epibench.errors import ArgumentError, InputError
 from epibench.files import replacing
 from epibench.street.arrays import Array
 from epibench.street.dataset import StreetDataset
@@ -113,6 +113,14 @@ def export(dataset: StreetDataset, layout: str, out: Path, split: str = "val") -
         with replacing(out / SETTINGS) as stream:
             stream.write(text.encode())
     return (_written(dataset, index, out, files_of(index, split)) for index in range(len(dataset)))
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """`256x512` as height and width."""
+    parts = text.lower().replace("×", "x").split("x")
+    if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
+        raise ArgumentError(f"size '{text}': give height and width, as 256x512")
+    return int(parts[0]), int(parts[1])
 
 
 def _check_folder(out: Path, expected: set[str], settings: str) -> None:
