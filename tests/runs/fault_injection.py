@@ -1,0 +1,122 @@
+"""Faults, delays and frequent saves for tests of runs. Names of internals that tests replace stand here alone.
+
+Processes of a test's own import this module, too: `script_environment` lets them find it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Patch = Callable[[Any, str, Any], None]  # setattr, or that of pytest.MonkeyPatch
+
+
+class Killed(BaseException):
+    """End the work like a kill: no handler catches it."""
+
+
+def die() -> None:
+    """Raise `Killed`."""
+    raise Killed
+
+
+def stop_at_file(
+    patch: Patch, pattern: str, count: int = 1, when: str = "after", stop: Callable[[], None] = die
+) -> None:
+    """Stop when the n-th file whose path ends like a pattern is put in its place, before or after that."""
+    replace, left = os.replace, count
+
+    def replace_or_stop(source: Any, target: Any) -> None:
+        nonlocal left
+        left -= fnmatch(str(target), f"*{pattern}")
+        if left == 0 and when == "before":
+            stop()
+        replace(source, target)
+        if left == 0:
+            stop()
+
+    patch(os, "replace", replace_or_stop)
+
+
+@contextmanager
+def killed_at(pattern: str, count: int = 1, when: str = "after") -> Iterator[None]:
+    """Kill the work within when such a file is written; without one the test fails."""
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at_file(patch.setattr, pattern, count, when)
+        with pytest.raises(Killed):
+            yield
+
+
+@contextmanager
+def written_files() -> Iterator[list[str]]:
+    """Note the names of all files that are put in their place."""
+    names, replace = list[str](), os.replace
+
+    def replace_and_note(source: Any, target: Any) -> None:
+        replace(source, target)
+        names.append(Path(target).name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", replace_and_note)
+        yield names
+
+
+def save_often(patch: Patch = setattr, log_every: int = 2) -> None:
+    """Save whenever a loss is logged, and after each batch of an evaluation."""
+    from epibench.members import on_images
+    from epibench.training import network
+    from epibench.training.state import Pacer
+
+    patch(network, "LOG_EVERY", log_every)
+    patch(Pacer, "due", lambda pacer: True)
+    patch(on_images, "PORTION_PIXELS", {"cpu": 1})
+
+
+def before_each_step(act: Callable[[int], None], patch: Patch = setattr) -> None:
+    """Call a function with the number of steps taken before each training step of a large network."""
+    from epibench.training import network
+
+    take_step = network._Run.take_step
+
+    def act_and_take_step(run: Any, batch: Any) -> None:
+        act(run.step)
+        take_step(run, batch)
+
+    patch(network._Run, "take_step", act_and_take_step)
+
+
+def slow_steps(seconds: float) -> None:
+    """Wait before each training step."""
+    before_each_step(lambda step: time.sleep(seconds))
+
+
+def break_second(patch: pytest.MonkeyPatch, method: str) -> None:
+    """Start the second network of a method for depth with a NaN among its weights."""
+    import torch
+
+    from epibench.training import network as training
+
+    build = training.build_network
+
+    def build_or_break(make: Any, key: int) -> Any:
+        network = build(make, key)
+        if key == training.NetworkKeys.of(0, method, 1).initial:
+            torch.nn.init.constant_(network.mean.bias, math.nan)
+        return network
+
+    patch.setattr(training, "build_network", build_or_break)
+
+
+def script_environment(**more: str) -> dict[str, str]:
+    """Return the environment of a process that imports modules of these tests."""
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1]), *filter(None, sys.path)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **more}
