@@ -81,6 +81,14 @@ def save_often(patch: Patch = setattr, log_every: int = 2) -> None:
     patch(on_images, "PORTION_PIXELS", {"cpu": 1})
 
 
+@contextmanager
+def few_draws_at_once(count: int) -> Iterator[None]:
+    """Let a toy problem compute metrics of a few draws at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("epibench.runs.toy.DRAWS_AT_ONCE", count)
+        yield
+
+
 def before_each_step(act: Callable[[int], None], patch: Patch = setattr) -> None:
     """Call a function with the number of steps taken before each training step of a large network."""
     from epibench.training import network
