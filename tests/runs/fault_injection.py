@@ -89,6 +89,23 @@ def few_draws_at_once(count: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def drawn_pictures() -> Iterator[list[Any]]:
+    """Note the pictures of images that are predicted for frames of a video."""
+    from epibench.runs.frames import FrameSequence
+
+    noted, pictures = list[Any](), FrameSequence.pictures
+
+    def draw_and_note(sequence: FrameSequence, images: Any) -> Iterator[Any]:
+        for picture in pictures(sequence, images):
+            noted.append(picture)
+            yield picture
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FrameSequence, "pictures", draw_and_note)
+        yield noted
+
+
 def before_each_step(act: Callable[[int], None], patch: Patch = setattr) -> None:
     """Call a function with the number of steps taken before each training step of a large network."""
     from epibench.training import network

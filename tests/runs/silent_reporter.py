@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,12 @@ class Silent:
         return [name for name in self.steps if name.startswith("train ")]
 
 
-def run_in(path: Path, recipe: Any, jobs: int = 1, reporter: Silent | None = None) -> dict[str, Any]:
+def run_in(
+    path: Path, recipe: Any, jobs: int = 1, reporter: Silent | None = None, settings: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return all results of a run in a folder, as its file has them; also where every method has failed."""
     try:
-        results = epibench.run(recipe, path, device="cpu", jobs=jobs, progress=reporter or Silent())
+        results = epibench.run(recipe, path, settings, device="cpu", jobs=jobs, progress=reporter or Silent())
     except InputError as error:
         if not (path / "results.json").exists():
             raise
