@@ -272,7 +272,7 @@ POINTS = (
     "after members/ensemble/0000.unfinished.safetensors 1",
     "after members/ensemble/0002.safetensors 1",
     "before members/mc_dropout/0001.safetensors 1",
-    "after evaluation/ensemble/clean-*.unfinished.safetensors 1",
+    "after evaluation/ensemble/clean-*.unfinished.safetensors 2",
     "before evaluation/mc_dropout/wild-*.json 1",
 )
 
