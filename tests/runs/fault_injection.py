@@ -119,6 +119,49 @@ def before_each_step(act: Callable[[int], None], patch: Patch = setattr) -> None
     patch(network._Run, "take_step", act_and_take_step)
 
 
+def before_each_evaluation(act: Callable[[int], None]) -> None:
+    """Call a function with the number of the first image before members predict a batch."""
+    from epibench.members.networks import NetworkPool
+
+    outputs = NetworkPool.outputs
+
+    def act_and_predict(pool: Any, inputs: Any, members: Any, images: range, *more: Any) -> Any:
+        act(images.start)
+        return outputs(pool, inputs, members, images, *more)
+
+    NetworkPool.outputs = act_and_predict
+
+
+def before_each_block(act: Callable[[int], None]) -> None:
+    """Call a function with the last epoch before a block of small networks is trained."""
+    from epibench.training.stacked import Block
+
+    run_block = Block.run
+
+    def act_and_run(block: Any, last: int) -> Any:
+        act(last)
+        return run_block(block, last=last)
+
+    Block.run = act_and_run
+
+
+def wait_for_sigterm(folder: Path, forever: bool = False) -> None:
+    """Note the process in a folder, and wait until it was asked to stop, or beyond that."""
+    from epibench import stopping
+
+    (folder / str(os.getpid())).touch()
+    while forever or not stopping.asked():
+        time.sleep(0.02)
+
+
+def load_in_processes(workers: int) -> None:
+    """Load images in some processes, also where there is no GPU."""
+    from epibench.runs.machine import Machine
+
+    machine_of = Machine.of
+    Machine.of = classmethod(lambda cls, device, jobs, *_: cls(device, machine_of(device, jobs).jobs, workers))
+
+
 def slow_steps(seconds: float) -> None:
     """Wait before each training step."""
     before_each_step(lambda step: time.sleep(seconds))
