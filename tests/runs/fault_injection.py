@@ -145,6 +145,16 @@ def before_each_block(act: Callable[[int], None]) -> None:
     Block.run = act_and_run
 
 
+def is_first(name: str) -> bool:
+    """Return whether this process is the first to ask; a file keeps its number."""
+    try:
+        with Path(name).open("x") as file:
+            file.write(str(os.getpid()))
+    except FileExistsError:
+        return Path(name).read_text() == str(os.getpid())
+    return True
+
+
 def wait_for_sigterm(folder: Path, forever: bool = False) -> None:
     """Note the process in a folder, and wait until it was asked to stop, or beyond that."""
     from epibench import stopping
@@ -160,11 +170,6 @@ def load_in_processes(workers: int) -> None:
 
     machine_of = Machine.of
     Machine.of = classmethod(lambda cls, device, jobs, *_: cls(device, machine_of(device, jobs).jobs, workers))
-
-
-def slow_steps(seconds: float) -> None:
-    """Wait before each training step."""
-    before_each_step(lambda step: time.sleep(seconds))
 
 
 def break_second(patch: pytest.MonkeyPatch, method: str) -> None:

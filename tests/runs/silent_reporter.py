@@ -14,11 +14,12 @@ from epibench.errors import InputError
 
 
 class Silent:
-    """A reporter that notes the steps, the units done before each step, and the messages."""
+    """A reporter that notes steps, their units before and during the run, and messages."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
         self.done: dict[str, int] = {}
+        self.advanced: dict[str, int] = {}
         self.said: list[str] = []
 
     def say(self, text: str) -> None:
@@ -28,9 +29,11 @@ class Silent:
     def step(self, name: str, total: int, done: int = 0) -> Iterator[Any]:
         self.steps.append(name)
         self.done[name] = done
+        self.advanced[name] = 0
 
         def advance(units: int, note: str = "") -> None:
             assert units >= 0
+            self.advanced[name] += units
 
         yield advance
 

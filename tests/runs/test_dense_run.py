@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import zarr
+from child_processes import children_of, is_alive, wait_until
 from fault_injection import break_second, killed_at, script_environment, written_files
 from safetensors.torch import load_file
 from silent_reporter import Silent, read_results, run_in
@@ -181,14 +182,6 @@ def test_every_network_has_its_weights_and_its_log(finished: Path) -> None:
 # The same numbers
 
 
-def test_networks_trained_at_once_by_processes_give_the_same_numbers(
-    results: Numbers, cache: Path, tmp_path: Path
-) -> None:
-    together = run_in(tmp_path / "run", small_dense(cache, ONE_METHOD), jobs=2)
-    for part in ("summary", "draws", "curves"):
-        assert together[part]["ensemble"] == results[part]["ensemble"]
-
-
 def test_the_recipe_in_a_file_gives_the_same_numbers(finished, results, tmp_path: Path, command_line) -> None:
     recipe = finished / "recipe.json"
     status, _ = command_line("run", recipe, "--out", tmp_path / "again", "--jobs", 1, "--device", "cpu")
@@ -299,47 +292,37 @@ def test_a_killed_run_ends_with_the_same_numbers_and_tables_of_losses(
 
 
 SLOW = """
+import time
 from epibench.cli import main
-from fault_injection import save_often, slow_steps
+from fault_injection import before_each_step, is_first, save_often
 
 save_often()
-slow_steps(0.2)
+before_each_step(lambda step: time.sleep(2.0 if is_first("first") else 0))
 if __name__ == "__main__":
     main()
 """
 
 
 def test_processes_of_a_killed_run_end_and_the_run_continues(results: Numbers, cache: Path, tmp_path: Path) -> None:
-    recipe, folder, script = small_dense(cache, ONE_METHOD), tmp_path / "run", tmp_path / "script.py"
+    """One process has no work left when the command is killed, the other is still busy."""
+    recipe, folder = small_dense(cache, ONE_METHOD), tmp_path / "run"
     (tmp_path / "recipe.json").write_text(recipe.model_dump_json())
-    script.write_text(SLOW)
-    command = [sys.executable, script, "run", tmp_path / "recipe.json", "--out", folder, "--jobs", "2"]
+    (tmp_path / "script.py").write_text(SLOW)
+    command = [sys.executable, "script.py", "run", "recipe.json", "--out", folder, "--jobs", "2", "--device", "cpu"]
     silent = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    parent = subprocess.Popen(command, env=script_environment(), **silent)
+    parent = subprocess.Popen(command, cwd=tmp_path, env=script_environment(), **silent)
     try:
-        wait_until(lambda: any(folder.rglob("*.unfinished.safetensors")), 60)
+        wait_until(lambda: len([*folder.rglob("000?.safetensors")]) == 2 and any(folder.rglob("*.unfinished.*")))
         children = children_of(parent.pid)
     finally:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
     assert len(children) >= 2
-    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children), 10)
+    wait_until(lambda: not any(is_alive(child) for child in children), 10)
     assert not (folder / "results.json").exists()
     ended = run_in(folder, recipe)
     for part in ("summary", "draws", "curves"):
         assert ended[part]["ensemble"] == results[part]["ensemble"]
-
-
-def children_of(process: int) -> list[int]:
-    found = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
-    return [int(child) for child in found.split()]
-
-
-def wait_until(happened, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(0.05)
 
 
 def test_stopped_training_continues_from_its_state(cache: Path, tmp_path: Path) -> None:
@@ -454,6 +437,18 @@ def test_a_method_that_diverges_is_named_and_leaves_the_others(diverging: Path, 
     assert re.match("3 of 3 networks failed: hot: network 0: the loss became NaN or infinite", message)
     key = re.search(r"lower (\S+)", message)[1]
     assert small_dense(cache, *DIVERGING, f"{key}=1e-3").method("hot").learning_rate == 1e-3
+
+
+def test_processes_give_the_same_numbers_and_the_same_failures(diverging: Path, cache: Path, tmp_path: Path) -> None:
+    reporter = Silent()
+    found = run_in(tmp_path / "run", small_dense(cache, *DIVERGING), jobs=2, reporter=reporter)
+    expected = read_results(diverging)
+    for part in ("summary", "draws", "curves"):
+        assert found[part] == expected[part]
+    same = "3 of 3 networks failed: hot: network 0: the loss became NaN or infinite by step "
+    assert all(list(one["failed"]) == ["hot"] and one["failed"]["hot"].startswith(same) for one in (found, expected))
+    assert (reporter.advanced["train hot"], reporter.advanced["train ensemble"]) == (18, 18)  # three times six steps
+    assert multiprocessing.active_children() == []
 
 
 def test_networks_that_have_diverged_are_not_trained_again(diverging: Path, cache: Path) -> None:
