@@ -1,29 +1,37 @@
-"""What tests of runs share: the command line in this process, and training that saves as often as it can."""
+"""Fixtures of tests of runs: the command line in this process, and training that saves as often as possible."""
 
+import gc
+import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from fault_injection import save_often
 
 from epibench.cli import main
-from epibench.members import on_images
-from epibench.training import network as training
-from epibench.training.state import Pacer
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_collections() -> Iterator[None]:
+    """Leave objects of libraries out of the garbage collections that every toy run asks for."""
+    importlib.import_module("epibench.metrics")  # and with it most libraries
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
 def eager() -> Iterator[None]:
     """Save as often as possible, in portions of one batch."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "LOG_EVERY", 2)
-        patch.setattr(Pacer, "due", lambda pacer: True)
-        patch.setattr(on_images, "PORTION_PIXELS", {"cpu": 1})
+        save_often(patch.setattr)
         yield
 
 
 @pytest.fixture
-def command_line(monkeypatch, capsys):
-    """Run `epibench …` in this process: its status, and what it says on stderr."""
+def command_line(monkeypatch, capsys) -> Callable[..., tuple[int, str]]:
+    """Run `epibench …` in this process; return its status and its stderr."""
 
     def call(*arguments: object) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["epibench", *map(str, arguments)])

@@ -1,28 +1,25 @@
-"""A reporter for tests, and a whole run as the tests look at it."""
+"""A reporter for tests, and a whole run by its public function."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
+import epibench
 from by_name import by_name
-from epibench.recipes import Recipe
-from epibench.runs.folder import RunFolder
-from epibench.runs.machine import Machine, Run
-from epibench.runs.run import train_and_evaluate
+from epibench.errors import InputError
 
 
 class Silent:
-    """A reporter that notes the steps, what was done of them, and what was said."""
+    """A reporter that notes steps, their units before and during the run, and messages."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
         self.done: dict[str, int] = {}
+        self.advanced: dict[str, int] = {}
         self.said: list[str] = []
 
     def say(self, text: str) -> None:
@@ -32,9 +29,11 @@ class Silent:
     def step(self, name: str, total: int, done: int = 0) -> Iterator[Any]:
         self.steps.append(name)
         self.done[name] = done
+        self.advanced[name] = 0
 
         def advance(units: int, note: str = "") -> None:
             assert units >= 0
+            self.advanced[name] += units
 
         yield advance
 
@@ -44,12 +43,25 @@ class Silent:
         return [name for name in self.steps if name.startswith("train ")]
 
 
-def run_in(path: Path, recipe: Recipe, jobs: int = 1, reporter: Silent | None = None) -> dict[str, Any]:
-    """All results of a run in a folder, as they stand in its file."""
-    machine = Machine.of(torch.device("cpu"), jobs)
-    results = train_and_evaluate(Run(recipe, RunFolder(path), machine, reporter or Silent()))
+def run_in(
+    path: Path, recipe: Any, jobs: int = 1, reporter: Silent | None = None, settings: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return all results of a run in a folder, as its file has them; also where every method has failed."""
+    try:
+        results = epibench.run(recipe, path, settings, device="cpu", jobs=jobs, progress=reporter or Silent())
+    except InputError as error:
+        if not (path / "results.json").exists():
+            raise
+        results = epibench.load_results(path)
+        if results.methods or str(error) != "; ".join(results.failed.values()):
+            raise
     written: dict[str, Any] = json.loads((path / "results.json").read_text())
     checksum = written.pop("checksum")
     assert len(checksum) == 32
     assert written == results.model_dump(mode="json")
     return by_name(written)
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """Return the results in the folder of a run, as nested dictionaries."""
+    return by_name(json.loads((path / "results.json").read_text(encoding="utf-8")))

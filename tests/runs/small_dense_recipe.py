@@ -1,10 +1,6 @@
 """A dense recipe that runs in a few seconds: tiny street scenes, tiny networks, few steps."""
 
-import math
 from pathlib import Path
-
-import pytest
-import torch
 
 from epibench.data.sets.street import StreetSource
 from epibench.methods.cyclical import Cyclical
@@ -20,14 +16,12 @@ from epibench.methods.snapshot import Snapshot
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DataOptions, DenseRecipe, DepthNetwork, EvaluationOptions, TrainingOptions
-from epibench.training import network as training
-from epibench.training.network import NetworkKeys
 
 SIZE = (32, 64)
 
 
 def small_data(cache: Path) -> DataOptions:
-    """A few clean scenes to train on, clean and wild ones to evaluate on; cache: where they are kept."""
+    """Return clean scenes to train on, clean and wild scenes to evaluate on; `cache` keeps them."""
     return DataOptions(
         cache=str(cache),
         train=StreetSource(num_images=5, size=SIZE),
@@ -39,7 +33,7 @@ def small_data(cache: Path) -> DataOptions:
 
 
 def small_dense(cache: Path, *settings: str) -> DenseRecipe:
-    """Three networks of an ensemble and two of MC-dropout on clean and wild scenes; cache: where scenes are kept."""
+    """Return three networks of an ensemble and two of MC-dropout on clean and wild scenes; `cache` keeps scenes."""
     optimised = {"num_epochs": 2, "batch_size": 2, "learning_rate": 1e-3}
     sampled = {"num_chains": 2, "num_epochs": 4, "batch_size": 2, "num_snapshots": 2, "learning_rate": 1e-5}
     fitted = {**optimised, "num_networks": 2, "num_epochs": 3, "refresh_batches": 2}
@@ -68,16 +62,3 @@ def small_dense(cache: Path, *settings: str) -> DenseRecipe:
         laplace=Laplace(num_networks=2, num_samples=2, batch_size=2),
     )
     return apply_settings(recipe, settings)
-
-
-def break_second(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    """Let the second network of a method for depth begin with a weight that is not a number."""
-    build = training.build_network
-
-    def build_or_break(make, key: int):
-        network = build(make, key)
-        if key == NetworkKeys.of(0, method, 1).initial:
-            torch.nn.init.constant_(network.mean.bias, math.nan)
-        return network
-
-    monkeypatch.setattr(training, "build_network", build_or_break)

@@ -50,6 +50,11 @@ SETTINGS = [
 ]
 
 
+def toy_recipe(name: str, *settings: str) -> ToyRecipe:
+    """Return a recipe of a toy problem with its own size."""
+    return apply_settings(RECIPES[name], settings)
+
+
 def small(problem: str = "toy-regression", *settings: str) -> ToyRecipe:
-    """The recipe of a problem, cut down."""
-    return apply_settings(RECIPES[problem], [*SETTINGS, *settings])
+    """Return the recipe of a problem with few networks and epochs."""
+    return toy_recipe(problem, *SETTINGS, *settings)

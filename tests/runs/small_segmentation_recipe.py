@@ -2,16 +2,19 @@
 
 from pathlib import Path
 
-from small_dense_recipe import small_data
+import numpy as np
+from PIL import Image
+from small_dense_recipe import SIZE, small_data
 
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.recipes import apply_settings
 from epibench.recipes.dense import DenseRecipe, EvaluationOptions, SegmentationNetwork, TrainingOptions
+from epibench.street import StreetDataset
 
 
 def small_segmentation(cache: Path, *settings: str) -> DenseRecipe:
-    """Three networks of an ensemble and two of MC-dropout on clean and wild scenes; cache: where scenes are kept."""
+    """Return three networks of an ensemble and two of MC-dropout on clean and wild scenes; `cache` keeps scenes."""
     optimised = {"num_epochs": 2, "batch_size": 2, "learning_rate": 1e-3}
     recipe = DenseRecipe(
         name="small-segmentation",
@@ -27,3 +30,20 @@ def small_segmentation(cache: Path, *settings: str) -> DenseRecipe:
         mc_dropout=MCDropout(num_networks=2, num_passes=2, rate=0.5, **optimised),
     )
     return apply_settings(recipe, settings)
+
+
+def write_scenes(folder: Path, num_images: int = 3, domain: str = "clean", coarse: bool = True) -> None:
+    """Write street scenes as images and labels; coarse: of the classes ground, vehicle and thing."""
+    ids = np.arange(256, dtype=np.uint8)
+    if coarse:
+        ids[:] = 2
+        ids[[0, 1, 9]] = 0
+        ids[13:19] = 1
+        ids[[10, 255]] = 255
+    samples = StreetDataset("segmentation", domain, num_images, 1, SIZE)
+    for name in ("images", "labels"):
+        (folder / name).mkdir(parents=True)
+    for index in range(num_images):
+        sample = samples[index]
+        Image.fromarray(sample.inputs["image"].movedim(0, -1).numpy()).save(folder / "images" / f"{index}.png")
+        Image.fromarray(ids[sample.target.numpy()]).save(folder / "labels" / f"{index}.png")

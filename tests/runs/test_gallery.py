@@ -1,182 +1,133 @@
-import io
+"""Pictures of predictions, kept while members pass over the images of a domain."""
+
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-from torch import Tensor
+from fault_injection import killed_at
+from safetensors.torch import load_file
 
-from epibench.data.batch import Batch
-from epibench.evaluation import pictures
-from epibench.members.maps import Maps
-from epibench.picture_files import PictureFile
-from epibench.plans import centres
-from epibench.results import Grid, Picture, PredictedPicture
-from epibench.runs.observers import Gallery
+import epibench
+from decoded_pictures import decoded, numbers
 
 MEMBERS, IMAGES, CLASSES, SIZE = 5, 3, 4, (10, 14)
+Data = list[tuple[torch.Tensor, ...]]
 
 
-class Outputs(Maps):
-    """Outputs of some members for some images, (member, image, height, width[, class])."""
-
-    def __init__(self, outputs: Mapping[str, Tensor]) -> None:
-        self.outputs = outputs
-
-    def planes(self, place: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
-        found = {name: values[members, place, rows] for name, values in self.outputs.items()}
-        return {name: values.movedim(3, 1) if values.dim() == 4 else values for name, values in found.items()}
-
-
-@pytest.fixture
-def scene() -> tuple[Batch, dict[str, Tensor]]:
+def scene(kind: str, size: tuple[int, int] = SIZE, images: int = IMAGES) -> tuple[Data, torch.Tensor]:
+    """Return images with targets, and outputs of all members for them, (member, image, output, height, width)."""
     generator = torch.Generator().manual_seed(3)
-    target = torch.randint(0, CLASSES, (IMAGES, *SIZE), generator=generator)
-    image = torch.randint(0, 256, (IMAGES, 3, *SIZE), generator=generator, dtype=torch.uint8)
-    valid = torch.rand((IMAGES, *SIZE), generator=generator) < 0.7
-    logits = 3 * torch.randn((MEMBERS, IMAGES, *SIZE, CLASSES), generator=generator)
-    return Batch({"image": image}, target, valid), {"logits": logits}
+    image = torch.rand((images, 3, *size), generator=generator)
+    image[:, 0, 0, 0] = torch.arange(images)  # models find their outputs by it
+    valid = torch.rand((images, *size), generator=generator) < 0.7
+    if kind == "categorical":
+        target = torch.randint(0, CLASSES, (images, *size), generator=generator)
+        outputs = 3 * torch.randn((MEMBERS, images, CLASSES, *size), generator=generator)
+    else:
+        target = 40 * torch.rand((images, *size), generator=generator)
+        outputs = 0.1 + 10 * torch.rand((MEMBERS, images, 2, *size), generator=generator)
+    return list(zip(image, target, valid, strict=True)), outputs
 
 
-@pytest.fixture
-def depth_scene() -> tuple[Batch, dict[str, Tensor]]:
-    generator = torch.Generator().manual_seed(5)
-    depth = 40 * torch.rand((IMAGES, *SIZE), generator=generator)
-    image = torch.zeros((IMAGES, 3, *SIZE), dtype=torch.uint8)
-    outputs = {name: 10 * torch.rand((MEMBERS, IMAGES, *SIZE), generator=generator) for name in ("mean", "variance")}
-    return Batch({"image": image, "sparse_depth": depth[:, None]}, depth, depth > 20), outputs
+def evaluated(kind: str, data: Data, outputs: torch.Tensor, **options: Any) -> epibench.results.Results:
+    def model(member: int) -> Any:
+        return lambda image: outputs[member, image[:, 0, 0, 0].round().long()]
+
+    known = {"task": "segmentation"} if kind == "categorical" else {"model_format": {"spread": "variance"}}
+    models = [model(member) for member in range(len(outputs))]
+    return epibench.evaluate(models, {"val": data}, device="cpu", **{**known, **options})
 
 
-def decoded(file: PictureFile) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(file.read())))
+def shown(results: epibench.results.Results) -> tuple[list[Any], list[Any], list[int]]:
+    """Return pictures of images, predictions for them, and the members of the draw that predicts."""
+    (score,) = results.scores
+    return results.domains["val"].pictures, score.pictures, score.draws[0].members
 
 
-def numbers(grid: Grid) -> np.ndarray:
-    return decoded(grid.png) * grid.scale
-
-
-def pictures_of(gallery: Gallery) -> dict[int, tuple[Picture, PredictedPicture]]:
-    """What is known of each image, and what the draw predicts for it, by the number of the image."""
-    return {picture.image: (picture, predicted) for picture, predicted in gallery.pictures()}
-
-
-def show(
-    gallery: Gallery, scene: tuple[Batch, dict[str, Tensor]], groups: tuple[int, ...], images: range = range(IMAGES)
-) -> None:
-    """All members in groups that begin at some of them, each on all images."""
-    batch, outputs = scene
-    place = slice(images.start, images.stop)
-    shown = Batch({name: one[place] for name, one in batch.inputs.items()}, batch.target[place], batch.valid[place])
-    for start, stop in zip(groups, (*groups[1:], MEMBERS), strict=True):
-        maps = Outputs({name: values[start:stop, place] for name, values in outputs.items()})
-        gallery.see(shown, images, slice(start, stop), maps)
-
-
-def test_classes_and_entropy_are_those_of_the_averaged_probabilities(scene: tuple[Batch, dict[str, Tensor]]) -> None:
-    gallery = Gallery((0, 2), (4, 1, 2), "categorical")
-    show(gallery, scene, (0, 2, 3))
-    probs = torch.softmax(scene[1]["logits"].double(), -1)[[1, 2, 4]].mean(0)
-    entropy = -(probs * probs.log()).sum(-1)
-    pictures = pictures_of(gallery)
-    assert list(pictures) == [0, 2]
-    for image, (picture, drawn) in pictures.items():
-        assert (decoded(drawn.predicted) == probs[image].argmax(-1).numpy()).all()
-        assert np.abs(numbers(drawn.uncertainty) - entropy[image].numpy()).max() <= 1 / 512
+def test_classes_and_entropy_are_those_of_the_averaged_probabilities() -> None:
+    data, outputs = scene("categorical")
+    images, predicted, members = shown(evaluated("categorical", data, outputs, members=[3], pictures=2))
+    probs = torch.softmax(outputs.double(), 2)[members].mean(0)
+    entropy = -(probs * probs.log()).sum(1)
+    assert [picture.image for picture in images] == [drawn.image for drawn in predicted] == [0, 2]
+    for picture, drawn in zip(images, predicted, strict=True):
+        assert (decoded(drawn.predicted) == probs[drawn.image].argmax(0).numpy()).all()
+        assert np.abs(numbers(drawn.uncertainty) - entropy[drawn.image].numpy()).max() <= 1 / 512
         assert drawn.uncertainty.scale * 65535 >= math.log(CLASSES)
-        assert (picture.image, picture.height, picture.width, drawn.M) == (image, *SIZE, 3)
+        assert (picture.height, picture.width, drawn.M) == (*SIZE, 3)
 
 
-def test_what_is_not_labelled_is_255(scene: tuple[Batch, dict[str, Tensor]]) -> None:
-    gallery = Gallery((1,), (0,), "categorical")
-    show(gallery, scene, (0,))
-    batch = scene[0]
-    expected = torch.where(batch.valid, batch.target, 255)[1].numpy()
-    found = decoded(pictures_of(gallery)[1][0].target)
+def test_unlabelled_pixels_are_255() -> None:
+    data, outputs = scene("categorical")
+    (picture,), _, _ = shown(evaluated("categorical", data, outputs, pictures=1))
+    _, target, valid = data[picture.image]
+    found = decoded(picture.target)
     assert found.dtype == np.uint8
-    assert (found == expected).all()
+    assert (found == torch.where(valid, target, 255).numpy()).all()
 
 
-@pytest.mark.parametrize("kind", ["categorical", "gaussian"])
-def test_pictures_do_not_depend_on_groups_or_a_resume(
-    kind: str,
-    scene: tuple[Batch, dict[str, Tensor]],
-    depth_scene: tuple[Batch, dict[str, Tensor]],
-) -> None:
-    shown = scene if kind == "categorical" else depth_scene
-    whole = Gallery((0, 1, 2), (0, 1, 3, 4), kind)
-    show(whole, shown, (0,))
-    first, second = (Gallery((0, 1, 2), (0, 1, 3, 4), kind) for _ in range(2))
-    show(first, shown, (0, 2, 4), range(2))
-    second.load_state(first.state())
-    show(first, shown, (0,), range(2, 3))  # what goes on elsewhere is not seen by the other
-    show(second, shown, (0, 1, 4), range(2, 3))
-    assert second.pictures() == whole.pictures()
-    assert len(whole.pictures()) == IMAGES
-
-
-@pytest.mark.parametrize("kind", ["categorical", "gaussian"])
-def test_a_state_in_the_middle_of_the_members_goes_on(
-    kind: str, scene: tuple[Batch, dict[str, Tensor]], depth_scene: tuple[Batch, dict[str, Tensor]]
-) -> None:
-    batch, outputs = shown = scene if kind == "categorical" else depth_scene
-    whole, begun, rest = (Gallery((0,), (0, 3), kind) for _ in range(3))
-    show(whole, shown, (0,))
-    parts = [(slice(a, b), Outputs({name: one[a:b] for name, one in outputs.items()})) for a, b in ((0, 2), (2, 5))]
-    begun.see(batch, range(IMAGES), *parts[0])
-    assert begun.pictures() == []
-    rest.load_state(begun.state())
-    rest.see(batch, range(IMAGES), *parts[1])
-    assert rest.pictures() == whole.pictures()
-
-
-def test_wide_pictures_are_thinned_at_the_same_pixels(
-    scene: tuple[Batch, dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pictures, "MAX_WIDTH", 5)
-    gallery = Gallery((0,), (2,), "categorical")
-    show(gallery, scene, (0,))
-    picture, drawn = pictures_of(gallery)[0]
-    batch, outputs = scene
-    assert (picture.height, picture.width) == (4, 5)
-    assert decoded(picture.photo).shape == (4, 5, 3)
-    assert (decoded(drawn.predicted) == outputs["logits"][2, 0, ::3, ::3].argmax(-1).numpy()).all()
-    assert (decoded(picture.target) == torch.where(batch.valid, batch.target, 255)[0, ::3, ::3].numpy()).all()
-
-
-def test_depth_has_the_moments_of_the_draw(depth_scene: tuple[Batch, dict[str, Tensor]]) -> None:
-    gallery = Gallery((1,), (0, 3))
-    show(gallery, depth_scene, (0, 2))
-    picture, drawn = pictures_of(gallery)[1]
-    mean, variance = (depth_scene[1][name][[0, 3], 1].double() for name in ("mean", "variance"))
+def test_numbers_have_the_moments_of_the_draw() -> None:
+    data, outputs = scene("gaussian")
+    images, predicted, members = shown(evaluated("gaussian", data, outputs, members=[2], pictures=IMAGES))
+    mean, variance = outputs[members].double().unbind(2)
     std = (variance.mean(0) + mean.var(0, unbiased=False)).sqrt()
-    assert np.abs(numbers(drawn.mean) - mean.mean(0).numpy()).max() <= 1 / 128
-    assert np.abs(numbers(drawn.std) - std.numpy()).max() <= 1 / 128
-    assert ((numbers(picture.target) > 0) == depth_scene[0].valid[1].numpy()).all()
-    assert (numbers(picture.sparse_depth) > 0).mean() > 0.9
+    assert [drawn.image for drawn in predicted] == list(range(IMAGES))
+    for picture, drawn in zip(images, predicted, strict=True):
+        for grid, expected in ((drawn.mean, mean.mean(0)), (drawn.std, std)):
+            assert np.abs(numbers(grid) - expected[drawn.image].numpy()).max() <= grid.scale
+        _, target, valid = data[drawn.image]
+        assert ((decoded(picture.target.png) > 0) == valid.numpy()).all()
+        assert np.abs(numbers(picture.target) - target.numpy())[valid.numpy()].max() <= picture.target.scale
 
 
-def test_the_state_of_classes_does_not_grow_with_members(scene: tuple[Batch, dict[str, Tensor]]) -> None:
-    few, many = Gallery((0,), (0,), "categorical"), Gallery((0,), range(MEMBERS), "categorical")
-    for gallery in (few, many):
-        show(gallery, scene, (0, 2))
-    sizes = [{name: tuple(one.shape) for name, one in gallery.state().items()} for gallery in (few, many)]
-    assert sizes[0] == sizes[1]
+@pytest.mark.parametrize("kind", ["categorical", "gaussian"])
+def test_pictures_do_not_depend_on_batches(kind: str) -> None:
+    data, outputs = scene(kind)
+    whole, *others = (
+        shown(evaluated(kind, data, outputs, members=[4], pictures=IMAGES, batch_size=size)) for size in (1, 2, 3)
+    )
+    assert len(whole[1]) == IMAGES
+    assert others == [whole, whole]
 
 
-def test_images_without_a_drawn_member_have_no_picture(scene: tuple[Batch, dict[str, Tensor]]) -> None:
-    gallery = Gallery((0, 7), (0,), "categorical")
-    show(gallery, scene, (0,))
-    assert list(pictures_of(gallery)) == [0]
+def test_wide_pictures_are_thinned_at_the_same_pixels() -> None:
+    data, outputs = scene("categorical", (10, 1200), 1)
+    (picture,), (drawn,), (member,) = shown(evaluated("categorical", data, outputs, members=[1], pictures=1))
+    assert (picture.height, picture.width) == (4, 400)
+    assert decoded(picture.photo).shape == (4, 400, 3)
+    assert (decoded(drawn.predicted) == outputs[member, 0, :, ::3, ::3].argmax(0).numpy()).all()
+    _, target, valid = data[0]
+    assert (decoded(picture.target) == torch.where(valid, target, 255)[::3, ::3].numpy()).all()
+
+
+@pytest.mark.usefixtures("eager")
+def test_the_saved_state_of_classes_does_not_grow_with_members(tmp_path: Path) -> None:
+    data, outputs = scene("categorical")
+    shapes = []
+    for count in (2, MEMBERS):
+        out = tmp_path / str(count)
+        with killed_at(".unfinished.safetensors"):
+            evaluated("categorical", data, outputs[:count], members=[count], pictures=2, batch_size=1, out=out)
+        (state,) = out.rglob("*.unfinished.safetensors")
+        shapes.append({name: each.shape for name, each in load_file(state).items()})
+    assert shapes[0] == shapes[1]
+    assert SIZE in {shape[:2] for shape in shapes[0].values()}  # a picture is among them
 
 
 @pytest.mark.parametrize(("number", "total", "found"), [(2, 10, [2, 7]), (4, 2, [0, 1]), (0, 5, []), (1, 1, [0])])
 def test_pictures_are_spread_evenly(number: int, total: int, found: list[int]) -> None:
-    assert list(centres(total, number)) == found
+    data, outputs = scene("categorical", images=total)
+    images, predicted, _ = shown(evaluated("categorical", data, outputs[:1], pictures=number))
+    assert [picture.image for picture in images] == [drawn.image for drawn in predicted] == found
 
 
-def test_a_ranking_has_no_pictures(depth_scene: tuple[Batch, dict[str, Tensor]]) -> None:
-    gallery = Gallery((0, 2), (0, 1), "ranking")
-    show(gallery, depth_scene, (0, 2))
-    assert gallery.pictures() == []
+def test_a_ranking_has_no_pictures() -> None:
+    data, outputs = scene("gaussian")
+    results = evaluated("gaussian", data, outputs, pictures=2, model_format={"spread": "confidence"})
+    assert {score.kind for score in results.scores} == {"ranking"}
+    assert all(score.pictures == [] for score in results.scores)

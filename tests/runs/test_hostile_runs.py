@@ -19,12 +19,10 @@ from small_recipes import small
 
 import epibench
 from epibench.errors import InputError
-from epibench.recipes import Recipe, read_recipe
-from epibench.results import load_results
-from epibench.runs.folder import locked
 
 FLIPS = 60
 Command = Callable[..., tuple[int, str]]
+Recipe = Any
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 
 def flipped(content: bytes, number: int) -> bytes:
-    """One bit is another; the first and the last bits are among those that change."""
+    """Flip one bit; the first two numbers flip the first and the last bit."""
     chance = random.Random(number)
     bit = {0: 0, 1: 8 * len(content) - 1}.get(number, chance.randrange(8 * len(content)))
     changed = bytearray(content)
@@ -62,8 +60,13 @@ def refused(read: Callable[[], object], file: Path) -> None:
     assert "\n" not in message
 
 
+def recipe_in(folder: Path) -> dict[str, Any]:
+    """Return the recipe of a run without its checksum."""
+    return json.loads(unsigned((folder / "recipe.json").read_bytes()))
+
+
 def numbers(folder: Path) -> dict[str, Any]:
-    return load_results(folder).computed()
+    return epibench.load_results(folder).computed()
 
 
 def test_every_flipped_bit_of_results_is_refused(run: Path) -> None:
@@ -80,11 +83,11 @@ def test_every_flipped_bit_of_a_recipe_is_refused(run: Path) -> None:
     content = file.read_bytes()
     for number in range(FLIPS):
         file.write_bytes(flipped(content, number))
-        refused(lambda: read_recipe(run), file)
+        refused(lambda: epibench.run(run, device="cpu"), file)
 
 
 def digits_changed(content: bytes) -> bytes:
-    """Another digit in the last number: still JSON, and still of the right form."""
+    """Change a digit of the last number: the file remains JSON of the right form."""
     place = max(content.rfind(digit) for digit in (b"0,", b"1,", b"2,", b"3,", b"5,"))
     return content[:place] + b"7" + content[place + 1 :]
 
@@ -129,7 +132,7 @@ def test_commands_refuse_a_run_whose_recipe_has_changed(
     assert said.count("\n") == 1
 
 
-def test_a_run_goes_on_from_a_damaged_recipe_if_the_recipe_is_given_again(
+def test_a_run_with_a_damaged_recipe_continues_if_the_recipe_is_given_again(
     run: Path, recipe: Recipe, tmp_path: Path, command_line: Command
 ) -> None:
     before, weights = numbers(run), (run / "members/sgld").stat().st_mtime_ns
@@ -139,12 +142,12 @@ def test_a_run_goes_on_from_a_damaged_recipe_if_the_recipe_is_given_again(
     status, said = command_line("run", tmp_path / "mine.json", "--out", run)
     assert status == 0, said
     assert f"{run / 'recipe.json'}: damaged; it is written again" in said
-    assert read_recipe(run) == recipe
+    assert recipe_in(run) == recipe.model_dump(mode="json")
     assert numbers(run) == before
     assert (run / "members/sgld").stat().st_mtime_ns == weights
 
 
-def test_weights_of_another_recipe_are_not_taken_where_the_recipe_is_damaged(
+def test_beside_a_damaged_recipe_weights_of_another_recipe_are_refused(
     run: Path, recipe: Recipe, tmp_path: Path, command_line: Command
 ) -> None:
     (tmp_path / "mine.json").write_text(recipe.model_copy(update={"seed": 1}).model_dump_json())
@@ -160,13 +163,12 @@ def test_weights_of_another_recipe_are_not_taken_where_the_recipe_is_damaged(
 def test_a_copy_of_a_recipe_may_be_edited(change: Callable[[bytes], bytes], run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.json"
     copy.write_bytes(change((run / "recipe.json").read_bytes()))
-    expected = json.loads(copy.read_text())
-    expected.pop("checksum", None)
-    assert json.loads(read_recipe(copy).model_dump_json()) == expected
+    epibench.train(copy, tmp_path / "edited", device="cpu")
+    assert recipe_in(tmp_path / "edited") == json.loads(unsigned(copy.read_bytes()))
 
 
 @pytest.mark.parametrize("name", ["results.json", "recipe.json"])
-def test_pipes_and_holes_are_refused_and_not_read(name: str, run: Path, command_line: Command) -> None:
+def test_pipes_and_sparse_files_are_refused_unread(name: str, run: Path, command_line: Command) -> None:
     file = run / name
     command = "report" if name == "results.json" else "evaluate"
     with file.open("wb") as stream:
@@ -204,21 +206,23 @@ def test_folders_that_are_links_to_nowhere_are_refused(name: str, run: Path, com
     assert not (run.parent / "elsewhere").exists()
 
 
-def test_a_full_disk_names_the_lock(tmp_path: Path) -> None:
+def test_a_full_disk_names_the_lock(run: Path, recipe: Recipe) -> None:
+    for file in (run / "members/sgld").iterdir():
+        file.unlink()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
-        with pytest.raises(OSError, match="File too large") as caught, locked(tmp_path / "a.lock"):
-            pass
+        with pytest.raises(OSError, match="File too large") as caught:
+            epibench.train(recipe, run, device="cpu")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.errno == errno.EFBIG
-    assert caught.value.filename == str(tmp_path / "a.lock")
+    assert caught.value.filename == str(run / "members/sgld/0000-0001.lock")
 
 
 @pytest.fixture
 def other_user(finished: Path) -> Iterator[Path]:
-    """A copy of the run that another user may enter; as that user, where tests run as root."""
+    """A copy of the run that another user may enter; tests that run as root become that user."""
     place = Path(tempfile.mkdtemp())
     shutil.copytree(finished, place / "run")
     user = os.geteuid()
@@ -244,7 +248,7 @@ def other_user(finished: Path) -> Iterator[Path]:
         "recipe.json",
     ],
 )
-def test_what_may_not_be_read_is_not_to_be_removed(
+def test_a_file_without_permission_is_not_to_be_removed(
     file: str, other_user: Path, recipe: Recipe, command_line: Command
 ) -> None:
     if file != "results.json":

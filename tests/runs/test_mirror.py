@@ -175,12 +175,6 @@ def opened(tmp_path: Path):
     return make
 
 
-def test_folders_and_urls_may_have_spaces(tmp_path: Path) -> None:
-    folder = mirror.open_mirror(f"file://{tmp_path}/my storage/a run", tmp_path / "my cache")
-    files.write_bytes(folder / "results.json", b"results")
-    assert (tmp_path / "my storage/a run/results.json").read_bytes() == b"results"
-
-
 def test_of_trained_weights_the_first_wins_and_the_second_takes_them_over(bucket: str, tmp_path: Path) -> None:
     folders = [mirror.open_mirror(f"{bucket}/run", tmp_path / name) for name in ("one", "two")]
     for content, folder in zip((b"first", b"second"), folders, strict=True):
@@ -210,26 +204,6 @@ def test_the_further_state_stays(opened, tmp_path: Path) -> None:
     assert mirror.progress_here(opened("one") / "members/map/0000.unfinished.safetensors") == 40
 
 
-def test_of_a_state_there_only_the_head_is_read(opened, tmp_path: Path, monkeypatch) -> None:
-    name, read = "members/map/0000.unfinished.safetensors", list[int]()
-    save_tensors(opened("one") / name, {"parameters": torch.zeros(10**5)}, {"step": 7})
-    there, size = mirror.current(), (tmp_path / "storage" / name).stat().st_size
-    assert there is not None
-    cat = type(there.storage).cat_file
-
-    def note(storage: Any, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        content = cat(storage, path, start, end, **options)
-        read.append(len(content))
-        return content
-
-    monkeypatch.setattr(type(there.storage), "cat_file", note)
-    there.pull()
-    assert 0 < sum(read) < size / 100
-    assert there.progress(name, size) == 7
-    (tmp_path / "storage" / name).write_bytes(b"short")
-    assert there.progress(name, 5) == -1
-
-
 def test_what_cannot_be_written_is_kept_and_written_later(opened, tmp_path: Path, monkeypatch) -> None:
     folder = opened("one")
 
@@ -247,26 +221,6 @@ def test_what_cannot_be_written_is_kept_and_written_later(opened, tmp_path: Path
     assert (folder / "members/map/0000.safetensors").read_bytes() == b"weights"
     mirror.close_mirror()
     assert (tmp_path / "storage/members/map/0000.safetensors").read_bytes() == b"weights"
-
-
-def test_a_task_elsewhere_fetches_what_it_needs(opened, tmp_path: Path, monkeypatch) -> None:
-    here, names = opened("one"), ("members/ensemble/0000.safetensors", "members/ensemble/0001.unfinished.safetensors")
-    for name in ("recipe.json", "evaluation/ensemble/clean.stretches/000000.safetensors", *names):
-        files.write_bytes(here / name, b"content")
-    other = tmp_path / "other"  # made by the task: its node has no such folder
-    url = os.environ[mirror.VARIABLE].rpartition("\n")[2]
-    monkeypatch.setenv(mirror.VARIABLE, f"{other}\n{url}")
-    mirror.fetch_current(lambda name: mirror.is_read(name, ("members/ensemble/0001",)))
-    assert (other / "recipe.json").read_bytes() == b"content"
-    assert (other / names[1]).exists()
-    assert not (other / names[0]).exists()
-    assert not list(other.rglob("*.stretches"))
-    mirror.fetch_current()
-    assert (other / names[0]).exists()
-    files.write_bytes(other / "evaluation/ensemble/clean.stretches/000001.safetensors", b"more")
-    monkeypatch.setenv(mirror.VARIABLE, f"{here}\n{url}")
-    mirror.fetch_current()
-    assert (here / "evaluation/ensemble/clean.stretches/000001.safetensors").read_bytes() == b"more"
 
 
 def test_jobs_say_what_they_read(recipe: Recipe, tmp_path: Path) -> None:
@@ -420,15 +374,6 @@ def test_a_recipe_is_checked_against_a_run_at_a_url(recipe: Recipe, on_machine, 
     assert not Path("file:").exists()
 
 
-def test_locks_and_stores_stay_here(opened, tmp_path: Path) -> None:
-    folder = opened("one")
-    for name in ("members/map/0000.lock", "predictions/map/a.json", "recipe.json"):
-        files.write_bytes(folder / name, b"{}")
-    files.write_bytes(tmp_path / "elsewhere.json", b"{}")
-    there = sorted(path.name for path in (tmp_path / "storage").rglob("*") if path.is_file())
-    assert there == ["recipe.json"]
-
-
 @pytest.mark.parametrize(
     ("url", "message"),
     [
@@ -455,12 +400,6 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(command: str, recipe,
     assert status == 2
     assert said.splitlines()[-1] == f"epibench: {url}: cannot be written (Not a directory); give another --out"
     assert not list((tmp_path / "one").rglob("members"))
-
-
-def test_seeing_whether_one_can_write_leaves_nothing(opened, tmp_path: Path) -> None:
-    opened("one")
-    mirror.check_writable()
-    assert not [path for path in (tmp_path / "storage").rglob("*") if path.is_file()]
 
 
 def test_a_run_at_a_url_is_exported_and_shown(recipe: Recipe, on_machine, tmp_path: Path, monkeypatch) -> None:
@@ -490,8 +429,3 @@ def test_predictions_are_not_stored_there(opened, recipe: Recipe, on_machine, tm
     assert said.splitlines()[-1].startswith("epibench: evaluation.store: predictions are kept in a local folder alone")
 
 
-def test_without_fsspec_it_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
-    mirror._file_system.cache_clear()
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(InputError, match=r"^s3://: needs fsspec; pip install 'epibench\[cloud\]'"):
-        mirror.open_mirror("s3://bucket/run", tmp_path)

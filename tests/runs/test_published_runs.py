@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from silent_reporter import run_in
 
-from epibench.data.sets.synscapes import published_ids
 from epibench.errors import InputError
-from epibench.recipes import RECIPES, apply_settings
-from epibench.street import StreetDataset
-from epibench.street.export import export
+from street_folders import write_street, write_synscapes
 
-SIZE = (64, 128)
 SHORT = (
     *("members=[1, 2]", "training.epoch_steps=2", "training.crop=[32, 32]", "ensemble.num_members=2"),
     *("ensemble.num_epochs=1", "ensemble.batch_size=2", "mc_dropout.num_networks=2", "mc_dropout.num_passes=2"),
@@ -23,12 +18,8 @@ SHORT = (
 PUBLISHED = {"depth": ("ause", "rmse"), "segmentation": ("ause", "ece", "miou")}
 
 
-def write(layout: str, folder: Path, count: int, domain: str = "clean", split: str = "val") -> None:
-    list(export(StreetDataset("depth", domain, count, seed=3, size=SIZE), layout, folder, split))
-
-
 def check(results: dict, domains: dict[str, str], metrics: tuple[str, ...]) -> None:
-    """Both methods came out on every domain, under both conventions."""
+    """Both methods have scores on every domain, under both conventions."""
     assert results["failed"] == {}
     assert {name: facts["role"] for name, facts in results["domains"].items()} == domains
     for method in ("ensemble", "mc_dropout"):
@@ -40,12 +31,11 @@ def check(results: dict, domains: dict[str, str], metrics: tuple[str, ...]) -> N
 
 
 def test_kitti_depth(tmp_path: Path) -> None:
-    write("virtual_kitti", tmp_path / "virtual_kitti", 50)
-    write("kitti", tmp_path / "kitti", 5, "wild")
+    write_street("virtual_kitti", tmp_path / "virtual_kitti", 50)
+    write_street("kitti", tmp_path / "kitti", 5, "wild")
     smaller = ("network.blocks=[1, 1, 1, 1]", "data.train.crop=[48, 112]", "data.domains.kitti.crop=[48, 112]")
     smaller += ("data.domains.virtual-kitti.crop=[48, 112]", "data.domains.virtual-kitti.num_images=4")
-    recipe = apply_settings(RECIPES["kitti-depth"], (f"data.root={tmp_path}", *SHORT, *smaller))
-    results = run_in(tmp_path / "run", recipe)
+    results = run_in(tmp_path / "run", "kitti-depth", settings=(f"data.root={tmp_path}", *SHORT, *smaller))
     check(results, {"virtual-kitti": "in-domain", "kitti": "shifted"}, PUBLISHED["depth"])
     values = results["summary"]["ensemble"]["kitti"]["2"]
     # Five images are a group of four and one of one: their mean is not the error of all pixels together.
@@ -53,26 +43,20 @@ def test_kitti_depth(tmp_path: Path) -> None:
 
 
 def test_kitti_in_domain(tmp_path: Path) -> None:
-    write("kitti", tmp_path / "kitti", 4, split="train")
+    write_street("kitti", tmp_path / "kitti", 4, split="train")
     smaller = ("network.blocks=[1, 1, 1, 1]", "data.train.crop=[48, 112]", "data.domains.kitti.crop=[48, 112]")
-    recipe = apply_settings(RECIPES["kitti-in-domain"], (f"data.root={tmp_path}", *SHORT, *smaller))
-    check(run_in(tmp_path / "run", recipe), {"kitti": "in-domain"}, PUBLISHED["depth"])
+    results = run_in(tmp_path / "run", "kitti-in-domain", settings=(f"data.root={tmp_path}", *SHORT, *smaller))
+    check(results, {"kitti": "in-domain"}, PUBLISHED["depth"])
 
 
 def small_segmentation(root: Path, name: str, *more: str) -> dict:
     smaller = ("network.depth=18", "network.head_width=8", "network.rates=[1, 2]", f"data.root={root}")
-    return run_in(root / "run", apply_settings(RECIPES[name], (*SHORT, *smaller, *more)))
+    return run_in(root / "run", name, settings=(*SHORT, *smaller, *more))
 
 
 def test_cityscapes_segmentation(tmp_path: Path) -> None:
-    write("synscapes", tmp_path / "scenes", 7)
-    absent = {split: published_ids(split)[5:31] for split in ("train", "val")}
-    for folder in ("rgb-2k", "class"):
-        (tmp_path / "synscapes/img" / folder).mkdir(parents=True)
-        for number in {*published_ids("train"), *published_ids("val")}.difference(*absent.values()):
-            scene = tmp_path / "scenes/img" / folder / f"{1 + number % 7}.png"
-            os.link(scene, tmp_path / "synscapes/img" / folder / f"{number}.png")
-    write("cityscapes", tmp_path / "cityscapes", 2, "wild")
+    absent = write_synscapes(tmp_path)
+    write_street("cityscapes", tmp_path / "cityscapes", 2, "wild")
     with pytest.raises(InputError, match=r"network.backbone_weights: this recipe starts from weights of ImageNet"):
         small_segmentation(tmp_path, "cityscapes-segmentation")
     few = "data.domains.synscapes.num_images=2"
@@ -86,7 +70,7 @@ def test_cityscapes_segmentation(tmp_path: Path) -> None:
 
 def test_cityscapes_in_domain(tmp_path: Path) -> None:
     for split, count in (("train", 4), ("val", 2)):
-        write("cityscapes", tmp_path / split, count, split=split)
+        write_street("cityscapes", tmp_path / split, count, split=split)
     root = tmp_path / "cityscapes"
     for kind in ("leftImg8bit", "gtFine"):
         (root / kind).mkdir(parents=True)

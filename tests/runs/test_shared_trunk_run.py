@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from silent_reporter import read_results
 from small_dense_recipe import small_dense
-
-from by_name import by_name
 
 
 def recipe_file(folder: Path, *settings: str) -> Path:
@@ -19,13 +17,13 @@ def recipe_file(folder: Path, *settings: str) -> Path:
     return path
 
 
-def test_one_trunk_can_be_trained_by_itself_and_all_be_evaluated(tmp_path: Path, command_line: Any) -> None:
+def test_one_trunk_can_be_trained_by_itself_before_the_whole_run(tmp_path: Path, command_line: Any) -> None:
     recipe, out = recipe_file(tmp_path), ("--out", tmp_path / "run", "--device", "cpu")
     assert command_line("train", recipe, *out, "--only", "shared_trunk:1")[0] == 0
     weights = tmp_path / "run" / "members" / "shared_trunk"
     assert [path.name for path in weights.glob("*.safetensors")] == ["0001.safetensors"]
     assert command_line("run", recipe, *out)[0] == 0
-    results = by_name(json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8")))
+    results = read_results(tmp_path / "run")
     facts = results["methods"]["shared_trunk"]
     assert (facts["num_networks"], facts["num_members"], facts["num_groups"]) == (2, 6, 2)
     assert set(results["summary"]["shared_trunk"]["clean"]) == {"1", "2"}
@@ -34,7 +32,7 @@ def test_one_trunk_can_be_trained_by_itself_and_all_be_evaluated(tmp_path: Path,
 @pytest.mark.parametrize(
     ("shared", "words"), [("foo", "'foo' is not possible; give 0 to 2"), ("9", "9 is not possible")]
 )
-def test_a_layer_that_is_not_there_is_refused_at_once(shared: str, words: str, command_line: Any) -> None:
+def test_an_unknown_layer_is_refused_at_once(shared: str, words: str, command_line: Any) -> None:
     status, said = command_line(
         "data", "check", "toy-regression-methods-quick", "--set", f"shared_trunk.shared={shared}"
     )
@@ -50,13 +48,13 @@ def test_the_option_of_a_variant_is_named_in_full(tmp_path: Path, command_line: 
     assert "variants.late.options.shared: 'encodr' is not possible" in " ".join(said.split())
 
 
-def test_methods_for_images_alone_are_refused_as_such(command_line: Any) -> None:
+def test_a_toy_problem_refuses_methods_for_images(command_line: Any) -> None:
     status, said = command_line("data", "check", "toy-regression-methods-quick", "--set", 'methods=["tta"]')
     assert status == 2
     assert "tta is for images alone" in " ".join(said.split())
 
 
-def test_a_stage_that_is_not_there_is_refused_before_training(tmp_path: Path, command_line: Any) -> None:
+def test_an_unknown_stage_is_refused_before_training(tmp_path: Path, command_line: Any) -> None:
     recipe = recipe_file(tmp_path, "shared_trunk.shared=encodr")
     status, said = command_line("run", recipe, "--out", tmp_path / "run", "--device", "cpu")
     assert status == 2

@@ -1,4 +1,4 @@
-"""SIGTERM, which schedulers send: a command saves where it stands, ends with 143, and goes on to the same numbers."""
+"""SIGTERM, which schedulers send: a command saves its state, ends with 143, and continues to the same numbers."""
 
 from __future__ import annotations
 
@@ -13,63 +13,41 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fault_injection import save_often, script_environment
 from safetensors import safe_open
 from silent_reporter import run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
-from epibench.members import on_images
-from epibench.recipes import Recipe
-from epibench.training import network as training
+import epibench
 
-# The command itself; at a given step or image it says so in a file, and goes on once it was asked to stop.
-SCRIPT = """
-import os, time
+Recipe = Any
+LOG_EVERY = 4
 
-from epibench import stopping
+# The command itself. At a given step or image it notes that in a folder, and waits until it is asked to stop.
+SCRIPT = f"""
+import os
+from pathlib import Path
+import fault_injection as injected
 from epibench.cli import main
-from epibench.members import networks, on_images
-from epibench.runs import machine
-from epibench.training import network, stacked, state
 
-state.SAVE_SECONDS = 0.0
-state.Pacer.wait = 0.0
-state.Pacer.__init__.__defaults__ = (0.0, *state.Pacer.__init__.__defaults__[1:])
-network.LOG_EVERY = 4
-on_images.PORTION_PIXELS = {"cpu": 1}
-where, _, number = os.environ.get("EPIBENCH_TEST_STOP", "nowhere").partition(" ")
-take_step, outputs, run_block = network._Run.take_step, networks.NetworkPool.outputs, stacked.Block.run
+injected.save_often(log_every={LOG_EVERY})
+where, _, number = os.environ["EPIBENCH_TEST_STOP"].partition(" ")
 
 
-def wait():
-    open(os.path.join("reached", str(os.getpid())), "w").close()
-    while where == "stuck" or not stopping.asked():
-        time.sleep(0.02)
+def wait(reached):
+    if reached > int(number) if where == "toy" else reached == int(number):
+        injected.wait_for_sigterm(Path("reached"), forever=where == "stuck")
 
 
-def waiting_step(run, batch):
-    if where in ("train", "stuck") and run.step == int(number):
-        wait()
-    take_step(run, batch)
-
-
-def waiting_outputs(pool, inputs, members, images, *more):
-    if where == "evaluate" and images.start == int(number):
-        wait()
-    return outputs(pool, inputs, members, images, *more)
-
-
-def waiting_block(block, last):
-    if where == "toy" and last > int(number):
-        wait()
-    return run_block(block, last=last)
-
-
-network._Run.take_step, networks.NetworkPool.outputs = waiting_step, waiting_outputs
-stacked.Block.run = waiting_block
-machine_of = machine.Machine.of.__func__
-workers = int(os.environ.get("EPIBENCH_TEST_WORKERS", "0"))
-machine.Machine.of = classmethod(lambda cls, device, jobs, *_: cls(device, machine_of(cls, device, jobs).jobs, workers))
+if where in ("train", "stuck"):
+    injected.before_each_step(wait)
+if where == "evaluate":
+    injected.before_each_evaluation(wait)
+if where == "toy":
+    injected.before_each_block(wait)
+if workers := int(os.environ["EPIBENCH_TEST_WORKERS"]):
+    injected.load_in_processes(workers)
 if __name__ == "__main__":
     main()
 """
@@ -88,11 +66,11 @@ class Command:
 
     def start(self, *command: str, stop: str = "nowhere", workers: int = 0) -> None:
         (self.place / "reached").mkdir(exist_ok=True)
-        own = {"EPIBENCH_TEST_STOP": stop, "EPIBENCH_TEST_WORKERS": str(workers), "OMP_NUM_THREADS": "1"}
+        own = {"EPIBENCH_TEST_STOP": stop, "EPIBENCH_TEST_WORKERS": str(workers)}
         self.process = subprocess.Popen(
             [sys.executable, "script.py", *command],
             cwd=self.place,
-            env={**os.environ, **own},
+            env=script_environment(**own),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -103,25 +81,24 @@ class Command:
         self.start("run", "recipe.json", "--out", "run", "--device", "cpu", "--jobs", str(jobs), **how)
 
     def reached(self, number: int = 1) -> None:
-        """Wait until so many processes have come to where they stop."""
+        """Wait until a number of processes have come to their stop."""
         wait_until(lambda: len(list((self.place / "reached").iterdir())) == number, self.process)
 
     def end(self) -> tuple[int, str]:
-        """The status, and what was said, once it has ended."""
+        """Return status and messages once it has ended."""
         assert self.process is not None
         said = self.process.communicate(timeout=180)[1]
         return self.process.returncode, said
 
     def resumed(self) -> dict[str, Any]:
-        """What comes out when it goes on, in this process."""
+        """Continue in this process, and return the results."""
         return results_of(self.folder, self.recipe)
 
 
 def results_of(folder: Path, recipe: Recipe) -> dict[str, Any]:
-    """Those of a run, in this process, which saves and takes notes as often as the command."""
+    """Return results of a run in this process, which saves and logs as often as the command."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "LOG_EVERY", 4)
-        patch.setattr(on_images, "PORTION_PIXELS", {"cpu": 1})
+        save_often(patch.setattr, LOG_EVERY)
         written = run_in(folder, recipe)
     return {name: written.get(name) for name in SAME}
 
@@ -148,7 +125,7 @@ def notes_of(path: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def command(tmp_path: Path):
-    """Makes commands; none is left at the end."""
+    """Make commands, and end them after the test."""
     made: list[Command] = []
 
     def make(recipe: Recipe) -> Command:
@@ -172,11 +149,11 @@ def recipe(tmp_path_factory) -> Recipe:
 
 @pytest.fixture(scope="module")
 def alone(recipe: Recipe, tmp_path_factory) -> dict[str, Any]:
-    """What comes out if nobody stops it."""
+    """The results of a run that is not stopped."""
     return results_of(tmp_path_factory.mktemp("alone") / "run", recipe)
 
 
-def test_training_saves_at_the_next_step_and_goes_on_to_the_same_numbers(command, recipe: Recipe, alone) -> None:
+def test_training_saves_at_the_next_step_and_continues_to_the_same_numbers(command, recipe: Recipe, alone) -> None:
     stopped = command(recipe)
     stopped.run(1, stop="train 6")
     stopped.reached()
@@ -195,7 +172,7 @@ def test_processes_that_train_and_load_data_save_too(command, recipe: Recipe, al
     stopped = command(recipe)
     stopped.run(2, stop="train 6", workers=1)
     stopped.reached(2)
-    os.killpg(group_of(stopped.process), signal.SIGTERM)  # all of them, as Slurm does
+    os.killpg(group_of(stopped.process), signal.SIGTERM)  # all processes, as Slurm does
     status, said = stopped.end()
     assert (status, said.splitlines()[-1]) == (143, MESSAGE), said
     assert "Traceback" not in said
@@ -204,11 +181,11 @@ def test_processes_that_train_and_load_data_save_too(command, recipe: Recipe, al
     assert stopped.resumed() == alone
 
 
-def test_evaluation_saves_after_the_portion_and_goes_on_to_the_same_numbers(command, recipe: Recipe, alone) -> None:
+def test_evaluation_saves_after_the_portion_and_continues_to_the_same_numbers(command, recipe: Recipe, alone) -> None:
     stopped = command(recipe)
-    stopped.resumed()
-    for path in ("results.json", "evaluation"):
-        (stopped.folder / path).rename(stopped.place / f"former-{path}")
+    with pytest.MonkeyPatch.context() as patch:
+        save_often(patch.setattr, LOG_EVERY)
+        epibench.train(recipe, stopped.folder, device="cpu", jobs=1)
     stopped.start("evaluate", "run", "--device", "cpu", stop="evaluate 2", workers=2)
     stopped.reached()
     (state,) = (stopped.folder / "evaluation/ensemble").glob("clean-*.unfinished.safetensors")
@@ -238,19 +215,19 @@ def test_a_second_one_ends_at_once(command, recipe: Recipe) -> None:
     stuck.reached(2)
     process = group_of(stuck.process)
     os.kill(process, signal.SIGTERM)
-    os.kill(process, signal.SIGTERM)  # at the same moment: as timeout(1) does, and no second wish
+    os.kill(process, signal.SIGTERM)  # at the same moment, like timeout(1): this is no second request
     time.sleep(1.5)
     assert stuck.process.poll() is None
     os.kill(process, signal.SIGTERM)
     assert stuck.end()[0] == 143
     children = [int(path.name) for path in (stuck.place / "reached").iterdir()]
     end = time.monotonic() + 5
-    while any(Path(f"/proc/{child}").exists() for child in children):  # they see that it is gone
+    while any(Path(f"/proc/{child}").exists() for child in children):  # they notice its end
         assert time.monotonic() < end
         time.sleep(0.05)
 
 
-def test_where_nothing_is_saved_it_ends_like_ctrl_c(tmp_path: Path) -> None:
+def test_a_command_without_a_state_ends_like_ctrl_c(tmp_path: Path) -> None:
     fifo = tmp_path / "waits.npz"
     os.mkfifo(fifo)
     command = [sys.executable, "-m", "epibench", "score", str(fifo)]
@@ -262,7 +239,7 @@ def test_where_nothing_is_saved_it_ends_like_ctrl_c(tmp_path: Path) -> None:
 
 
 def caught(process: int) -> bool:
-    """Whether a process has a handler for SIGTERM."""
+    """Return whether a process has a handler for SIGTERM."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     mask = next(line.split()[1] for line in lines if line.startswith("SigCgt"))
     return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)

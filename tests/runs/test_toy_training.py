@@ -1,17 +1,16 @@
-"""How methods train on the toy problems, against the published formulas written out."""
+"""Schedules and gradients of methods on toy problems, against the published formulas."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
+from small_recipes import toy_recipe
 from torch import Tensor, nn
 
-from epibench.data.batch import Points
-from epibench.recipes import ToyRecipe, apply_settings, find_recipe
 from epibench.runs.toy_training import stacked_training, toy_problem
-from epibench.training.rules import RuleState, Step
 from epibench.training.stacked import Block, Keys, StackedTraining, start
 
 EPOCHS = 3
@@ -19,14 +18,13 @@ PROBLEMS = ("toy-regression", "toy-classification")
 
 
 def training_of(recipe_name: str, name: str, *options: str) -> StackedTraining:
-    """How a method of a recipe is trained, for three epochs."""
-    recipe = apply_settings(find_recipe(recipe_name), [f"{name}.num_epochs={EPOCHS}", "members=[1]", *options])
-    assert isinstance(recipe, ToyRecipe)
+    """Return the training of a method of a recipe, for three epochs."""
+    recipe = toy_recipe(recipe_name, f"{name}.num_epochs={EPOCHS}", "members=[1]", *options)
     return stacked_training(recipe, toy_problem(recipe), recipe.method(name))
 
 
 def rates_of(training: StackedTraining) -> list[float]:
-    """The learning rate of every step."""
+    """Return the learning rate of every step."""
     total = EPOCHS * training.steps_per_epoch
     return [training.schedule(step, total).rate for step in range(1, total + 1)]
 
@@ -44,7 +42,7 @@ class TestPolyDecay:
     @pytest.mark.parametrize(("name", "extra"), [("ensemble", 0), ("mc_dropout", 0), ("sgld", 1), ("sghmc", 1)])
     def test_has_the_published_rates(self, problem: str, name: str, extra: int) -> None:
         training = training_of(f"{problem}-sgd", name)
-        rate = find_recipe(f"{problem}-sgd").method(name).learning_rate  # type: ignore[attr-defined]
+        rate = toy_recipe(f"{problem}-sgd").method(name).learning_rate
         num_points = {"toy-regression": 1000, "toy-classification": 1039}[problem]
         assert rates_of(training) == pytest.approx(published_rates(rate, num_points, extra), rel=1e-12)
 
@@ -63,23 +61,22 @@ class TestPolyDecay:
     @pytest.mark.parametrize("options", [("cyclical.num_cycles=1",), ("swa.decay=poly", "swa.swa_rate=1e-5")])
     def test_leaves_other_schedules_alone(self, options: tuple[str, ...]) -> None:
         name = options[0].partition(".")[0]
-        settings = [f"{name}.num_epochs={EPOCHS}", "members=[1]", *options]
-        method = apply_settings(find_recipe("toy-regression"), settings).method(name)
+        method = toy_recipe("toy-regression", f"{name}.num_epochs={EPOCHS}", "members=[1]", *options).method(name)
         rates = rates_of(training_of("toy-regression", name, *options))
         assert rates == [method.schedule(step, 96).rate for step in range(1, 97)]
 
 
 @dataclass(frozen=True)
 class Still:
-    """A rule that moves nothing, so that the gradient can be read."""
+    """A rule that changes no parameter, so that a test can read the gradient."""
 
     noisy: bool = False
     decoupled: bool = False
 
-    def start(self, parameters: Tensor) -> RuleState:
+    def start(self, parameters: Tensor) -> dict[str, Tensor]:
         return {}
 
-    def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
+    def update(self, parameters: Tensor, gradient: Tensor, state: Any, step: Any) -> None:
         pass
 
 
@@ -94,7 +91,7 @@ def outputs(parameters: Tensor, inputs: Tensor, mask: Tensor | None) -> Tensor:
     return hidden @ w3.view(width, 10).T + b3
 
 
-def published_loss(problem: str, theta: Tensor, data: Points, masks: Tensor | None, share: float) -> Tensor:
+def published_loss(problem: str, theta: Tensor, data: Any, masks: Tensor | None, share: float) -> Tensor:
     """The loss over all points; share: of the prior term, 1 − p with dropout.
 
     Regression: mean of (y − μ)²/σ² + log σ², plus ‖θ‖²(1 − p)/N. Classification: cross-entropy plus ‖θ‖²(1 − p)/(2N).
@@ -125,13 +122,12 @@ class TestGradient:
         ],
     )
     def test_is_of_the_published_loss(self, recipe: str, name: str, rate: float) -> None:
-        """Ours is of U/N: in regression half the published loss."""
-        chosen = find_recipe(recipe)
-        assert isinstance(chosen, ToyRecipe)
+        """Compare gradients of U/N, which in regression is half the published loss."""
+        chosen = toy_recipe(recipe)
         training = stacked_training(chosen, toy_problem(chosen), chosen.method(name))
         assert training.dropout == rate
         inputs, target = training.data.inputs.double(), training.data.target
-        data = Points(inputs, target.double() if target.is_floating_point() else target)
+        data = replace(training.data, inputs=inputs, target=target.double() if target.is_floating_point() else target)
         training = replace(training, data=data, rule=Still(), batch_size=2000)
         keys = Keys.of(0, name, range(1), torch.device("cpu"))
         state = start(training, keys)
@@ -139,7 +135,7 @@ class TestGradient:
         block = Block(training, keys, state, {})
         block.run(last=1)
         order, (count,) = block.batches(0)
-        seen = Points(inputs[order[0, :count]], data.target[order[0, :count]])
+        seen = replace(data, inputs=inputs[order[0, :count]], target=data.target[order[0, :count]])
         masks = block.dropout(0, count).double() if rate else None
         theta = state.parameters[0].clone().requires_grad_()
         published_loss(chosen.problem, theta, seen, masks, 1 - rate).backward()  # type: ignore[no-untyped-call]

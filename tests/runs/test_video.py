@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -10,18 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fault_injection import break_second, drawn_pictures
 from PIL import Image
 from silent_reporter import run_in
-from small_dense_recipe import SIZE, break_second, small_dense
+from small_dense_recipe import SIZE, small_dense
 from small_segmentation_recipe import small_segmentation
 
-from epibench.picture_files import PictureFile
-from epibench.report.pictures.frames import BAR_HEIGHT, GAP, LINE
+from decoded_pictures import decoded, numbers
 from epibench.results import ShownPicture
-from epibench.runs import frames as sequences
 from label_files import random_values, save, save_image
 
 RECIPES = {"segmentation": small_segmentation, "depth": small_dense}
+GAP, LINE, BAR_HEIGHT = 8, 18, 8  # pixels between panels, of a line of text and of a colour bar
 PANEL = (64 * 5, 32 * 5)  # width and height: as large as the smallest panel, in whole pixels
 BOTH = pytest.mark.parametrize("kind", RECIPES)
 
@@ -38,7 +37,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
 
 @pytest.fixture
 def video(finished, command_line, tmp_path: Path):
-    """Make a video of a run; what is said, and the files."""
+    """Make a video of a run; return messages and frames."""
 
     def call(kind: str, *arguments: object, out: Path = tmp_path / "video") -> tuple[str, list[Path]]:
         status, said = command_line("video", finished[kind][0], "--on", "wild", "--out", out, *arguments)
@@ -53,7 +52,7 @@ def pixels(path: Path) -> np.ndarray:
 
 
 def panel(path: Path, row: int, column: int) -> np.ndarray:
-    """What a panel shows, in the pixels of the prediction."""
+    """Return the picture in a panel, in the pixels of the prediction."""
     left, top = GAP + column * (PANEL[0] + GAP), GAP + LINE + row * (LINE + PANEL[1] + GAP) + LINE
     return pixels(path)[top : top + PANEL[1] : 5, left : left + PANEL[0] : 5]
 
@@ -77,7 +76,7 @@ def test_a_frame_for_each_image_and_one_animated_file(video, kind: str, tmp_path
 
 
 @BOTH
-def test_scales_are_those_of_the_whole_sequence(video, kind: str) -> None:
+def test_the_whole_sequence_has_the_same_scales(video, kind: str) -> None:
     _, files = video(kind)
     top = GAP + LINE + 2 * (LINE + PANEL[1] + GAP)
     keys = [pixels(path)[top:] for path in files]
@@ -87,37 +86,24 @@ def test_scales_are_those_of_the_whole_sequence(video, kind: str) -> None:
 
 
 @BOTH
-def test_predictions_are_those_of_the_run(finished, kind: str, monkeypatch, video) -> None:
-    """The pictures that the run itself has kept, at the same M."""
+def test_predictions_equal_the_pictures_of_the_run(finished, kind: str, video) -> None:
     path, results = finished[kind]
     (kept,) = (ShownPicture.model_validate(each, context=path) for each in results["pictures"]["wild"])
-    drawn = {}
-    draw = sequences.FrameSequence.pictures
-
-    def noted(sequence, images):
-        for picture in draw(sequence, images):
-            drawn[picture.image] = picture
-            yield picture
-
-    monkeypatch.setattr(sequences.FrameSequence, "pictures", noted)
-    video(kind)
-    assert sorted(drawn) == [0, 1, 2, 3]
+    with drawn_pictures() as pictures:
+        video(kind)
+    assert sorted({picture.image for picture in pictures}) == [0, 1, 2, 3]
+    drawn = next(picture for picture in pictures if picture.image == kept.image)
     for method, wanted in kept.methods.items():
-        shown = drawn[kept.image].methods[method]
+        shown = drawn.methods[method]
         assert shown.M == wanted.M == 2
         for name in ("mean", "std", "uncertainty"):
             if (grid := getattr(wanted, name)) is not None:
-                other = getattr(shown, name)
-                np.testing.assert_allclose(decoded(other.png) * other.scale, decoded(grid.png) * grid.scale, atol=0.04)
+                np.testing.assert_allclose(numbers(getattr(shown, name)), numbers(grid), atol=0.04)
         if wanted.predicted is not None:
             assert (decoded(shown.predicted) == decoded(wanted.predicted)).mean() > 0.99
 
 
-def decoded(file: PictureFile) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(file.read()))).astype(np.float64)
-
-
-def test_classes_have_their_colours_and_errors_are_where_they_differ_from_the_truth(finished, video) -> None:
+def test_classes_have_their_colours_and_errors_mark_wrong_pixels(finished, video) -> None:
     path, results = finished["segmentation"]
     (kept,) = (ShownPicture.model_validate(each, context=path) for each in results["pictures"]["wild"])
     colours = np.array([*results["domains"]["clean"]["class_colours"], *[(168, 168, 168)] * (256 - 19)], np.uint8)
@@ -150,23 +136,20 @@ def test_a_single_image(video, tmp_path: Path) -> None:
         assert picture.size == pixels(files[0]).shape[1::-1]
 
 
-def test_frames_that_are_there_are_not_made_again(video, monkeypatch) -> None:
-    predicted = []
-    draw = sequences.FrameSequence.pictures
-    monkeypatch.setattr(
-        sequences.FrameSequence, "pictures", lambda self, images: predicted.extend(images) or draw(self, images)
-    )
+def test_existing_frames_are_not_made_again(video) -> None:
     _, files = video("depth")
     before = [path.read_bytes() for path in files]
-    predicted.clear()
-    video("depth")
-    assert predicted == []
+    with drawn_pictures() as drawn:
+        video("depth")
+    assert drawn == []
     files[2].write_bytes(before[2][:500])
-    video("depth")
-    assert predicted == [2]
+    with drawn_pictures() as drawn:
+        video("depth")
+    assert [picture.image for picture in drawn] == [2]
     assert [path.read_bytes() for path in files] == before
-    video("depth", "--members", 1)
-    assert set(predicted) == {0, 1, 2, 3}
+    with drawn_pictures() as drawn:
+        video("depth", "--members", 1)
+    assert {picture.image for picture in drawn} == {0, 1, 2, 3}
     assert all(path.read_bytes() != content for path, content in zip(files, before, strict=True))
 
 
@@ -196,9 +179,7 @@ def test_a_new_domain_with_other_classes_and_sizes(finished, command_line, tmp_p
     assert 1 <= len(colours) <= 2  # one of the two common classes, or both
 
 
-def test_of_a_network_that_diverged_and_was_left_out_nothing_is_shown(
-    command_line, tmp_path: Path, monkeypatch
-) -> None:
+def test_a_network_that_diverged_and_was_left_out_is_not_shown(command_line, tmp_path: Path, monkeypatch) -> None:
     break_second(monkeypatch, "swag")
     left_out = small_dense(tmp_path / "scenes", 'methods=["swag"]', "swag.diverged=drop", "members=[1]")
     assert run_in(tmp_path / "run", left_out)["methods"]["swag"]["num_networks"] == 1
@@ -206,14 +187,14 @@ def test_of_a_network_that_diverged_and_was_left_out_nothing_is_shown(
     assert status == 0, said
 
 
-def test_a_network_to_which_nothing_is_fitted_with_these_settings_is_not_shown(command_line, tmp_path: Path) -> None:
+def test_networks_without_a_fit_for_these_settings_are_refused(command_line, tmp_path: Path) -> None:
     run_in(tmp_path / "run", small_dense(tmp_path / "scenes", 'methods=["swa"]', "members=[1]"))
     status, said = command_line("video", tmp_path / "run", "--on", "wild", "--set", "swa.refresh_batches=1")
     assert status == 2
     assert "swa: its networks are not trained to the end with these settings" in said
 
 
-def test_by_default_it_lies_in_the_folder_of_the_run(finished, command_line, tmp_path: Path) -> None:
+def test_the_default_place_is_the_folder_of_the_run(finished, command_line, tmp_path: Path) -> None:
     run = shutil.copytree(finished["depth"][0], tmp_path / "run")
     assert command_line("video", run, "--on", "clean", "--frames", 2)[0] == 0
     names = sorted(path.name for path in (run / "video" / "clean").iterdir())
@@ -231,11 +212,13 @@ def test_by_default_it_lies_in_the_folder_of_the_run(finished, command_line, tmp
         (["--on", "wild", "--frames", "all"], "--frames all: give a number of images, as 50, or"),
         (["--on", "wild", "--frames", "0"], "--frames 0: no image is between"),
         (["--on", "wild", "--max", "0"], "--max 0: give a number greater than 0"),
-        (["--on", "wild", "--fps", "0"], "--fps: cannot be 0. Fix: give a whole number from 1 to 60"),
+        (["--on", "wild", "--fps", "0"], "Invalid value for '--fps'"),
         (["--on", "wild", "--set", "ensemble.num_epochs=9"], "members/ensemble"),
     ],
 )
-def test_what_cannot_be_shown(finished, command_line, tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_an_impossible_video_is_refused_in_one_line(
+    finished, command_line, tmp_path: Path, arguments: list[str], message: str
+) -> None:
     status, said = command_line("video", finished["depth"][0], "--out", tmp_path / "video", *arguments)
     assert status == 2
     assert message in said
@@ -243,7 +226,7 @@ def test_what_cannot_be_shown(finished, command_line, tmp_path: Path, arguments:
     assert not (tmp_path / "video").exists()
 
 
-def test_what_is_no_run_on_images(command_line, tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_refused(command_line, tmp_path: Path) -> None:
     status, said = command_line("video", tmp_path, "--on", "wild")
     assert status == 2
     assert f"{tmp_path}" in said
