@@ -15,8 +15,9 @@ from epibench.data.sets.toy import sample
 from epibench.members.stacked import StackedPool
 from epibench.methods import Member, Method, TrainedNetwork
 from epibench.networks.mlp import StackedMLP
-from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining, trained
-from epibench.training.state import Weights
+from epibench.training import stacked
+from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
+from epibench.training.state import TrainingCallbacks, Weights
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class Problem:
     network: StackedMLP
     prior_scale: float = 1.0
 
+    @classmethod
+    def of(cls, kind: str, inputs: Tensor, target: Tensor, network: StackedMLP, prior_scale: float) -> Problem:
+        """A problem with these points."""
+        return cls(kind, Points(inputs, target), network, prior_scale)
+
 
 def make_problem(name: str, num_points: int = 40) -> Problem:
     """Regression or classification with few points."""
@@ -35,6 +41,11 @@ def make_problem(name: str, num_points: int = 40) -> Problem:
     points = sample("toy-regression" if regression else "toy-classification", "train", num_points, 0)
     network = StackedMLP(1, 1, heads=2) if regression else StackedMLP(2, 2)
     return Problem("gaussian" if regression else "categorical", points, network)
+
+
+def grid_of(problem: str, num_points: int = 30) -> Tensor:
+    """Inputs all over the plane or line of a problem."""
+    return sample("toy-regression" if problem == "regression" else "toy-classification", "grid", num_points, 1).inputs
 
 
 def training_of(method: Method, problem: Problem) -> StackedTraining:
@@ -49,13 +60,29 @@ def training_of(method: Method, problem: Problem) -> StackedTraining:
     return method.stack(plain)
 
 
-def keys_of(method: Method, seed: int = 0) -> Keys:
-    return Keys.of(seed, method.name, range(method.num_trained), torch.device("cpu"))
+def keys_of(method: Method, seed: int = 0, together: int = 1) -> Keys:
+    """The random keys of a method; together: how many networks in a row see the batches of one."""
+    keys = Keys.of(seed, method.name, range(method.num_trained), torch.device("cpu"))
+    return replace(keys, order=keys.order.repeat_interleave(together))
 
 
-def train(method: Method, problem: Problem, seed: int = 0) -> Tensor:
-    """The kept parameters of all networks, (network, snapshot, parameter)."""
-    return trained(training_of(method, problem), keys_of(method, seed))
+def begun(method: Method, problem: Problem, given: Tensor | None = None) -> Tensor:
+    """The parameters that training starts from, (network, parameter); given: of networks to start from."""
+    return stacked.start(training_of(method, problem), keys_of(method), given).parameters
+
+
+def train(
+    method: Method, problem: Problem, seed: int = 0, *, start: Tensor | None = None, keys: Keys | None = None
+) -> Tensor:
+    """The kept parameters of all networks, (network, snapshot, parameter).
+
+    start: parameters to start from; keys: others than those of the method.
+    """
+    training, keys, kept = training_of(method, problem), keys or keys_of(method, seed), list[Tensor]()
+    state = None if start is None else stacked.start(training, keys, start.clone())
+    callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights["parameters"].clone()))
+    stacked.train(training, keys, state, callbacks)
+    return torch.stack(kept, 1)
 
 
 def view_of(method: Method, problem: Problem, kept: Tensor, number: int, seed: int = 0) -> TrainedNetwork:
