@@ -124,8 +124,8 @@ def belongs(results: Results, recipe: Recipe) -> bool:
     if isinstance(recipe, DenseRecipe):
         if results.data_versions != recipe.data.versions:
             return False  # the street, or a class table, is another now
-        if results.recipe.get("data") != recipe.model_dump(mode="json")["data"] or recipe.data.hangs_on_folder:
-            return False  # the same data elsewhere, or other: what is kept of every domain tells
+        if results.recipe.get("data") != recipe.model_dump(mode="json")["data"] or recipe.data.in_files:
+            return False  # data may lie elsewhere, or have changed: the files of the domains decide
     return fixed(results.recipe) == fixed(recipe.model_dump(mode="json"))
 
 
