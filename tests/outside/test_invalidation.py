@@ -16,10 +16,21 @@ from typing import Any
 
 import pytest
 from small_recipes import SETTINGS as TOY_SETTINGS
-from street_runs import PASSES, RECIPE, SETTINGS, SIZE, epibench_command, flip_bit, numbers, scenes
 
 import epibench
 from label_files import random_values, save, save_image
+from street_runs import (
+    PASSES,
+    RECIPE,
+    SETTINGS,
+    SIZE,
+    as_options,
+    epibench_command,
+    flip_bit,
+    numbers,
+    scenes,
+    texts,
+)
 
 
 def compact(value: Any) -> str:
@@ -38,14 +49,17 @@ ARTEFACTS = {
 # change                     weights     fits   states              results  page     commands
 STREET = """
 another seed               | refused: seed (0 there, 1 now)                        | run seed=1
-another learning rate      | refused: ensemble.learning_rate (0.01 there, 0.5 now) | run ensemble.learning_rate=0.5
+another learning rate      | refused: ensemble.learning_rate (0.01 there, 0.5 now) | run RATE
 more epochs                | refused: ensemble.num_epochs (1 there, 2 now)         | run ensemble.num_epochs=2
 another training batch     | refused: ensemble.batch_size (2 there, 4 now)         | run ensemble.batch_size=4
 another crop               | refused: training.crop ([16, 32] there, [8, 8]        | run training.crop=[8,8]
 no class weights           | refused: training.class_weights ("rare" there,        | run training.class_weights=null
 a wider network            | refused: network.width (8 there, 16 now)              | run network.width=16
 other training data        | refused: data.train.seed (0 there, 5 now)             | run data.train.seed=5
-another seed, evaluated    | refused: seed (0 there, 1 now)                        | evaluate seed=1
+another seed, evaluated    | refused: networks were trained with another seed (0   | evaluate seed=1
+another rate, evaluated    | refused: with another ensemble.learning_rate (0.01    | evaluate RATE
+a rate of other networks   | refused: ensemble.learning_rate (0.01 there, 0.5 now) | run MINE; run RATE MINE
+a rate of their source     | refused: ensemble.learning_rate (0.01 there, 0.5 now) | run LAPLACE; run RATE LAPLACE
 untrained, evaluated       | refused: missing: ensemble 1 of 3                     | evaluate ensemble.num_members=3
 nothing, again             | kept        kept   kept                kept     kept  | run
 nothing, evaluated         | kept        kept   kept                kept     kept  | evaluate
@@ -55,8 +69,9 @@ fewer draws                | kept        kept   +ensemble|laplace   again    aga
 more draws than exist      | kept        kept   kept                again    again | run draws=3
 other M                    | kept        kept   again               again    again | run members=[2]
 other M, a shard           | kept        kept   +ensemble|laplace/c kept     kept  | evaluate --shard 1/2 members=[2]
+one shard, then the rest   | kept        kept   again               again    again | HALF; evaluate
 one more domain            | kept        kept   +fog                again    again | run data.domains.fog=FOG
-one more domain, evaluated | kept        kept   +fog                again    again | evaluate --on FOG_SPEC
+one more domain, evaluated | kept        kept   +fog                again    again | evaluate HAZE
 one domain less            | kept        kept   kept                again    again | run data.domains=CLEAN
 other data in a domain     | kept        kept   +wild               again    again | run data.domains.wild.seed=5
 a domain renamed           | kept        kept   +storm              again    again | run data.domains=STORM
@@ -79,7 +94,8 @@ uncertainty                | kept        kept   again               again    aga
 window                     | kept        kept   again               again    again | run evaluation.window=[32,32]
 more pictures              | kept        kept   again               again    again | run evaluation.pictures=2
 an option of GPUs          | kept        kept   kept                again    again | run evaluation.cuda_graphs=true
-stored predictions         | kept        kept   +clean|wild         again    again | run evaluation.store=true
+stored predictions         | kept        kept   +clean|wild         again    again | run STORE
+a store of other settings  | kept        kept   +clean|wild         again    again | STORE_TWICE; evaluate STORE
 a method less              | kept        kept   kept                again    again | run methods=["ensemble","mine"]
 a method more              | +map        kept   +map                again    again | run WITH_MAP
 methods in another order   | kept        kept   kept                again    again | run REORDERED
@@ -94,7 +110,7 @@ page damaged               | kept        kept   kept                kept     aga
 recipe deleted             | refused: is not empty and holds no run                | delete recipe.json; recipe
 recipe damaged             | refused: recipe.json: damaged                         | damage recipe.json; run
 recipe damaged, and given  | kept        kept   kept                kept     kept  | damage recipe.json; recipe
-weights deleted            | +e.*/0001   kept   kept                again    again | delete WEIGHTS RESULTS; run
+weights deleted            | +ble/0001   kept   kept                again    again | delete WEIGHTS RESULTS; run
 weights deleted, evaluated | refused: missing: ensemble 1 of 2                     | delete WEIGHTS RESULTS; evaluate
 weights damaged            | failed: members/ensemble/0001.safetensors: damaged    | damage WEIGHTS; run members=[2]
 unread weights damaged     | kept        kept   kept                again    again | damage WEIGHTS; delete RESULTS; run
@@ -115,6 +131,7 @@ images moved               | kept        kept   kept                again    aga
 other images elsewhere     | kept        kept   +own                again    again | run data.root=PLACE/other
 images replaced            | kept        kept   +own                again    again | replace; run
 images replaced, evaluated | kept        kept   +own                again    again | replace; evaluate
+a shard of other images    | kept        kept   again               again    again | SHARD_OF_OTHER; evaluate HERE
 a domain titled            | kept        kept   kept                again    again | run data.domains.own.title=Mine
 """
 TOY = """
@@ -124,15 +141,17 @@ other training data        | refused: data.seed (0 there, 7 now)                
 nothing                    | kept        kept   -                   kept     kept  | run
 fewer draws                | kept        kept   -                   again    again | run draws=2
 fewer test points          | kept        kept   -                   again    again | run test_points=10
-two more networks          | +0008-0009  kept   -                   again    again | run TEN
 two more, then two less    | kept        kept   -                   again    again | run TEN; run EIGHT
+two more, then one more    | +0010       kept   -                   again    again | run TEN; run ELEVEN
 more samples of the fit    | kept        again  -                   again    again | run laplace.num_samples=5
 a method more              | +sgld       kept   -                   again    again | run WITH_SGLD
+a chain more               | +sgld/0002  kept   -                   again    again | run WITH_SGLD; run WITH_SGLD CHAINS
+options of no network      | kept        kept   -                   again    again | run sgld.num_epochs=48
 results deleted            | kept        kept   -                   again    again | delete RESULTS; run
 weights damaged            | failed: ensemble/0000-0007.safetensors: damaged       | damage STACK; run draws=2
 """
 VALUES = {
-    "FOG_SPEC": "fog=street:haze,num_images=2,seed=1,size=[32,64]",
+    "HAZE": "--on fog=street:haze,num_images=2,seed=1,size=[32,64]",
     "FOG": compact(scenes("haze")),
     "CLEAN": compact({"clean": scenes()}),
     "STORM": compact({"clean": scenes(), "storm": scenes("wild")}),
@@ -146,6 +165,16 @@ VALUES = {
     "FOUR": "ensemble.num_members=4",
     "EIGHT": "ensemble.num_members=8",
     "TEN": "ensemble.num_members=10",
+    "ELEVEN": "ensemble.num_members=11",
+    "CHAINS": "sgld.num_chains=3",
+    "RATE": "ensemble.learning_rate=0.5",
+    "MINE": 'methods=["mine"]',
+    "LAPLACE": 'methods=["laplace"]',
+    "STORE": "evaluation.store=true",
+    "HERE": "data.root=PLACE/here",
+    "SHARD_OF_OTHER": "delete evaluation results.json; evaluate --shard 1/1 data.root=PLACE/other",
+    "HALF": "delete evaluation results.json; evaluate --shard 1/2",
+    "STORE_TWICE": "evaluate evaluation.store=true; evaluate evaluation.store=true evaluation.precision=bf16-mixed",
     "BF16": "evaluation.precision=bf16-mixed",
     "PUBLISHED": "evaluation.convention=gustafsson2020",
     "CONFIDENCE": "evaluation.uncertainty=confidence",
@@ -168,9 +197,11 @@ def rows(table: str) -> list[Any]:
     ]
 
 
+SETTING = re.compile(r"(?!fog)[a-z_.]+=")
+OLDER_SCORES_STAY = r"evaluation\.(precision|convention|uncertainty|window)"  # beside new ones, in the results
 OWN = {"kind": "folder", "root": "own", "classes": ["road", "sky"]}
 BASE = {
-    "street": [RECIPE, *(f"{name}={compact(value)}" for name, value in SETTINGS.items())],
+    "street": [RECIPE, *texts(SETTINGS)],
     "toy": ["toy-classification", *TOY_SETTINGS, 'methods=["ensemble","laplace"]'],
 }
 BASE["files"] = [*BASE["street"], f"data.domains.own={compact(OWN)}", "data.root=PLACE/here"]
@@ -228,7 +259,7 @@ def outcome(artefact: str, cell: str, before: dict[str, bytes], after: dict[str,
 def check(cells: str, commands: str, kind: str, folder: Path, place: Path, fresh: Fresh) -> None:
     """Carry out the commands of a row in a copy of a run, and compare its files before and after the last one."""
     shutil.copytree(fresh(kind, (), False), folder)
-    settings = list[str]()
+    settings, lasting = list[str](), list[str]()
     for command in commands.replace("PLACE", str(place)).split("; "):
         before, (verb, *words) = contents(folder), command.split()
         if verb in ("delete", "damage"):
@@ -238,15 +269,10 @@ def check(cells: str, commands: str, kind: str, folder: Path, place: Path, fresh
         elif verb == "replace":
             write_images(place / "here/own", seed=2)
         else:
-            jobs = [] if verb == "evaluate" else ["--jobs", "1"]
-            given = [word for word in words if "=" in word and word != VALUES["FOG_SPEC"]]
-            more = [word for word in words if word not in given]
-            if verb == "recipe":
-                recipe, *own = BASE[kind]
-                status, said = epibench_command("run", recipe, "--out", folder, *jobs, *as_options(own))
-            else:
-                status, said = epibench_command(verb, folder, *jobs, *more, *as_options(given))
-            settings += given
+            status, said = epibench_command(*arguments(verb, words, kind, folder))
+            added = ["data.domains.fog=" + VALUES["FOG"]] if "--on" in words else words if verb != "recipe" else []
+            settings = [*lasting, *(text for text in added if SETTING.match(text))]
+            lasting = [text for text in settings if verb == "run" or not text.startswith("evaluation.")]
     after = contents(folder)
     refused, failed = (cells.partition(f"{word}: ")[2] for word in ("refused", "failed"))
     assert status == (2 if refused or failed else 0), said
@@ -258,18 +284,20 @@ def check(cells: str, commands: str, kind: str, folder: Path, place: Path, fresh
     else:
         wanted = cells.split()
         assert [outcome(*pair, before, after) for pair in zip(ARTEFACTS, wanted, strict=True)] == wanted
-    if refused or failed or "--shard" in commands:
-        return  # there are no results of all methods with these settings
-    if "evaluate" in commands and commands.endswith("; run"):
-        settings = []  # an evaluation leaves the recipe as it is
-    if VALUES["FOG_SPEC"] in commands:
-        settings = [f"data.domains.fog={VALUES['FOG']}"]
-    expected = epibench.load_results(fresh(kind, tuple(settings), "replace" in commands))
-    assert numbers(epibench.load_results(folder)) == numbers(expected)
+    if not (refused or failed or "--shard" in command):
+        found = epibench.load_results(folder)
+        assert numbers(found) == numbers(epibench.load_results(fresh(kind, tuple(settings), "replace" in commands)))
+        assert (len(found.scores) > len(found.latest())) == bool(re.search(OLDER_SCORES_STAY, commands))
 
 
-def as_options(settings: list[str]) -> list[str]:
-    return [part for text in settings for part in ("--set", text)]
+def arguments(verb: str, words: list[str], kind: str, folder: Path) -> list[object]:
+    """A command of a row as the command line has it."""
+    recipe, *own = BASE[kind]
+    given = own if verb == "recipe" else [text for text in words if SETTING.match(text)]
+    run: list[object] = ["run", recipe, "--out", folder] if verb == "recipe" else [verb, folder]
+    options = [word for word in words if word not in given]
+    jobs = [] if verb == "evaluate" else ["--jobs", "1"]
+    return [*run, *jobs, *options, *as_options(given)]
 
 
 @pytest.mark.parametrize(("cells", "commands"), rows(STREET))

@@ -6,7 +6,6 @@ EPIBENCH_TEST_SEQUENCES=200 tries that many sequences of events.
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import random
 import re
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from street_runs import RECIPE, SETTINGS, epibench_command, flip_bit, numbers, scenes
 
 import epibench
+from street_runs import RECIPE, SETTINGS, as_options, epibench_command, flip_bit, numbers, scenes, texts
 
 SEQUENCES = int(os.environ.get("EPIBENCH_TEST_SEQUENCES", "8"))
 NETWORKS = (2, 3)
@@ -31,7 +30,7 @@ def settings(networks: int, domains: int) -> list[str]:
     """The run after it has grown to so many networks and domains."""
     few = {"methods": ["ensemble", "laplace"], "variants": {}, "training.epoch_steps": 3, "evaluation.batch_size": 1}
     grown = {"ensemble.num_members": networks, "data.domains": dict(itertools.islice(DOMAINS.items(), domains))}
-    return [f"{name}={json.dumps(value)}" for name, value in {**SETTINGS, **few, **grown}.items()]
+    return texts({**SETTINGS, **few, **grown})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,9 +83,8 @@ class Story:
         }
         options = [option, values[option]] if option else []
         given = [self.folder] if name in ("evaluate", "merge") else [RECIPE, "--out", self.folder, "--jobs", "1"]
-        texts = settings(self.networks, self.domains)
         self.told.append(" ".join([name, *options]))
-        return [name, *given, "--device", "cpu", *options, *(part for text in texts for part in ("--set", text))]
+        return [name, *given, "--device", "cpu", *options, *as_options(settings(self.networks, self.domains))]
 
     def command(self) -> None:
         """Carry a command out. It may refuse damaged or missing files, in one line."""

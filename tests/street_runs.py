@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
+import json
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import epibench
 from epibench.cli import main
+from epibench.files import with_checksum
 
 RECIPE = "street-segmentation-quick"
 SIZE = [32, 64]
@@ -51,11 +53,21 @@ SETTINGS = {
 }
 
 
+def texts(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as `--set` takes them, without a space."""
+    return [f"{name}={json.dumps(value, separators=(',', ':'))}" for name, value in settings.items()]
+
+
+def as_options(settings: Iterable[str]) -> list[str]:
+    """Texts as options of a command."""
+    return [part for text in settings for part in ("--set", text)]
+
+
 def epibench_command(*arguments: object) -> tuple[int, str]:
     """Call `epibench …` in this process, and return its status and its messages."""
     said, shown = io.StringIO(), io.TextIOWrapper(io.BytesIO(), "utf-8")
     with pytest.MonkeyPatch.context() as patch, redirect_stderr(said), redirect_stdout(shown):
-        patch.setattr(sys, "argv", ["epibench", *map(os.fspath, arguments)])  # type: ignore[call-overload]
+        patch.setattr(sys, "argv", ["epibench", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             main()
     return int(stop.value.code or 0), said.getvalue()
@@ -71,3 +83,11 @@ def flip_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) * 9 // 10] ^= 4
     path.write_bytes(content)
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a JSON file of a run, and give it a checksum that fits."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["checksum"]
+    change(content)
+    path.write_text(with_checksum(json.dumps(content, indent=1)), encoding="utf-8")
