@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from silent_reporter import run_in
 from small_dense_recipe import small_dense
 
@@ -427,5 +426,3 @@ def test_predictions_are_not_stored_there(opened, recipe: Recipe, on_machine, tm
     status, said = on_machine("one", *command, "--set", "evaluation.store=true")
     assert status == 2
     assert said.splitlines()[-1].startswith("epibench: evaluation.store: predictions are kept in a local folder alone")
-
-

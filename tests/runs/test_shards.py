@@ -1,41 +1,33 @@
-"""An evaluation in shards: whoever evaluates which stretches, in whatever order, the numbers are the same."""
+"""An evaluation in shards: any process evaluates any of them in any order, the numbers are the same."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from silent_reporter import Silent, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 from small_segmentation_recipe import small_segmentation
 
-from by_name import by_name
+import epibench
 from epibench.errors import InputError
 from epibench.evaluation.loop import EvaluationTotals
-from epibench.members.networks import NetworkPool
 from epibench.plans import consecutive
 from epibench.recipes import Recipe
 from epibench.recipes.only import networks_of_shard
-from epibench.runs import run, stretches
-from epibench.runs.evaluate_job import EvaluationJobs, Stretch, evaluate_job, in_parts
-from epibench.runs.folder import RunFolder
-from epibench.runs.image_evaluation import DomainTask
-from epibench.runs.machine import Machine, Run
+from epibench.runs.evaluate_job import Stretch, in_parts
 from epibench.runs.stretches import Stretches, packed, unpacked
+from street_runs import epibench_command, flip_bit, numbers
 
-NUMBERS = ("methods", "summary", "curves", "draws", "domains", "pictures", "training")
 KINDS = ("segmentation", "depth")
 
 
@@ -47,24 +39,22 @@ def recipe_of(kind: str, cache: Path) -> Recipe:
     return small(cache, *few, *more, "training.epoch_steps=2", "evaluation.batch_size=1")
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def short() -> Iterator[None]:
     """Stretches of two images."""
-    monkeypatch.setattr(stretches, "STRETCH_PIXELS", 1)
-    monkeypatch.setattr(stretches, "STRETCH_IMAGES", 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("epibench.runs.stretches.STRETCH_PIXELS", 1)
+        patch.setattr("epibench.runs.stretches.STRETCH_IMAGES", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
-def made(eager: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs that were carried out in one process, in stretches of two images."""
-    folders, root = {}, tmp_path_factory.mktemp("shards")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stretches, "STRETCH_PIXELS", 1)
-        patch.setattr(stretches, "STRETCH_IMAGES", 2)
-        for kind in KINDS:
-            folders[kind] = root / kind
-            run_in(folders[kind], recipe_of(kind, root / "scenes"))
-    return folders
+def made(eager: None, short: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs that were carried out in one process."""
+    root = tmp_path_factory.mktemp("shards")
+    for kind in KINDS:
+        epibench.run(recipe_of(kind, root / "scenes"), root / kind, device="cpu", jobs=1)
+    return {kind: root / kind for kind in KINDS}
 
 
 @pytest.fixture(params=KINDS)
@@ -73,176 +63,96 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def trained(made: dict[str, Path], kind: str, tmp_path: Path) -> Run:
-    """The same networks, not evaluated."""
-    return unevaluated(made[kind], kind, tmp_path)
-
-
-def unevaluated(made: Path, kind: str, path: Path) -> Run:
-    folder = Path(shutil.copytree(made, path / "run"))
+def trained(made: dict[str, Path], kind: str, tmp_path: Path) -> Path:
+    """The folder of the same networks, not evaluated."""
+    folder = Path(shutil.copytree(made[kind], tmp_path / "run"))
     shutil.rmtree(folder / "evaluation")
-    (folder / "results.json").unlink()
-    machine = Machine.of(torch.device("cpu"), 1)
-    return Run(recipe_of(kind, made.parent / "scenes"), RunFolder(folder), machine, Silent())
+    for name in ("results.json", "report.html"):
+        (folder / name).unlink()
+    return folder
 
 
-def numbers(folder: Path) -> dict[str, Any]:
-    """All that a run has found, without times."""
-    results = by_name(json.loads((folder / "results.json").read_text()))
-    return {name: results[name] for name in NUMBERS}
+def evaluate_shard(folder: Path, number: int, count: int) -> str:
+    status, said = epibench_command("evaluate", folder, "--shard", f"{number}/{count}")
+    assert status == 0, said
+    return said
+
+
+def stretches(folder: Path) -> set[Path]:
+    """The files of stretches that wait to be merged."""
+    return set(folder.glob("evaluation/*/*.stretches/*.safetensors"))
 
 
 @pytest.mark.parametrize("count", [1, 3, 8])
-def test_shards_in_any_order_give_what_one_process_gives(made, trained, kind, count: int) -> None:
+def test_shards_in_any_order_give_what_one_process_gives(made, trained: Path, kind: str, count: int) -> None:
     order = list(range(1, count + 1))
     random.Random(count).shuffle(order)
     for number in order:
-        run.evaluate_shard(trained, number, count)
-    assert not trained.folder.results_file.exists()
-    trained.reporter.steps.clear()
-    run.merge(trained)
-    assert not [step for step in trained.reporter.steps if step.startswith("measure")]  # a shard has measured it
-    assert numbers(trained.folder.path) == numbers(made[kind])
-    assert not list(trained.folder.path.rglob("*.stretches"))
+        assert f"epibench merge {trained}" in evaluate_shard(trained, number, count)
+    assert not (trained / "results.json").exists()
+    status, said = epibench_command("merge", trained)
+    assert status == 0
+    assert "\nmeasure " not in said  # a shard has measured it
+    assert numbers(epibench.load_results(trained)) == numbers(epibench.load_results(made[kind]))
+    assert (trained / "report.html").is_file()
+    assert not list(trained.rglob("*.stretches"))
+    assert "finished already" in epibench_command("merge", trained)[1]
 
 
-def test_a_shard_evaluates_its_part_and_nothing_twice(trained, monkeypatch) -> None:
-    passes: list[int] = []
-    outputs = NetworkPool.outputs
-
-    def counted(pool: NetworkPool, inputs: Any, members: slice, images: range, size: Any = None) -> Any:
-        passes.append(len(images) * (members.stop - members.start))
-        return outputs(pool, inputs, members, images, size)
-
-    monkeypatch.setattr(NetworkPool, "outputs", counted)
-    monkeypatch.setattr("epibench.runs.image_evaluation.cost_per_image", lambda *given: {})
-    monkeypatch.setattr("epibench.runs.image_evaluation.count_flops", lambda *given: None)
-    counts = []
-    for number in (1, 2, 2, 3):
-        passes.clear()
-        run.evaluate_shard(trained, number, 3)
-        counts.append(sum(passes))
-    assert counts[2] == 0
-    assert sum(counts) == (3 + 2) * (5 + 3)
-    assert max(counts) <= 22  # of 40, cut at stretches of two images
-    passes.clear()
-    run.merge(trained)
-    assert passes == []
+def test_a_shard_evaluates_its_part_and_nothing_twice(trained: Path) -> None:
+    there = set[Path]()
+    for number in (1, 2, 3):
+        evaluate_shard(trained, number, 3)
+        own = stretches(trained) - there
+        assert 2 <= len(own) <= 4  # of ten, of two methods on two domains
+        there |= own
+        before = {path: path.stat().st_mtime_ns for path in there}
+        evaluate_shard(trained, number, 3)
+        assert {path: path.stat().st_mtime_ns for path in stretches(trained)} == before
+    assert len(there) == 2 * (3 + 2)
+    said = epibench_command("merge", trained)[1]
+    assert "\nmerge ensemble on clean" in said
+    assert "\nevaluate " not in said
 
 
-def test_evaluate_takes_what_shards_have_evaluated_and_does_the_rest(made, trained, kind, monkeypatch) -> None:
-    run.evaluate_shard(trained, 2, 3)
-    evaluated: list[str] = []
-    see = DomainTask.take_stretches
-    monkeypatch.setattr(
-        DomainTask, "take_stretches", lambda task, *rest: (see(task, *rest), evaluated.append(task.name))[0]
-    )
-    run.evaluate(trained)
-    assert evaluated
-    assert numbers(trained.folder.path) == numbers(made[kind])
-
-
-def test_jobs_as_plain_data_do_the_same(made, trained, kind) -> None:
-    jobs = EvaluationJobs(trained).jobs(5)
-    assert len(jobs) >= 5
-    done: dict[int, int] = {}
-    for number, job in reversed([*enumerate(jobs)]):
-        evaluate_job(job, partial(done.__setitem__, number))  # each message says how many images are done
-    assert sum(done.values()) == sum(job.num_images for job in jobs) == 2 * (5 + 3)
-    assert EvaluationJobs(trained).jobs(5) == []
-    run.merge(trained)
-    assert numbers(trained.folder.path) == numbers(made[kind])
-
-
-def test_an_evaluation_that_is_killed_within_a_stretch_goes_on_and_gives_the_same(made, trained, kind) -> None:
-    for stop in (1, 3, 4, 6):
-        killed = Killer(stop)
-        with pytest.raises(KeyboardInterrupt):
-            run.evaluate(Run(trained.recipe, trained.folder, trained.machine, killed))
-    run.evaluate(trained)
-    assert numbers(trained.folder.path) == numbers(made[kind])
-
-
-class Killer(Silent):
-    """A reporter that ends it all after so many images."""
-
-    def __init__(self, images: int) -> None:
-        super().__init__()
-        self.left = images
-
-    def step(self, name: str, total: int, done: int = 0) -> Any:
-        killer = self
-
-        class Step:
-            def __enter__(self) -> Any:
-                return self
-
-            def __exit__(self, *error: object) -> None: ...
-
-            def __call__(self, units: int, note: str = "") -> None:
-                killer.left -= units
-                if name.startswith("evaluate") and killer.left < 0:
-                    raise KeyboardInterrupt
-
-        return Step()
-
-
-def test_merge_says_what_is_missing(trained, command_line) -> None:
-    run.evaluate_shard(trained, 1, 3)
-    folder = trained.folder.path
-    status, said = command_line("merge", folder)
+def test_merge_says_what_is_missing(trained: Path) -> None:
+    evaluate_shard(trained, 1, 3)
+    status, said = epibench_command("merge", trained)
     assert status == 2
-    assert f"{folder}: not evaluated are " in said
+    assert f"{trained}: not evaluated are " in said
     assert "mc_dropout on clean (3 of 3 stretches of images)" in said
-    assert f"epibench evaluate {folder} with the same --set and the --shard that is missing" in said
-
-
-def test_the_commands(made, trained, kind, command_line) -> None:
-    folder = trained.folder.path
-    for number in (2, 1):
-        status, said = command_line("evaluate", folder, "--shard", f"{number}/2")
-        assert status == 0
-        assert f"epibench merge {folder}" in said
-    assert command_line("merge", folder)[0] == 0
-    assert numbers(folder) == numbers(made[kind])
-    assert (folder / "report.html").is_file()
-    assert "finished already" in command_line("merge", folder)[1]
+    assert f"epibench evaluate {trained} with the same --set and the --shard that is missing" in said
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/3/5", "1.0/3"])
-def test_a_shard_that_is_none_is_refused(made, command_line, text: str) -> None:
-    status, said = command_line("evaluate", made["depth"], "--shard", text)
+def test_a_shard_that_is_none_is_refused(made, text: str) -> None:
+    status, said = epibench_command("evaluate", made["depth"], "--shard", text)
     assert status == 2
     assert f"--shard {text}: give the number of the shard" in said
 
 
-def test_models_have_no_shards(command_line) -> None:
-    status, said = command_line("evaluate", "--model", "x.pt", "--shard", "1/2")
+def test_models_have_no_shards() -> None:
+    status, said = epibench_command("evaluate", "--model", "x.pt", "--shard", "1/2")
     assert status == 2
     assert "models are not" in said
 
 
-def test_a_store_is_refused_in_shards(trained) -> None:
-    options = trained.recipe.evaluation.model_copy(update={"store": True})
-    stored = Run(trained.recipe.model_copy(update={"evaluation": options}), trained.folder, trained.machine, Silent())
-    before = trained.folder.recipe_file.read_bytes()
-    with pytest.raises(InputError, match="one process writes a store; leave out --shard"):
-        run.evaluate_shard(stored, 1, 2)
-    assert trained.folder.recipe_file.read_bytes() == before
+def test_a_store_is_refused_in_shards(trained: Path) -> None:
+    before = (trained / "recipe.json").read_bytes()
+    status, said = epibench_command("evaluate", trained, "--shard", "1/2", "--set", "evaluation.store=true")
+    assert status == 2
+    assert "one process writes a store; leave out --shard" in said
+    assert (trained / "recipe.json").read_bytes() == before
 
 
-def test_a_damaged_stretch_is_named(trained) -> None:
-    run.evaluate_shard(trained, 1, 1)
-    path = next(trained.folder.path.rglob("*.stretches/000000.safetensors"))
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    run.merge(trained)  # the others are there
-    results = json.loads(trained.folder.results_file.read_text())
-    assert len(results["failed"]) == 1
-    assert f"{path}: damaged: its checksum does not fit what it holds; remove it" in next(
-        iter(results["failed"].values())
-    )
+def test_a_damaged_stretch_is_named(trained: Path) -> None:
+    evaluate_shard(trained, 1, 1)
+    path = min(stretches(trained))
+    flip_bit(path)
+    status, said = epibench_command("merge", trained)
+    assert status == 2
+    assert f"{path}: damaged: its checksum does not fit what it holds; remove it" in said.splitlines()[-1]
+    assert len(epibench.load_results(trained).failed) == 1  # the others are there
 
 
 def test_parts_are_of_about_the_same_work_and_leave_nothing_out() -> None:
@@ -324,12 +234,14 @@ def test_an_array_of_tasks_trains_and_evaluates(made, tmp_path) -> None:
             assert task.returncode == 0, output
     subprocess.run([tmp_path / "bin" / "epibench", "merge", "run"], cwd=tmp_path, check=True, capture_output=True)
     # Their stretches are those of the default lengths, with which all images are one: sums may differ in a bit.
-    found, wanted = numbers(tmp_path / "run"), numbers(made["depth"])
-    assert found["training"] == wanted["training"]
-    for name, domains in found["summary"].items():
-        for domain, of_size in domains.items():
-            rmse = [of_size[size]["rmse"]["mean"] for size in of_size]
-            assert rmse == pytest.approx([wanted["summary"][name][domain][size]["rmse"]["mean"] for size in of_size])
+    found, wanted = (epibench.load_results(path) for path in (tmp_path / "run", made["depth"]))
+    for name, facts in wanted.methods.items():
+        assert found.methods[name].training == facts.training
+    for score in wanted.scores:
+        own = found.score(score.method, score.domain)
+        assert own is not None
+        rmse, expected = ([each.metrics["rmse"] for each in one.draws] for one in (own, score))
+        assert rmse == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -287,12 +287,9 @@ class DataOptions(Options):
         return Folders(None if self.root is None else Path(self.root).expanduser(), cache)
 
     @property
-    def hangs_on_folder(self) -> bool:
-        """Whether the folder that a command is given in decides where data lie: some path is relative."""
-        if self.root is not None:
-            return not Path(self.root).expanduser().is_absolute()
-        roots = [getattr(source, "root", None) for source in (self.train, *self.domains.values())]
-        return any(root is not None and not Path(root).expanduser().is_absolute() for root in roots)
+    def in_files(self) -> bool:
+        """Whether a domain lies in files, whose content may change under the same settings."""
+        return any(getattr(source, "root", None) is not None for source in self.domains.values())
 
     @property
     def versions(self) -> dict[str, str]:

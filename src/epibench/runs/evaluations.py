@@ -90,8 +90,8 @@ def finished(run: Run, evaluate_only: bool = False) -> Results | None:
     if isinstance(recipe, DenseRecipe):
         if results.data_versions != recipe.data.versions:
             return None  # the street, or a class table, is another now
-        if results.recipe.get("data") != recipe.model_dump(mode="json")["data"] or recipe.data.hangs_on_folder:
-            return None  # the same data elsewhere, or other: the states of every domain decide
+        if results.recipe.get("data") != recipe.model_dump(mode="json")["data"] or recipe.data.in_files:
+            return None  # data may lie elsewhere, or have changed: the files of the domains decide
     if fixed(results.recipe) != fixed(recipe.model_dump(mode="json")):
         return None
     run.folder.claim(recipe, evaluate_only)
