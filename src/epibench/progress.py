@@ -1,4 +1,4 @@
-"""What long work reports while it goes on: steps with their progress, and messages. Commands show it."""
+"""Progress and messages of long work, for commands to show."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol, runtime_checkable
 
 
 class Advance(Protocol):
-    """Reports units of a step that are done, with a note to show beside them, as a loss or a speed."""
+    """Reports finished units of a step, with a note to show beside them, e.g. a loss or a speed."""
 
     def __call__(self, units: int, note: str = "", /) -> None:
-        """Count so many units more as done."""
+        """Add `units` to the finished units."""
 
 
 @runtime_checkable
@@ -19,23 +19,23 @@ class Reporter(Protocol):
     """Receives progress and messages of a run."""
 
     def step(self, name: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
-        """Begin a step of `total` units, of which `done` are done already; the context gives its `Advance`."""
+        """Begin a step of `total` units, of which `done` are finished. The context gives its `Advance`."""
 
     def say(self, text: str) -> None:
         """Receive a message of one line."""
 
 
 class Silent:
-    """Reports to nobody."""
+    """A reporter without output."""
 
     @contextmanager
     def step(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """Begin a step that nobody follows."""
+        """Begin a step without output."""
 
         def advance(units: int, note: str = "", /) -> None:
-            """Nobody counts."""
+            """Ignore the units."""
 
         yield advance
 
     def say(self, text: str) -> None:
-        """Say nothing."""
+        """Ignore the message."""
