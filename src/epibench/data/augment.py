@@ -235,7 +235,7 @@ def rescaled(
         if rule == "opencv":
             return bilinear(values, _gather_along(-1, width, factor, columns), _gather_along(-2, height, factor, rows))
         smooth = values.float()
-        # Many times faster than torch's, but it rounds one pixel in 10,000 differently. Depth recipes keep their results.
+        # Many times faster than torch's, but it rounds one pixel in 10,000 differently. Depth keeps torch's results.
         if factor > 1 and not depth:  # of some rows and columns alone: a crop is a small part of a large image
             smooth = _between(_between(smooth, -2, size[0], rows), -1, size[1], columns)
         else:
