@@ -2,7 +2,8 @@
 
 A mapping is a table of pairs (class of the model, class of the domain). Common classes are its connected components:
 one class on one side and several on the other become one. Classes without a partner are left out: their targets do not
-count, and probabilities are conditional on a common class. """
+count, and probabilities are conditional on a common class.
+"""
 
 from __future__ import annotations
 

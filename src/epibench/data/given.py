@@ -26,7 +26,8 @@ def as_batch(item: Any, name: str, ignore_index: int = IGNORE_INDEX, batched: bo
 
     A tuple is (input, target[, valid]). A dict has a target and inputs by name. A target is one number or class,
     several numbers or classes, or a map (height, width). Without `valid`, all pixels count except classes that are
-    `ignore_index` or negative, and numbers that are not finite. """
+    `ignore_index` or negative, and numbers that are not finite.
+    """
     if isinstance(item, Batch):
         return item
     inputs, target, valid = _parts(item, name)

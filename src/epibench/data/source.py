@@ -1,7 +1,7 @@
 """Data sources of recipes: options, opening, and reports of `data check`.
 
-A data set is one file in `sets/`: a class that derives from `DepthSource` or `LabelledSource`. `check_split` reports the
-frames of each split, opens some of them, and names missing files.
+A data set is one file in `sets/`: a class that derives from `DepthSource` or `LabelledSource`. `check_split` reports
+the frames of each split, opens some of them, and names missing files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures of what members predict, kept as numbers: of an image, what is known of it and what one draw predicts."""
+"""Pictures of predictions, kept as numbers: an image, its targets, and the prediction of one draw."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from epibench.plans import centres
 from epibench.results import Grid, Picture, PredictedPicture
 
 MAX_WIDTH = 512
-MOST_SHOWN = 2**26  # pixels of an image of a store: larger ones are not held in memory
+MOST_SHOWN = 2**26  # pixels of an image of a store: larger images are not read
 COUNTS = 2**16 - 1
-DEPTH_SCALE = 1 / 64  # metres per count: finer steps are noise that no picture shows
+DEPTH_SCALE = 1 / 64  # metres per count: finer steps are invisible noise
 ENTROPY_SCALE = 1 / 256  # nats per count
-LEVELS = 1000  # of values whose unit is not known
-TINY = 1e-30  # a scale of values that are all zero
+LEVELS = 1000  # levels of values with an unknown unit
+TINY = 1e-30  # the scale of values that are all zero
 Pair = tuple[Picture, PredictedPicture]
 
 
 def thinned(values: Tensor, step: int) -> Tensor:
-    """Every so many-th pixel of the last two axes, in the memory of the CPU."""
+    """Return every `step`-th pixel of the last two axes, in CPU memory."""
     return values[..., ::step, ::step].cpu().clone()
 
 
 def can_be_shown(sample: Batch) -> bool:
-    """Whether there is a picture of a sample: an image in colour or grey, of the size of its target."""
+    """Return whether a sample has a picture: an image in colour or grey, of the size of its target."""
     image = sample.inputs.get("image")
     return (
         image is not None
@@ -48,7 +48,7 @@ def can_be_shown(sample: Batch) -> bool:
 
 
 def shown_image(batch: Batch, number: int) -> Tensor:
-    """An image as 8 bits of three colours; one that is not in 8 bits, from its least to its greatest value."""
+    """Return an image as 8-bit RGB. Other types are scaled from their smallest to their largest value."""
     image = batch.inputs["image"][number]
     if image.dtype != torch.uint8:
         low, high = image.aminmax()
@@ -57,7 +57,7 @@ def shown_image(batch: Batch, number: int) -> Tensor:
 
 
 def nearest(depth: Tensor, step: int) -> Tensor:
-    """A smaller map of sparse depth: the nearest point of each square that has one."""
+    """Return a smaller map of sparse depth: the nearest point of each square, if it has one."""
     if step == 1:
         return depth
     far = torch.where(depth > 0, -depth, -torch.inf)
@@ -66,14 +66,14 @@ def nearest(depth: Tensor, step: int) -> Tensor:
 
 
 def photo(image: Tensor) -> str:
-    """A colour picture, (channel, height, width) uint8, as text."""
+    """Return a colour picture, (channel, height, width) uint8, as base64 text."""
     return _encoded(Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).numpy())), "JPEG", quality=88)
 
 
 def grid(values: Tensor, scale: float, offset: float = 0.0) -> Grid:
-    """Numbers as a 16-bit grey picture, and what one count stands for; a finer scale than they have room for grows.
+    """Return numbers as a 16-bit grey picture with the scale of a count. A scale that is too fine grows.
 
-    offset: what zero counts stand for.
+    `offset` is the value of zero counts.
     """
     scale = max(scale, (float(values.max()) - offset) / COUNTS)
     counts = ((values.double() - offset) / scale).round().clamp(0, COUNTS).numpy().astype(np.uint16)
@@ -81,7 +81,7 @@ def grid(values: Tensor, scale: float, offset: float = 0.0) -> Grid:
 
 
 def value_grid(values: Tensor) -> Grid:
-    """Values of any sign and unit as a grey picture; no count where they are NaN."""
+    """Return values of any sign and unit as a grey picture; NaN becomes count 0."""
     known = values[torch.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.numel() else (0.0, 0.0)
     scale = max((high - low) / LEVELS, TINY, abs(high) * 1e-6)
@@ -89,7 +89,7 @@ def value_grid(values: Tensor) -> Grid:
 
 
 def class_map(classes: Tensor) -> str:
-    """Classes of pixels as an 8-bit grey picture."""
+    """Return classes of pixels as an 8-bit grey picture."""
     return _encoded(Image.fromarray(classes.numpy().astype(np.uint8)), "PNG", optimize=True)
 
 
@@ -100,10 +100,10 @@ def _encoded(picture: Image.Image, layout: str, **options: Any) -> str:
 
 
 class DepthPictures:
-    """Keeps mean and variance of every member that is drawn; without `sparse_depth` as input, of values of any unit."""
+    """Keeps mean and variance of every member of a draw. Without `sparse_depth` as input, values have any unit."""
 
     def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
-        """What went in, and the truth: 0 where depth is not known, NaN where other values are not."""
+        """Return inputs and targets: unknown depth is 0, other unknown values are NaN."""
         image = {"image": thinned(shown_image(batch, number), step)}
         if "sparse_depth" not in batch.inputs:
             return {**image, "target": thinned(torch.where(batch.valid[number], batch.target[number], torch.nan), step)}
@@ -115,16 +115,16 @@ class DepthPictures:
         }
 
     def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
-        """Room for all members. outputs: of the first, (row, column)."""
+        """Return empty tensors for all members. `outputs`: of the first, (row, column)."""
         return {name: torch.zeros(num_members, *values.shape) for name, values in outputs.items()}
 
     def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
-        """Keep what a member predicts, (row, column); number: of the member within the draw."""
+        """Keep a member's prediction, (row, column). `number`: index of the member in the draw."""
         for name, values in outputs.items():
             kept[name][number] = values.cpu().float()
 
     def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is known of the image, and mean and standard deviation of the draw."""
+        """Return pictures of the targets, and of mean and standard deviation of the draw."""
         size = kept["mean"].shape[1:]
         flat = {name: kept[name].flatten(1) for name in ("mean", "variance")}
         predictive = gaussian.combine(flat, torch.full((1, num_members), 1 / num_members))
@@ -141,21 +141,21 @@ class ClassPictures:
     """Keeps the sum of the members' probabilities: all logits of a pool would take gigabytes."""
 
     def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
-        """The image and the true classes, IGNORE where there are none."""
+        """Return the image and the true classes; unknown classes are IGNORE."""
         target = torch.where(batch.valid[number], batch.target[number], IGNORE)
         return {"image": thinned(shown_image(batch, number), step), "target": thinned(target, step).to(torch.uint8)}
 
     def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
-        """No probability yet. outputs: of the first member, logits or probs (row, column, class)."""
+        """Return an empty sum. `outputs`: of the first member, logits or probs (row, column, class)."""
         return {"sum": torch.zeros(next(iter(outputs.values())).shape)}
 
     def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
-        """Add the probabilities of a member; number: of the member within the draw."""
+        """Add the probabilities of a member. `number`: index of the member in the draw."""
         probs = outputs["probs"].float() if "probs" in outputs else torch.softmax(outputs["logits"].float(), -1)
         kept["sum"].add_(probs.cpu())
 
     def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is known of the image, and the most probable class of the draw with its predictive entropy."""
+        """Return pictures of the targets, and of the draw's most probable class and its predictive entropy."""
         probs = kept["sum"].double() / num_members
         predicted, uncertainty = class_map(probs.argmax(-1)), grid(categorical.entropy(probs), ENTROPY_SCALE)
         return {"target": class_map(kept["target"])}, {"predicted": predicted, "uncertainty": uncertainty}
@@ -165,12 +165,12 @@ PICTURES: dict[str, DepthPictures | ClassPictures] = {"gaussian": DepthPictures(
 
 
 def step_of(width: int) -> int:
-    """Every so many-th pixel of an image is kept."""
+    """Return the step between kept pixels of an image."""
     return -(-width // MAX_WIDTH)
 
 
 def made_picture(kind: str, image: int, kept: Mapping[str, Tensor], num_members: int) -> Pair:
-    """An image, and the prediction of a draw for it, from what was kept of both."""
+    """Return an image, and the prediction of a draw, from the kept numbers."""
     height, width = kept["image"].shape[-2:]
     known, predicted = PICTURES[kind].picture(kept, num_members)
     shown = Picture(image=image, height=height, width=width, photo=photo(kept["image"]), **known)
@@ -178,7 +178,7 @@ def made_picture(kind: str, image: int, kept: Mapping[str, Tensor], num_members:
 
 
 def stored_pictures(predictions: StoredPredictions, members: Sequence[int], number: int) -> list[Pair]:
-    """Evenly spaced images of a store that has photos, with what a draw of its members predicts for them."""
+    """Return evenly spaced images of a store with photos, and the prediction of one draw for them."""
     store = predictions.store
     if "image" not in store.arrays or store.kind not in PICTURES or (store.num_classes or 0) > IGNORE:
         return []
@@ -193,7 +193,7 @@ def _stored_picture(predictions: StoredPredictions, image: int, members: Sequenc
     photo = torch.from_numpy(predictions.whole("image", image)).movedim(-1, 0)
     batch, of_kind = Batch({"image": photo[None]}, target[None], valid[None]), PICTURES[kind]
     kept: dict[str, Tensor] = {}
-    for position, member in enumerate(members):  # one after the other: all of them may not fit into memory
+    for position, member in enumerate(members):  # one after the other: all members may not fit into memory
         whole = {name: predictions.whole(name, image, member) for name in predictions.store.output_names}
         thin = {name: torch.from_numpy(values[::step, ::step].copy()) for name, values in whole.items()}
         outputs = {name: torch.nan_to_num(values, posinf=0.0, neginf=0.0) for name, values in thin.items()}

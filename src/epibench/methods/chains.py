@@ -25,7 +25,8 @@ class WarmedUp:
 
     With `preconditioned`, the sampler moves φ = P^(−½) θ with a fixed diagonal P, which samples the same posterior. P =
     1 / (s + damping·s̄). s is the root of Adam's second moment, by which Adam divides its steps, and s̄ is its mean
-    over all parameters of the network. Rates then have the size of Adam's rates. """
+    over all parameters of the network. Rates then have the size of Adam's rates.
+    """
 
     sampler: Rule
     epochs: int

@@ -116,7 +116,8 @@ class Method(BaseModel, ABC):
     Members are kept weights, or passes of a network with dropout (`passes`). Other methods fit tensors to every trained
     network (`posterior`) and compute each member's weights from them (`weights`). Networks start from random weights,
     or from networks that another method has trained (`source`, `begin`). Networks may have another form in training
-    than in prediction (`build`). """
+    than in prediction (`build`).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

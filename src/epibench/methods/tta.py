@@ -20,7 +20,8 @@ class TTA(Method):
 
     Args:
         views: `identity`, which comes first, `flip`, `scale 0.75`, `flip scale 1.25` and so on; `scale` alone is 0.75
-            and 1.25. """
+            and 1.25.
+    """
 
     name: ClassVar[str] = "tta"
     label: ClassVar[str] = "Test-time augmentation"

@@ -43,7 +43,8 @@ class DepthCompletion(nn.Module):
         image_max: Largest level of the image; 255 in the published network.
         dropout_places: MC-dropout drops the last three outputs of the encoder, also in the skips, and, as published,
             the first four concatenations of the decoder with its skips; with `decoder`, only the decoder's part of
-            these; or modules by their names. """
+            these; or modules by their names.
+    """
 
     stage_modules: ClassVar = {"depth_stem": ("image_stem", "depth_stem"), "log_variance": ("mean", "log_variance")}
     last_layers = ("mean", "log_variance")
@@ -193,7 +194,8 @@ def spread(sparse: Tensor) -> Tensor:
     """Spread sparse depth over every pixel, (image, 1, height, width) float32; 0 for an image without points.
 
     The value is the geometric mean of the points in the pixel, in the squares around it, and in the whole image. Each
-    size has a tenth of the weight of the size before, so that the nearest points dominate. """
+    size has a tenth of the weight of the size before, so that the nearest points dominate.
+    """
     height, width = sparse.shape[-2:]
     known = (sparse > 0).float()
     level = torch.cat((known * sparse.float().clamp(min=1e-3).log(), known), 1)

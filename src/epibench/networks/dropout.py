@@ -2,7 +2,8 @@
 
 Training mode, the usual way of MC-dropout, makes batch normalisation use the statistics of the batch and change its
 own. Its masks come from one generator, so that an image has another mask in another batch. `SeededDropout` replaces the
-calls of dropout themselves, and changes nothing else. """
+calls of dropout themselves, and changes nothing else.
+"""
 
 from __future__ import annotations
 
@@ -246,7 +247,8 @@ def drop_elements(values: Tensor, keys: Tensor, place: int, rate: float) -> Tens
     """Drop elements of (image · window, …) values by the masks of `dropout_mask`; 0 < rate.
 
     `keys`: (image,) int64, on the device of the values. A GPU runs one kernel if Triton exists and no gradient is
-    needed. """
+    needed.
+    """
     if rate < 1 and can_fuse(values):
         return fused_dropout(values, keys, place, _threshold(rate), 1 / (1 - rate))
     windows = _in_windows(values, len(keys))

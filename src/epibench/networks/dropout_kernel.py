@@ -85,7 +85,8 @@ def fused_dropout(values: Tensor, keys: Tensor, place: int, below: int, slope: f
     """Return (row, …) values · slope, or 0 where the 16 bits of an element are below.
 
     `keys`: (image,) int64, with the same number of rows each; `place`: below 2²³. The result has the memory layout of
-    the values. """
+    the values.
+    """
     result, rows = torch.empty_like(values), len(values)
     last = not values.is_contiguous()
     channels = values.shape[1] if last else 1

@@ -2,7 +2,8 @@
 
 The attribute `last_layers` of a network names the 1×1 convolutions behind its raw outputs, in the order of the outputs.
 Without it, the last convolution that runs is used. Later operations may scale, shift and crop: the factors are
-measured. """
+measured.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Networks of ten units spend their time on calls of operations. So each operation acts on all members, and forward and
 backward together take some thirty operations. Activations are (network, unit, point): points are innermost, where
-matrix products of this size are four times as fast as with units innermost. """
+matrix products of this size are four times as fast as with units innermost.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class StackedMLP:
     """Members with one or several `heads` each: separate ReLU networks of the same shape with the same inputs.
 
     Parameters are (member, parameter): head by head, layer by layer, weights before biases. Dropout with a rate above 0
-    acts on the first hidden layer of every head. """
+    acts on the first hidden layer of every head.
+    """
 
     num_inputs: int
     num_outputs: int

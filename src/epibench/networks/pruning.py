@@ -35,7 +35,8 @@ def prune_channels(weights: Weights, network: nn.Module, share: float, multiple:
     """Return smaller weights, without a share of the channels of every group: the channels that count least.
 
     The number of remaining channels depends only on sizes, so that equal networks stay equal. The network gets the
-    shape of the given weights, which may have lost channels before. """
+    shape of the given weights, which may have lost channels before.
+    """
     if not isinstance(network, Prunable):
         raise InputError(
             f"{type(network).__name__} does not say which channels can go (channel_groups, docs/networks.md); prune "
@@ -93,7 +94,8 @@ def prune_weights(weights: Weights, network: nn.Module, share: float) -> Weights
     """Return the weights with the smallest entries of every kernel and matrix set to 0.
 
     Each layer loses the same share: sizes of weights in different layers are not comparable. Output layers have the
-    smallest weights and would lose all of them. Scales and biases remain. Nothing becomes faster. """
+    smallest weights and would lose all of them. Scales and biases remain. Nothing becomes faster.
+    """
     matrices = {name for name, each in network.named_parameters() if each.ndim > 1}
     return {name: _without_smallest(each, share) if name in matrices else each for name, each in weights.items()}
 
@@ -112,7 +114,8 @@ def prune_units(parameters: Tensor, network: StackedMLP, share: float) -> Tensor
 
     Units with the smallest norm of incoming weights lose all their weights and biases. One unit of a layer remains.
     Networks remain stacked and keep their shape. A unit whose weights are all 0 has no gradient, so that training does
-    not change it. """
+    not change it.
+    """
     pruned = parameters.clone()
     layers = network.layers(pruned)
     lost = []

@@ -101,7 +101,8 @@ class Bottleneck(nn.Module):
     """A 3×3 convolution between two 1×1 convolutions, on a quarter of the channels, beside a shortcut.
 
     The 3×3 convolution has the stride, as in most published weights ("v1.5"); He et al. had it in the first
-    convolution. """
+    convolution.
+    """
 
     folds: ClassVar[tuple[tuple[str, str], ...]] = (*BasicBlock.folds, ("conv3", "norm3"))
 
@@ -233,7 +234,8 @@ def load_backbone(resnet: ResNet, path: str | Path) -> None:
 
     Names of torchvision and timm are accepted, with a stem of three convolutions in timm's or the MIT CSAIL group's
     names. Prefixes (`module.`, `backbone.` …) and wrappers (`state_dict`, `model`) are removed. A classifier is
-    ignored. """
+    ignored.
+    """
     path = Path(path).expanduser()
     if not path.is_file():
         raise InputError(f"{path}: no such file; backbone_weights names a .safetensors file or one of torch.save")
@@ -311,7 +313,8 @@ def fold_batch_norm(network: nn.Module) -> None:
     """Fold batch norm behind a convolution, in a Sequential or in a pair of a module's `folds`.
 
     Only plain convolutions that are used once are folded. Shared layers, computed weights and layers with hooks, e.g.
-    of inserted dropout, do not change. """
+    of inserted dropout, do not change.
+    """
     uses = Counter(id(child) for module in network.modules() for child in module._modules.values())
     for module in list(network.modules()):
         for first, second in _pairs(module):

@@ -14,7 +14,8 @@ def shape_like(network: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
     """Change a network in place so that it accepts these weights. Fitting layers do not change.
 
     Layers may only have fewer channels. Other differences fail at loading. Changed layers have no values until weights
-    are loaded. """
+    are loaded.
+    """
     for name, module in network.named_modules():
         prefix, changed = f"{name}." if name else "", False
         for own in (module._parameters, module._buffers):

@@ -2,7 +2,8 @@
 
 A network with `stages()` is the same function as its stages in a row. A stage passes a tuple of tensors, (image, …)
 each, to the next one. Dropout after a stage acts on the last tensor. A stage is named after the module whose output
-ends it, so that places of dropout are found among stages. """
+ends it, so that places of dropout are found among stages.
+"""
 
 from __future__ import annotations
 

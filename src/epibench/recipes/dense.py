@@ -95,7 +95,8 @@ class DepthNetwork(PublishableNetwork):
 
     Args:
         dropout_places: Where MC-dropout drops, besides the deep outputs of the encoder: the first four `concatenations`
-            of the decoder with its skips, as published; only the `decoder`'s part of them; or names of modules. """
+            of the decoder with its skips, as published; only the `decoder`'s part of them; or names of modules.
+    """
 
     smallest_batch: ClassVar[int] = 1
     published: ClassVar[Mapping[str, Any]] = {"grey": True, "image_max": 255}
@@ -129,7 +130,8 @@ class SegmentationNetwork(PublishableNetwork):
         backbone_weights: File with weights from ImageNet, or null for random ones. "to be given" is refused, so that
             random weights are a deliberate choice.
         dropout_places: Where MC-dropout drops: the output of each of the four `stages`, as published; the output of the
-            last four residual `blocks`; or names of modules. """
+            last four residual `blocks`; or names of modules.
+    """
 
     smallest_batch: ClassVar[int] = 2  # batch norm of an image's mean
     published: ClassVar[Mapping[str, Any]] = {

@@ -5,7 +5,8 @@ layer. H is the generalised Gauss-Newton matrix of the negative log-likelihood, 
 likelihoods of epibench: the sum over observations of (∂raw/∂θ)ᵀ Λ (∂raw/∂θ). For classes Λ = diag(p) − ppᵀ. For the
 mean and the log variance of a Gaussian, Λ is 1/σ² and ½. A last layer is linear, so that ∂raw/∂θ are the features of a
 pixel, and H is the sum of Λ ⊗ φφᵀ. The sum runs over some pixels at a time: no tensor has the size pixels × outputs ×
-parameters. """
+parameters.
+"""
 
 from __future__ import annotations
 

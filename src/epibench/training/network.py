@@ -320,7 +320,8 @@ def upsampled(raw: Tensor, size: Sequence[int], align_corners: bool = True) -> T
     """Return coarse outputs, (image, output, row, column), at the size of the image.
 
     Bilinear, as products with two matrices: on a GPU, torch sums the gradient of its own interpolation in a varying
-    order. """
+    order.
+    """
     if raw.shape[-2:] == tuple(size):
         return raw
     matrices = []

@@ -1,7 +1,8 @@
 """Data sets, one file each: reader, options in a recipe, and texts for `data check`.
 
 To add one, write its file and its line in DATA_SETS. Recipes and `data check`, with its help and errors, then accept
-it; see docs/data.md. """
+it; see docs/data.md.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ class CityscapesSource(LabelledSource):
 
     Args:
         labels: Kind of label images; `auto` takes the official labelIds if they exist. Both kinds give the same
-    classes. """
+    classes.
+    """
 
     name: ClassVar[str] = "Cityscapes"
     where: ClassVar[str] = (

@@ -37,7 +37,8 @@ class FolderSource(LabelledSource):
         label_suffix: End of names before `.png`, e.g. `_L` in `0001_L.png`.
         title: Name on pages.
         distribution: A word for the origin of the images: a domain with the training data's word is not shifted. By
-            default it is their path without words like `train`, `val` and `images`. """
+            default it is their path without words like `train`, `val` and `images`.
+    """
 
     kind: Literal["folder"] = "folder"
     root: str = "."

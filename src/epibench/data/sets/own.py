@@ -23,7 +23,8 @@ class OwnSource(Source):
     Args:
         title: Name on pages.
         distribution: A word for the origin of the images: a domain with the training data's word is not shifted. By
-            default it is the name. """
+            default it is the name.
+    """
 
     checked: ClassVar[bool] = False
 

@@ -49,7 +49,8 @@ class SynscapesSource(LabelledSource):
         images: rgb-2k has 1024×2048 pixels; rgb has 720×1440, as the label images.
         scale_rule: Rule that enlarges labels for rgb-2k: nearest `centre`, or OpenCV's rule.
         absent: Published scenes without image or label, at most 26, are left out (`skip`), or replaced by the first
-            scene of the list as in the published code (`replace`). """
+            scene of the list as in the published code (`replace`).
+    """
 
     name: ClassVar[str] = "Synscapes"
     where: ClassVar[str] = "Synscapes: synscapes.on.liu.se, of Linköping University"

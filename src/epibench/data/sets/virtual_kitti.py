@@ -90,7 +90,8 @@ class VirtualKitti(Frames[VirtualKittiFrame]):
     """Image and sparse depth → depth in metres, valid up to 80 m.
 
     Sparse points are a share of the valid pixels, chosen uniformly as a function of (seed, frame) alone. They are the
-    same for any worker, order and crop. The published runs chose new points at each visit. """
+    same for any worker, order and crop. The published runs chose new points at each visit.
+    """
 
     def __init__(
         self, frames: list[VirtualKittiFrame], sparse_share: float, seed: int, crop: tuple[int, int] | None = None
